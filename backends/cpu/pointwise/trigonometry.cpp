@@ -4,6 +4,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "backends/cpu/pointwise/complex_math.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/simd/arithmetic-inl.h"
@@ -21,14 +23,44 @@ namespace mica::cpu::HWY_NAMESPACE {
     run_floating<1>(torch_name, loop, slot##_lanes{}, grain);            \
   }
 
-MICA_MATH(sin, "sin_vml_cpu", kHeavyGrain, sin(d, x))
-MICA_MATH(cos, "cos_vml_cpu", kHeavyGrain, cos(d, x))
+// On AArch64 several vectors of floats are computed side by side: one after the other, each waits for its own steps.
+#if HWY_ARCH_ARM_A64
+#define MICA_TRIG_GROUP(function)                         \
+  static constexpr size_t kGroup = 4;                     \
+  template <class D, class V>                             \
+  HWY_INLINE void group(D d, V(&x)[kGroup]) const {       \
+    if constexpr (std::is_same_v<hn::TFromD<D>, float>) { \
+      function(d, x);                                     \
+    } else {                                              \
+      for (V & v : x) v = function(d, v);                 \
+    }                                                     \
+  }
+#else
+#define MICA_TRIG_GROUP(function)
+#endif
+#define MICA_TRIG(slot, torch_name)                                      \
+  struct slot##_lanes {                                                  \
+    template <class D, class V>                                          \
+    HWY_INLINE V operator()(D d, V x) const {                            \
+      return slot(d, x);                                                 \
+    }                                                                    \
+    MICA_TRIG_GROUP(slot)                                                \
+  };                                                                     \
+  void slot##_kernel(const PointwiseLoop& loop) {                        \
+    if (is_complex(loop.dtype)) return complex_##slot(torch_name, loop); \
+    run_floating<1>(torch_name, loop, slot##_lanes{}, kHeavyGrain);      \
+  }
+
+MICA_TRIG(sin, "sin_vml_cpu")
+MICA_TRIG(cos, "cos_vml_cpu")
 MICA_MATH(tan, "tan_vml_cpu", kHeavyGrain, tan(d, x))
 MICA_MATH(asin, "asin_vml_cpu", kHeavyGrain, asin(d, x))
 MICA_MATH(acos, "acos_vml_cpu", kHeavyGrain, acos(d, x))
 MICA_MATH(atan, "atan_vml_cpu", kHeavyGrain, atan(d, x))
 MICA_MATH(sinc, "sinc_cpu", kHeavyGrain, sinc(d, x))
 #undef MICA_MATH
+#undef MICA_TRIG
+#undef MICA_TRIG_GROUP
 
 MICA_LANES_2(Atan2Lanes, atan2(d, x, y))
 void atan2_kernel(const PointwiseLoop& loop) { run_floating<2>("atan2_cpu", loop, Atan2Lanes{}, kHeavyGrain); }

@@ -27,10 +27,11 @@ HWY_INLINE V with_huge_arguments(D d, V x, V result, F scalar) {
   return result;
 }
 
-// x = n * pi/2 + (hi + lo) with |hi| <= pi/4; quadrant holds n in its low bits.
+// x = n * pi/2 + (hi + lo) with |hi| <= pi/4; quadrant holds n in its low bits. (Not a Pair: GCC would copy it through
+// memory, on the way from the argument to the result.)
 template <class D, class V>
 struct QuarterTurns {
-  Pair<V> rest;
+  V hi, lo;
   hn::VFromD<hn::RebindToUnsigned<D>> quadrant;
 };
 
@@ -45,7 +46,8 @@ HWY_INLINE QuarterTurns<D, V> reduce_to_quarter(D d, V x) {
   const Pair<V> fine = two_product(n, hn::Set(d, P::kHalfPiMid));
   Pair<V> rest = two_sum(coarse, hn::Neg(fine.hi));
   rest.lo = hn::NegMulAdd(n, hn::Set(d, P::kHalfPiLo), hn::Sub(rest.lo, fine.lo));
-  return {fast_two_sum(rest.hi, rest.lo), hn::BitCast(du, shifted)};
+  rest = fast_two_sum(rest.hi, rest.lo);
+  return {rest.hi, rest.lo, hn::BitCast(du, shifted)};
 }
 
 // The same for floats up to kFloatTurnsLimit: multiples of the first two parts of pi/2 are exact, coarse has no more
@@ -59,7 +61,7 @@ HWY_INLINE QuarterTurns<D, V> reduce_to_quarter(D d, V x) {
   const V coarse = hn::NegMulAdd(n, hn::Set(d, P::kQuarterTurnHi), x);
   const V hi = hn::NegMulAdd(n, mid, coarse);
   const V lo = hn::NegMulAdd(n, hn::Set(d, P::kQuarterTurnLo), hn::NegMulAdd(n, mid, hn::Sub(coarse, hi)));
-  return {{hi, lo}, hn::BitCast(hn::RebindToUnsigned<D>(), shifted)};
+  return {hi, lo, hn::BitCast(hn::RebindToUnsigned<D>(), shifted)};
 }
 
 // The lanes with an odd number of quarter turns.
@@ -76,16 +78,16 @@ struct SineAndCosine {
 };
 
 template <class D, class V>
-HWY_INLINE SineAndCosine<V> sine_and_cosine(D d, Pair<V> r) {
+HWY_INLINE SineAndCosine<V> sine_and_cosine(D d, V hi, V lo) {
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
   const V one = hn::Set(d, T(1)), half = hn::Set(d, T(0.5));
-  const V u = hn::Mul(r.hi, r.hi);
+  const V u = hn::Mul(hi, hi);
   const V leading = hn::NegMulAdd(u, half, one);
-  const V cubic = hn::MulAdd(hn::Mul(u, polynomial(d, u, P::kSin)), r.hi, hn::Mul(r.lo, leading));
+  const V cubic = hn::MulAdd(hn::Mul(u, polynomial(d, u, P::kSin)), hi, hn::Mul(lo, leading));
   const V lost = hn::NegMulAdd(u, half, hn::Sub(one, leading));
-  const V quartic = hn::MulAdd(hn::Mul(u, u), polynomial(d, u, P::kCos), hn::NegMulAdd(r.hi, r.lo, lost));
-  return {{r.hi, cubic}, {leading, quartic}};
+  const V quartic = hn::MulAdd(hn::Mul(u, u), polynomial(d, u, P::kCos), hn::NegMulAdd(hi, lo, lost));
+  return {{hi, cubic}, {leading, quartic}};
 }
 
 template <class D, class V>
@@ -95,7 +97,7 @@ HWY_INLINE V sin_of_turns(D d, V x, hn::TFromD<hn::RebindToUnsigned<D>> quarter_
   const auto quadrant = hn::Add(turns.quadrant, hn::Set(du, quarter_turns));
   // The second bit of the quadrant, at the place of the sign.
   const auto sign = hn::And(hn::ShiftLeft<sizeof(hn::TFromD<D>) * 8 - 2>(quadrant), hn::BitCast(du, hn::SignBit(d)));
-  const auto [sine, cosine] = sine_and_cosine(d, turns.rest);
+  const auto [sine, cosine] = sine_and_cosine(d, turns.hi, turns.lo);
   const V value = hn::IfThenElse(is_odd(d, quadrant), hn::Add(cosine.hi, cosine.lo), hn::Add(sine.hi, sine.lo));
   return hn::Xor(value, hn::BitCast(d, sign));
 }
@@ -172,6 +174,31 @@ HWY_INLINE hn::VFromD<D> cos(D d, hn::VFromD<D> x) {
   return with_far_arguments(d, x, sin_of_turns(d, x, 1), [](auto dd, auto v) HWY_ATTR { return cos_of_far(dd, v); });
 }
 
+// Several vectors at once, with one test of their range; each element's result is that of sin and cos.
+template <class D, class V, size_t kCount>
+HWY_INLINE bool any_far(D d, const V (&x)[kCount]) {
+  const V limit = hn::Set(d, kFloatTurnsLimit);
+  auto near = hn::Lt(hn::Abs(x[0]), limit);
+  for (size_t i = 1; i < kCount; ++i) near = hn::And(near, hn::Lt(hn::Abs(x[i]), limit));
+  return any_lane(d, hn::Not(near));
+}
+template <FloatLanes D, class V, size_t kCount>
+HWY_INLINE void sin(D d, V (&x)[kCount]) {
+  if (any_far(d, x)) {
+    for (V& v : x) v = sin(d, v);
+  } else {
+    for (V& v : x) v = zero_as_it_is(d, v, sin_of_turns(d, v, 0));
+  }
+}
+template <FloatLanes D, class V, size_t kCount>
+HWY_INLINE void cos(D d, V (&x)[kCount]) {
+  if (any_far(d, x)) {
+    for (V& v : x) v = cos(d, v);
+  } else {
+    for (V& v : x) v = sin_of_turns(d, v, 1);
+  }
+}
+
 template <DoubleLanes D>
 HWY_INLINE hn::VFromD<D> sin(D d, hn::VFromD<D> x) {
   return with_far_arguments(d, x, sin_by_table(d, x), [](auto dd, auto v) HWY_ATTR { return sin_of_far(dd, v); });
@@ -219,11 +246,11 @@ template <FloatLanes D>
 HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
   using V = hn::VFromD<D>;
   const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
-  const auto [sine, cosine] = sine_and_cosine(d, turns.rest);
+  const auto [sine, cosine] = sine_and_cosine(d, turns.hi, turns.lo);
   // What rounding takes from the square is worth two steps: without them the result is 1.03 ulp off in the worst case.
-  const Pair<V> square = two_product(turns.rest.hi, turns.rest.hi);
+  const Pair<V> square = two_product(turns.hi, turns.hi);
   const V quartic = hn::NegMulAdd(square.lo, hn::Set(d, 0.5f), cosine.lo);
-  const V cubic = hn::MulAdd(hn::Mul(turns.rest.hi, square.lo), hn::Set(d, -0.16666667f), sine.lo);
+  const V cubic = hn::MulAdd(hn::Mul(turns.hi, square.lo), hn::Set(d, -0.16666667f), sine.lo);
   const auto odd = is_odd(d, turns.quadrant);
   const Pair<V> above{hn::IfThenElse(odd, cosine.hi, sine.hi), hn::IfThenElse(odd, quartic, cubic)};
   const Pair<V> below{hn::IfThenElse(odd, sine.hi, cosine.hi), hn::IfThenElse(odd, cubic, quartic)};
@@ -235,12 +262,12 @@ HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
 template <DoubleLanes D, class V>
 HWY_NOINLINE V tan_of_far(D d, V x) {
   const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
-  const V r = turns.rest.hi;
+  const V r = turns.hi;
   const Pair<V> u = two_product(r, r);
   // tan(r + lo) = tan(r) + lo (1 + tan(r)^2), where 1 + u serves: lo is below half an ulp of r.
   const V p = polynomial(d, u.hi, Polynomials<double>::kTan);
   const Pair<V> cubic = two_product(r, hn::Mul(u.hi, p));
-  const V small = hn::MulAdd(turns.rest.lo, u.hi, hn::MulAdd(hn::Mul(u.lo, p), r, turns.rest.lo));
+  const V small = hn::MulAdd(turns.lo, u.hi, hn::MulAdd(hn::Mul(u.lo, p), r, turns.lo));
   Pair<V> t = fast_two_sum(r, cubic.hi);
   t.lo = hn::Add(t.lo, hn::Add(cubic.lo, small));
   const V q = hn::Div(hn::Set(d, -1.0), t.hi);
