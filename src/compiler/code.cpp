@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/assembler.h"
+#include "mica/core/fork.h"
 #include "mica/core/recording.h"
 
 #if (defined(__aarch64__) || defined(__x86_64__)) && defined(__linux__)
@@ -69,6 +70,16 @@ std::string key_of(const Program& p) {
   return key;
 }
 
+struct Made {
+  std::unordered_map<std::string, Code> by_program;
+  std::mutex mutex;
+  HeldOverFork held{mutex, LockOrder::Plans};
+};
+Made& made_codes() {
+  static auto* made = new Made;  // never destroyed: threads compile until the process ends
+  return *made;
+}
+
 std::atomic<bool>& generates() {
   static std::atomic<bool> on = [] {
     const char* said = std::getenv("MICA_COMPILER_CODE");
@@ -83,14 +94,13 @@ bool generate_code(bool on) { return generates().exchange(on); }
 
 Code code_of(const Program& program) {
   if (!generates().load(std::memory_order_relaxed)) return nullptr;
-  static std::mutex mutex;
-  static auto* known = new std::unordered_map<std::string, Code>;
+  Made& made = made_codes();
   const std::string key = key_of(program);
-  const std::lock_guard lock(mutex);
-  if (const auto found = known->find(key); found != known->end()) return found->second;
-  if (known->size() >= kMostPrograms) return nullptr;
+  const std::lock_guard lock(made.mutex);
+  if (const auto found = made.by_program.find(key); found != made.by_program.end()) return found->second;
+  if (made.by_program.size() >= kMostPrograms) return nullptr;
   std::vector<uint8_t> code;
-  return (*known)[key] = assemble_here(program, code) ? executable(code) : nullptr;
+  return made.by_program[key] = assemble_here(program, code) ? executable(code) : nullptr;
 }
 
 }  // namespace mica::recording

@@ -42,8 +42,18 @@ def multiply():
 def describe():
     mica.set_printoptions(precision=4), repr(mica.ones(3)), mica.cpu.empty_cache()
 
+@mica.compile
+def chain(x, exponents):
+    for exponent in exponents:  # each way through is a program of its own
+        x = x + 1.0 if exponent else x * 2.0
+    return x
+
+def compile():
+    turn[0] += 1
+    chain(mica.ones(300_000), [turn[0] >> bit & 1 for bit in range(11)])
+
 everything = dict(draw=draw, transform=transform, factorise=factorise, load=load, allocate=allocate,
-                  differentiate=differentiate, multiply=multiply, describe=describe)
+                  differentiate=differentiate, multiply=multiply, describe=describe, compile=compile)
 work = everything[work_name]
 work()
 stopping = False
@@ -93,7 +103,7 @@ os._exit(status)
 @pytest.mark.no_sanitizer("a child of fork that starts threads is beyond what a sanitizer follows")
 @pytest.mark.parametrize(
     "work",
-    ["draw", "transform", "factorise", "load", "allocate", "differentiate", "multiply", "describe"],
+    ["draw", "transform", "factorise", "load", "allocate", "differentiate", "multiply", "describe", "compile"],
 )
 def test_children_finish_while_threads_work(work, tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, work, str(tmp_path / "file.pt"), "8"]
