@@ -27,6 +27,19 @@ def test_every_collective_dtype_and_message(tmp_path):
         assert not any(each is False for each in messages)
 
 
+def test_mpi_is_not_offered_to_processes_that_it_does_not_know(monkeypatch):
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_RANK", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert dist.is_mpi_available()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not dist.is_mpi_available()  # packages that ask take gloo then
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    assert dist.is_mpi_available()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert not dist.is_mpi_available()
+
+
 def works_and_objects(rank, size):
     import test_collectives
 

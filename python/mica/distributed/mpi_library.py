@@ -8,6 +8,14 @@ import sysconfig
 # By who has started this process: Open MPI's mpirun, or one that speaks PMI, as MPICH's does and Slurm's srun.
 _OPEN_MPI, _OTHERS = ["libmpi.so.40"], ["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"]
 
+# What a launcher of MPI's tells its processes.
+_STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_RANK")
+
+
+def started_by_mpi():
+    """Whether mpirun or Slurm has started this process. A torchrun between them has processes of its own."""
+    return "TORCHELASTIC_RUN_ID" not in os.environ and any(name in os.environ for name in _STARTED)
+
 
 def _loaded():
     """An MPI that this process has already, such as mpi4py's."""

@@ -187,10 +187,15 @@ def is_nccl_available():
 
 
 def is_mpi_available():
-    """Whether there is an MPI library."""
-    from mica.distributed.mpi_library import library
+    """Whether there is an MPI library, and this process may belong to its world.
 
-    return library() is not None
+    Programs ask before they choose a backend. Processes that another launcher has started, as torchrun does, are unknown
+    to MPI: there each would be alone.
+    """
+    from mica.distributed.mpi_library import library, started_by_mpi
+
+    alone = int(os.environ.get("WORLD_SIZE") or 1) == 1
+    return (alone or started_by_mpi()) and library() is not None
 
 
 def is_ucc_available():
