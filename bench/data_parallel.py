@@ -11,10 +11,10 @@ import argparse
 import importlib
 import json
 import os
-import socket
-import subprocess
 import sys
 import time
+
+import processes
 
 
 def make_gpt(torch, vocab=1024, width=128, heads=4, layers=2):
@@ -81,19 +81,11 @@ def train(lib, steps, rows, length):
     print(json.dumps({"seconds": sorted(times)[len(times) // 2], "tokens": rows * length}))
 
 
-def run(lib, processes, args):
-    """The seconds of a step; `processes` 0 is one process without a group."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    children = []
-    for rank in range(max(processes, 1)):
-        place = {"RANK": rank, "WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        env = {**os.environ, "OMP_NUM_THREADS": "1", **({k: str(v) for k, v in place.items()} if processes else {})}
-        command = [sys.executable, __file__, "--train", lib, "--steps", str(args.steps), "--rows", str(args.rows)]
-        children.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))
-    answers = [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
-    return max(answer["seconds"] for answer in answers), answers[0]["tokens"]
+def run(lib, ranks, args):
+    """The seconds of a step; with 0 ranks it is one process without a group."""
+    command = [sys.executable, __file__, "--train", lib, "--steps", str(args.steps), "--rows", str(args.rows)]
+    found = [json.loads(each.splitlines()[-1]) for each in processes.outputs(command, ranks, OMP_NUM_THREADS="1")]
+    return max(answer["seconds"] for answer in found), found[0]["tokens"]
 
 
 def main():
@@ -111,9 +103,9 @@ def main():
     best = {}
     for _ in range(args.turns):
         for lib in args.libs.split(","):
-            for processes in (0, args.processes):
-                seconds, tokens = run(lib, processes, args)
-                key = lib, processes
+            for ranks in (0, args.processes):
+                seconds, tokens = run(lib, ranks, args)
+                key = lib, ranks
                 best[key] = min(best.get(key, (seconds, tokens)), (seconds, tokens))
     for lib in args.libs.split(","):
         alone, together = best[lib, 0][0], best[lib, args.processes][0]

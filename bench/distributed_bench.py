@@ -7,10 +7,9 @@ Both libraries run one after the other, `rounds` times; the best time of each si
 
 import argparse
 import json
-import os
-import socket
-import subprocess
 import sys
+
+import processes
 
 SIZES = {"10 floats": (10, 500), "1 MB": (250_000, 40), "40 MB": (10_000_000, 4)}
 
@@ -43,25 +42,11 @@ dist.destroy_process_group()
 
 
 def measure(python, library, ranks):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ, "BENCH_LIBRARY": library, "BENCH_SIZES": json.dumps(SIZES), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
-    started = [
-        subprocess.Popen(
-            [python, "-c", PROGRAM], env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        outputs = [each.communicate(timeout=300)[0] for each in started]
-    finally:
-        for each in started:
-            each.kill()
-    return json.loads(outputs[0])
+    sizes = json.dumps(SIZES)
+    first, *_ = processes.outputs(
+        [python, "-c", PROGRAM], ranks, limit=300, BENCH_LIBRARY=library, BENCH_SIZES=sizes, OMP_NUM_THREADS="1"
+    )
+    return json.loads(first)
 
 
 def main():

@@ -12,12 +12,10 @@ processor's time of a rank for an all_reduce, since there are fewer processors h
 import argparse
 import json
 import math
-import os
-import socket
-import subprocess
 import sys
 
 import mica
+import processes
 
 SIZES = [4_000, 400_000, 4_000_000, 16_000_000]
 PROGRAM = """
@@ -53,25 +51,9 @@ dist.destroy_process_group()
 
 def measure(engine, ranks):
     """Seconds of a processor that an all_reduce takes each rank, by size."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ, "MODEL_ENGINE": engine, "MODEL_SIZES": json.dumps(SIZES), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
-    }  # fmt: skip
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM], env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        outputs = [each.communicate(timeout=300)[0] for each in started]
-    finally:
-        for each in started:
-            each.kill()
-    return {int(size): seconds for size, seconds in json.loads(outputs[0]).items()}
+    command, sizes = [sys.executable, "-c", PROGRAM], json.dumps(SIZES)
+    first, *_ = processes.outputs(command, ranks, limit=300, MODEL_ENGINE=engine, MODEL_SIZES=sizes)
+    return {int(size): seconds for size, seconds in json.loads(first).items()}
 
 
 def shared_costs(ranks, size):

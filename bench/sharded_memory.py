@@ -10,9 +10,9 @@ before the model was made. The model is made without memory and filled piece by 
 import argparse
 import json
 import os
-import socket
-import subprocess
 import sys
+
+import processes
 
 
 def held(name):
@@ -55,18 +55,10 @@ def train(layers, width):
     print(json.dumps({"bytes": held("VmHWM") - before, "parameters": layers * width * width}), flush=True)
 
 
-def run(processes, layers, width):
+def run(ranks, layers, width):
     """What each process has held."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    children = []
-    for rank in range(processes):
-        extra = {"RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        command = [sys.executable, __file__, "--child", "--layers", str(layers), "--width", str(width)]
-        environment = {**os.environ, **(extra if processes > 1 else {})}
-        children.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-    return [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
+    command = [sys.executable, __file__, "--child", "--layers", str(layers), "--width", str(width)]
+    return [json.loads(each.splitlines()[-1]) for each in processes.outputs(command, ranks if ranks > 1 else 0)]
 
 
 def main():

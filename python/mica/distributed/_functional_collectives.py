@@ -4,6 +4,7 @@ import mica
 from mica.distributed import collectives as _collectives
 from mica.distributed import world as _groups
 from mica.distributed._watched import standing_for
+from mica.distributed.nn.functional import _Broadcast
 from mica.distributed.options import ReduceOp
 from mica.distributed.process_group import ProcessGroup
 
@@ -141,20 +142,6 @@ class _AllToAll(mica.autograd.Function):
         return _AllToAll.apply(grad, ctx.inputs, ctx.outputs, ctx.group), None, None, None
 
 
-class _Broadcast(mica.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, root, group):
-        ctx.root, ctx.group = root, group
-        made = tensor.detach().clone(memory_format=mica.contiguous_format)
-        _collectives.broadcast(made, group=group, group_src=root)
-        return made
-
-    @staticmethod
-    def backward(ctx, grad):
-        total = _reduced(grad, "sum", ctx.group)
-        return total if ctx.group.rank() == ctx.root else mica.zeros_like(total), None, None
-
-
 def _done(tensor):
     """A result with torch's method `wait`, for programs that call it."""
     return tensor.as_subclass(AsyncCollectiveTensor)
@@ -170,7 +157,7 @@ def broadcast(self, src, group, tag=""):
     group = _resolve_group(group, tag)
     if not 0 <= src < group.size():
         raise ValueError(f"broadcast: there is no process {src} in a group of {group.size()}")
-    return _done(_Broadcast.apply(self, src, group))
+    return _done(_Broadcast.apply(src, group, self))
 
 
 def all_reduce(self, reduceOp, group, tag=""):
