@@ -15,6 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "python" / "mica" / "lab" / "page"
 ENGINE = ("lab_engine.js", "lab_engine.wasm")
+# The engine is fetched beside the page's scripts, not after them.
+EARLY = '<link rel="preload" href="lab_engine.wasm" as="fetch" type="application/wasm" crossorigin>\n'
+BEFORE = '<script type="module" src="main.js">'
 MOST = 4_000_000  # bytes of all that is fetched, compressed
 
 
@@ -34,6 +37,10 @@ def export(engine: Path, to: Path) -> int:
     shutil.copytree(ROOT / "lab" / "wasm" / "page", to, dirs_exist_ok=True)
     for name in ENGINE:
         shutil.copy(engine / name, to / name)
+    index = to / "index.html"
+    text = index.read_text()
+    assert text.count(BEFORE) == 1, "index.html has no script where the engine can be asked for first"
+    index.write_text(text.replace(BEFORE, EARLY + BEFORE))
     weight = sum(len(gzip.compress(p.read_bytes(), 9)) for p in to.rglob("*") if p.is_file())
     for name in linked_sources():
         target = to / "source" / f"{name}.txt"

@@ -1,6 +1,15 @@
 // The engine: lab/ and the library, compiled by emscripten. One question at a time.
-import load from "./lab_engine.js";
+// The page has fetched and compiled it meanwhile, and sends it as its first message.
+import make from "./lab_engine.js";
 
+let arrived;
+const compiled = new Promise((resolve) => (arrived = resolve));
+
+async function load() {
+  const module = await compiled;
+  const instantiateWasm = (imports, done) => (WebAssembly.instantiate(module, imports).then((made) => done(made, module)), {});
+  return make({ instantiateWasm });
+}
 let engine = load();
 
 function ask(module, instrument, question) {
@@ -15,6 +24,7 @@ function ask(module, instrument, question) {
 }
 
 onmessage = async ({ data }) => {
+  if (data instanceof WebAssembly.Module) return arrived(data);
   try {
     postMessage(ask(await engine, ...data));
   } catch (problem) {
