@@ -1,7 +1,8 @@
 """A running Lab, and a browser to look at it.
 
 With MICA_LAB_STATIC=build/lab the browser looks at the Lab without a server instead (`make test-lab-wasm`): the same
-tests, with the answers of this machine's engine as the judge of the one in the page.
+tests, with the answers of this machine's engine as the judge of the one in the page. What is asked without a picture is
+asked of the engine in the page, too. A test that needs a server, a process or Python says so by the mark `served`.
 """
 
 import functools
@@ -24,8 +25,6 @@ def pytest_collection_modifyitems(items):
         needs = item.get_closest_marker("served")
         if STATIC and needs:
             item.add_marker(pytest.mark.skip(reason=f"the page has no server: {needs.args[0]}"))
-        elif STATIC and "browser" not in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.skip(reason="no test of the page"))
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
@@ -55,10 +54,14 @@ def lab(server):
     files.server_close()
 
 
-@pytest.fixture(scope="session")
-def ask(server):
-    """Ask an instrument over HTTP; the engine's refusal is returned as {"error": ...}."""
+def answered(text):
+    """The value of an answer; the engine's refusal is returned as {"error": ...}."""
+    answer = json.loads(text)
+    return answer["value"] if answer["ok"] else {"error": answer["error"]}
 
+
+@pytest.fixture(scope="session")
+def ask_server(server):
     def question(instrument, **values):
         request = Request(
             f"{server.url}api/{instrument}",
@@ -66,10 +69,38 @@ def ask(server):
             headers={"Content-Type": "application/json"},
         )
         with urlopen(request, timeout=30) as response:
-            answer = json.load(response)
-        return answer["value"] if answer["ok"] else {"error": answer["error"]}
+            return answered(response.read())
 
     return question
+
+
+CARRY = """async ([instrument, text]) => {
+  const { carry } = await import("./transport.js");
+  return carry(instrument, text, new AbortController().signal);
+}"""
+
+
+@pytest.fixture(scope="session")
+def ask_page(browser, lab):
+    context = browser.new_context()
+    shown = context.new_page()
+    shown.goto(lab.url + "#m")  # the instrument that asks least by itself
+    shown.wait_for_selector("#asked")
+
+    def question(instrument, **values):
+        status, text = shown.evaluate(CARRY, [instrument, json.dumps(values)])
+        assert status == 200, text
+        return answered(text)
+
+    yield question
+    context.close()
+
+
+@pytest.fixture
+def ask(request):
+    """Ask an instrument: over HTTP, or the engine in the page. What a page shows is judged by this machine's engine."""
+    in_page = STATIC and "page" not in request.fixturenames
+    return request.getfixturevalue("ask_page" if in_page else "ask_server")
 
 
 @pytest.fixture(scope="session")

@@ -320,6 +320,7 @@ def test_weights_files(ask, tmp_path):
 # ---- g, i
 
 
+@pytest.mark.served("nothing is measured")
 def test_transfer_is_measured(ask):
     answer = ask("transfer", n=64)
     here = answer["rows"][0]

@@ -121,6 +121,7 @@ def test_questions_are_the_same_for_everybody_and_judged_by_the_engine(ask):
 # ---- programs
 
 
+@pytest.mark.served("it has no Python")
 def test_a_program_runs_and_shows_its_tensors(ask):
     source = "import torch\nx = torch.arange(6.).reshape(2, 3)\ny = x.t()\nz = y.reshape(-1)\nprint(z.sum().item())\n"
     answer = ask("execute", source=source)
@@ -134,6 +135,7 @@ def test_a_program_runs_and_shows_its_tensors(ask):
     assert [n["name"] for n in graph["nodes"]] == ["SumBackward0", "MulBackward0", "torch::autograd::AccumulateGrad"]
 
 
+@pytest.mark.served("it has no Python")
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -155,6 +157,7 @@ def test_programs_that_are_refused(ask, source, words):
     assert answer["tensors"] == []
 
 
+@pytest.mark.served("it has no Python")
 def test_a_program_has_a_folder_that_is_gone_afterwards(ask):
     answer = ask(
         "execute", source="import os\nopen('a', 'w').write('b')\nprint(os.getcwd(), open('a').read(), os.listdir('.'))"
@@ -165,6 +168,7 @@ def test_a_program_has_a_folder_that_is_gone_afterwards(ask):
     assert rest == ["b", "['a']"] and "mica-lab-" in folder and not os.path.exists(folder)
 
 
+@pytest.mark.served("it has no Python")
 def test_a_program_that_never_ends_is_ended(ask):
     assert "took too long" in ask("execute", source="while True: pass")["error"]
     assert "at most" in ask("execute", source="#" * 70000)["error"]

@@ -215,6 +215,10 @@ def test_transfer_counts_its_bytes_once(ask):
     a100 = next(r for r in document["rows"] if r["name"] == "A100")
     assert a100["pinned"] == pytest.approx(1.34e-3, rel=0.01) and a100["compute"] == pytest.approx(0.44e-3, rel=0.01)
     assert any("NVLink" in r["what"] for r in document["rows"])
+
+
+@pytest.mark.served("nothing is measured")
+def test_a_measured_transfer_counts_its_bytes_once(ask):
     measured = ask("transfer", n=256)["rows"][0]
     assert measured["bandwidth"] == pytest.approx(256 * 256 * 4 / measured["transfer"]) and measured["samples"] > 2
 

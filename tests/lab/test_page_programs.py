@@ -67,6 +67,9 @@ def test_transfer(page):
     page.get_by_text("bfloat16").first.click()
     page.wait_for_selector("text=524.29 KB a matrix")  # said when this machine has been measured
     assert page.locator("[data-row='this machine']").count() == 2
+
+
+def test_transfer_of_too_little_is_refused(page):
     page.visit("g", {"n": 9})
     assert "16 to 4096" in page.error()
 

@@ -14,6 +14,8 @@ import mica
 import pytest
 from cpu_work import unit
 
+pytestmark = pytest.mark.served("these are tests of the server and of the command")
+
 
 def talk(lab, method, path, headers=None, body=None):
     address = urlsplit(lab.url)
