@@ -37,7 +37,7 @@ export function short(value, digits = 4) {
   return text.replace("-", "\u2212").replace("e\u2212", "e-");
 }
 export function seconds(t) {
-  for (const [unit, scale] of [["s", 1], ["ms", 1e3], ["\u00b5s", 1e6]]) if (t * scale >= 1) return `${(t * scale).toPrecision(3)} ${unit}`;
+  for (const [unit, scale] of [["s", 1], ["ms", 1e3], ["\u00b5s", 1e6]]) if (t * scale >= 0.9995) return `${t * scale < 99.95 ? (t * scale).toPrecision(3) : (t * scale).toFixed(0)} ${unit}`;
   return `${(t * 1e9).toFixed(0)} ns`;
 }
 export const list = (values) => `(${values.join(", ")}${values.length === 1 ? "," : ""})`;

@@ -4,11 +4,12 @@ import { s, short } from "./dom.js";
 // A tensor as sheets of its last two dimensions, wrapped where there is no room. `cell(i)` gives what is drawn of
 // element i: { text, fill, stroke, dash, faint, title }.
 export function sheets(shape, many, cell, { size = 40, gap = 3, wide = 640, label = "Elements as a grid" } = {}) {
-  const [rows, columns] = shape.length > 1 ? shape.slice(-2) : [1, shape[0] ?? 1];
+  const pitch = size + gap, line = shape.length === 1 ? Math.max(1, Math.min(shape[0], Math.floor((wide + gap) / pitch))) : 1;
+  const [rows, columns] = shape.length > 1 ? shape.slice(-2) : [Math.ceil((shape[0] ?? 1) / line), line]; // one dimension goes on in the next line
   const each = Math.max(1, rows * columns), count = Math.max(1, Math.ceil(many / each));
-  const pitch = size + gap, across = Math.max(1, Math.min(count, Math.floor((wide + 14) / (columns * pitch + 14))));
+  const across = Math.max(1, Math.min(count, Math.floor((wide + 14) / (columns * pitch + 14))));
   const width = Math.max(size, across * (columns * pitch + 14) - 14), height = Math.max(size, Math.ceil(count / across) * (rows * pitch + 14) - 14);
-  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  const svg = s("svg", { viewBox: `-1 -1 ${width + 2} ${height + 2}`, width: width + 2, height: height + 2, role: "img", "aria-label": label });
   for (let i = 0; i < many; i += 1) {
     const sheet = Math.floor(i / each), inside = i % each, { text, fill, stroke, dash, faint, ghost, title } = cell(i);
     svg.append(s("g", { transform: `translate(${(sheet % across) * (columns * pitch + 14) + (inside % columns) * pitch} ${Math.floor(sheet / across) * (rows * pitch + 14) + Math.floor(inside / columns) * pitch})`, "data-cell": i, class: ghost ? "ghost" : "" },

@@ -49,7 +49,7 @@ export function mount(root, state, remember) {
   function drawAlignment(answer) {
     const at = level(), BOX = 64, TALL = 34, rank = answer.rank, names = [...now.shapes.map((_, i) => COLOURS[i][1]), "result"];
     const wide = 64 + rank * (BOX + 8), high = names.length * (TALL + 8);
-    const svg = s("svg", { viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: "img", "aria-label": "The shapes, aligned at their right ends" });
+    const svg = s("svg", { viewBox: `0 -1 ${wide} ${high + 1}`, width: wide, height: high + 1, role: "img", "aria-label": "The shapes, aligned at their right ends" });
     names.forEach((name, i) => {
       const row = s("g", { "data-tensor": name, transform: `translate(0 ${i * (TALL + 8)})` }, s("text", { x: 50, y: 22, "text-anchor": "end" }, name));
       answer.columns.forEach((c, d) => {

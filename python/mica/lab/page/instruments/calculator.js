@@ -38,19 +38,23 @@ export function mount(root, state, remember) {
     const rows = [...FIRST.map((name) => [name, of(name), "own"]), ...answer.widths.map((w) => [`${w.element} byte${w.element > 1 ? "s" : ""}`, w, "share"])];
     const most = Math.max(...rows.map(([, r]) => r.bytes), 1);
     const WIDE = room(picture, 720), LEFT = 92, ROW = 26, TALL = 44;
-    const height = FIRST.length * ROW + answer.widths.length * TALL + 20;
+    // The names of a width's dtypes take the lines that they need.
+    const letters = Math.floor((WIDE - LEFT) / 7.1), lines = (names) => names.reduce((done, name, i) => {
+      const word = i < names.length - 1 ? `${name},` : name, last = done.at(-1);
+      return last && last.length + 1 + word.length <= letters ? [...done.slice(0, -1), `${last} ${word}`] : [...done, word];
+    }, []);
+    const height = FIRST.length * ROW + answer.widths.reduce((sum, w) => sum + TALL + 15 * (lines(w.dtypes).length - 1), 0) + 20;
     const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${height}`, width: WIDE, height, role: "img", "aria-label": "Bytes in every dtype" });
     let y = 4;
     rows.forEach(([label, row, colour], i) => {
       if (i === FIRST.length) y += 12;
-      const wide = Math.max(2, ((WIDE - LEFT - 84) * row.bytes) / most), names = row.dtypes?.join(", ");
-      const most_letters = Math.floor((WIDE - LEFT) / 7.1);
+      const wide = Math.max(2, ((WIDE - LEFT - 84) * row.bytes) / most), names = row.dtypes ? lines(row.dtypes) : [];
       svg.append(s("g", { transform: `translate(0 ${y})`, "data-dtype": row.dtypes ? false : row.dtype, "data-width": row.dtypes ? row.element : false },
         s("text", { x: LEFT - 12, y: 15, "text-anchor": "end" }, label),
         s("rect", { x: LEFT, y: 3, width: wide, height: ROW - 9, rx: 3, fill: `var(--${colour})` }),
         s("text", { x: LEFT + wide + 10, y: 15, class: "s" }, bytes(row.bytes), s("title", {}, `${count(row.bytes)} bytes`)),
-        names && s("text", { x: LEFT, y: 34, class: "s names" }, names.length > most_letters ? `${names.slice(0, most_letters - 1)}\u2026` : names, s("title", {}, names))));
-      y += row.dtypes ? TALL : ROW;
+        names.map((line, k) => s("text", { x: LEFT, y: 34 + 15 * k, class: "s names" }, line))));
+      y += row.dtypes ? TALL + 15 * (names.length - 1) : ROW;
     });
     replace(picture, figure("bytes", svg, "Orange: the four dtypes of every day. Teal: all dtypes of a width."));
     const single = of("float32");

@@ -33,7 +33,7 @@ export function mount(root, state, remember) {
   const past = [];
   let answer = null;
   const grid = h("div", { tabindex: 0, role: "application", "aria-label": "The tensor's elements; arrow keys move", class: "plate" });
-  const tape = h("div", {});
+  const tape = h("div", { class: "below" });
   const error = h("p", { class: "error", role: "alert" });
   const readout = h("p", { class: "readout", id: "readout", "aria-live": "polite" });
   const table = h("div", {}), code = h("div", {}), heading = h("h2", {});
@@ -107,8 +107,13 @@ export function mount(root, state, remember) {
     if (!from || !to) return;
     const frame = thread.parentNode.getBoundingClientRect(), g = gridSvg.getBoundingClientRect(), t = tapeSvg.getBoundingClientRect();
     const kg = g.width / (gridSvg.viewBox.baseVal.width || 1), kt = t.width / (tapeSvg.viewBox.baseVal.width || 1);
-    const x1 = g.left - frame.left + (from[0] + CELL / 2) * kg, y1 = g.top - frame.top + (from[1] + CELL) * kg, x2 = t.left - frame.left + (to[0] + TAPE / 2) * kt, y2 = t.top - frame.top + to[1] * kt, middle = (y1 + y2) / 2;
-    thread.firstChild.setAttribute("d", `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`);
+    const gx = g.left - frame.left, gy = g.top - frame.top, tx = t.left - frame.left, ty = t.top - frame.top, bottom = gy + g.height, middle = (bottom + ty) / 2;
+    // It runs in the gaps between cells, so that it crosses no number: down beside the column, and down the tape's lines.
+    const lowest = from[1] + CELL >= gridSvg.viewBox.baseVal.height - 1, x1 = gx + (lowest ? from[0] + CELL / 2 : from[0] + CELL + GAP / 2) * kg;
+    const x2 = tx + (to[1] ? to[0] - 1 : to[0] + TAPE / 2) * kt, y = gy + (from[1] + CELL - 8) * kg;
+    const start = lowest ? `M${x1} ${bottom}` : `M${gx + (from[0] + CELL) * kg} ${y}Q${x1} ${y} ${x1} ${y + 6}V${bottom}`;
+    const end = to[1] ? `V${ty + to[1] * kt + 6}H${tx + to[0] * kt}` : "";
+    thread.firstChild.setAttribute("d", `${start}C${x1} ${middle} ${x2} ${middle} ${x2} ${ty}${end}`);
   }
   function drawGrid() {
     const { shape: sizes, places } = answer;
@@ -206,7 +211,7 @@ export function mount(root, state, remember) {
     });
   }
 
-  const plate = h("section", { class: "sheet plate" }, heading, grid, readout, tape, thread,
+  const plate = h("section", { class: "sheet plate" }, heading, grid, tape, readout, thread,
     h("ul", { class: "legend" }, h("li", {}, h("i", { class: "swatch-share" }), "the place of the chosen element"), h("li", {}, h("i", { class: "swatch-share-wash" }), "reached"), h("li", {}, h("i", { class: "swatch-hair" }), "not reached"), h("li", {}, h("i", { class: "swatch-own" }), "outlined: reached more than once")));
   replace(root,
     h("div", { class: "cols stage" }, plate, h("section", { class: "sheet" }, h("h2", {}, "What the engine says"), table)), error,

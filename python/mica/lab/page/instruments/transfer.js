@@ -35,7 +35,8 @@ export function mount(root, state, remember) {
         svg.append(s("g", {}, s("rect", { x: x(b[lane][0]), y, width: wide, height: 28, rx: 3, fill: `var(--${colour})`, "data-lane": lane, "data-batch": b.batch }, s("title", {}, `batch ${b.batch}: ${lane} from ${seconds(b[lane][0])} to ${seconds(b[lane][1])}`)), wide > 14 && s("text", { class: "s on", x: x(b[lane][0]) + wide / 2, y: y + 18, "text-anchor": "middle" }, b.batch)));
       }
     });
-    for (let k = 0; k <= 4; k += 1) svg.append(s("text", { class: "s", x: x((whole * k) / 4), y: H - 8, "text-anchor": k === 4 ? "end" : k ? "middle" : "start" }, k ? seconds((whole * k) / 4) : "0"));
+    const ticks = W < 520 ? 2 : 4;
+    for (let k = 0; k <= ticks; k += 1) svg.append(s("text", { class: "s", x: x((whole * k) / ticks), y: H - 8, "text-anchor": k === ticks ? "end" : k ? "middle" : "start" }, k ? seconds((whole * k) / ticks) : "0"));
     replace(lanes, figure("timeline", svg));
     const busy = plan.batches.reduce((sum, b) => sum + b.compute[1] - b.compute[0], 0);
     replace(said, `Six batches on ${row.name}: `, h("em", { "data-seconds": plan.seconds }, seconds(plan.seconds)), `, computing ${((100 * busy) / plan.seconds).toPrecision(3)} % of the time`, now.pinned && !row.overlapped ? "; here memory is one, and nothing is pinned." : ".");

@@ -35,7 +35,7 @@ export function mount(root, state, remember) {
     const shown = step.values.slice(0, 96).map((value, k) => h("button", { type: "button", class: `value${changed.has(k) ? " changed" : owns ? " owns" : ""}`, "data-tensor": i, "data-element": k, "aria-label": `write into x${i}, element ${k}`, onclick: () => write(i, k) }, short(value, 3)));
     // The last two dimensions make a sheet; the others lay sheets side by side.
     const each = Math.max(1, rows * columns), sheets = [];
-    for (let k = 0; k < shown.length; k += each) sheets.push(h("div", { class: "leaf", css: { gridTemplateColumns: `repeat(${columns}, max-content)` } }, shown.slice(k, k + each)));
+    for (let k = 0; k < shown.length; k += each) sheets.push(h("div", { class: step.shape.length > 1 ? "leaf" : "leaf line", css: { gridTemplateColumns: `repeat(${columns}, max-content)` } }, shown.slice(k, k + each)));
     return h("div", { class: "scroll leaves" }, sheets, step.values.length === 0 && step.numel > 0 && h("p", { class: "note" }, `on ${step.device}: a shape without numbers`), step.numel > 96 && h("p", { class: "note" }, `96 of ${step.numel}`));
   }
   function card(step, i) {
@@ -66,7 +66,7 @@ export function mount(root, state, remember) {
   replace(root,
     h("div", { class: "stage" }, board), error,
     h("section", { class: "sheet controls" }, h("div", { class: "row tight" }, QUICK.map(([label, step]) => button(label, () => quick(step), "code")), h("span", { class: "pair" }, button("Undo", () => { if (now.steps.length > 1) { now.steps.pop(); drop(); } }), button("Reset", () => { now.steps = structuredClone(START); now.writes = []; now.chosen = 1; refresh(); }))),
-      form, h("div", { class: "row tight" }, h("label", { class: "field" }, h("span", {}, "Click a number to write"), typed), button("Take the writing back", () => { now.writes.pop(); refresh(); }))),
+      form, h("div", { class: "row", css: { gap: "8px" } }, h("label", { class: "field" }, h("span", {}, "Click a number to write"), typed), button("Take the writing back", () => { now.writes.pop(); refresh(); }))),
     h("ul", { class: "legend" }, h("li", {}, h("i", { class: "swatch-share" }), "shares memory with an earlier tensor"), h("li", {}, h("i", { class: "swatch-own" }), "owns its memory"), h("li", {}, h("i", { class: "swatch-result" }), "changed by what was written"), h("li", {}, "blue outline: the tensor that operations apply to")));
   appender(names, push, ["view", "copy", "math", "reduce", "in place"]).then((made) => { add = made; replace(form, made.element); });
   refresh();
