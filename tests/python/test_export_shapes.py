@@ -2,6 +2,7 @@
 
 import mica as torch
 import pytest
+from mica import nn
 from mica.export import AdditionalInputs, Dim, ShapesCollection, export
 
 
@@ -53,3 +54,34 @@ def test_examples_that_do_not_fit_are_refused():
     more.add((torch.ones(2, 3, 1), {"a": torch.ones(2, 3), "b": torch.tensor(1.0)}))
     with pytest.raises(ValueError, match="number of dimensions"):
         more.dynamic_shapes(Sum(), _inputs(4))
+
+
+def test_ranges_of_open_sizes():
+    class Places(nn.Module):
+        def forward(self, x):
+            return x + torch.arange(x.shape[0]), torch.zeros(2 * x.shape[0] + x.shape[1])
+
+    program = export(Places(), (torch.zeros(5, 5),), dynamic_shapes=({0: Dim("n"), 1: Dim("n")},))
+    x, flat = program.module()(torch.zeros(7, 7))
+    assert x[3].tolist() == list(range(7)) and flat.shape == (21,)
+
+
+def test_conversions_stay_on_their_device():
+    class Wide(nn.Module):
+        def forward(self, x):
+            return x.double()
+
+    program = export(Wide(), (torch.ones(3, 2),)).run_decompositions()
+    assert program.module()(torch.ones(3, 2)).device.type == "cpu"
+
+
+def test_masks_are_operators():
+    class Masked(nn.Module):
+        def forward(self, x, i):
+            return x[x > 0], x[None, x[:, 0] > 0, i]
+
+    x, i = torch.tensor([[1.0, -2.0], [3.0, 4.0]]), torch.tensor([0, 1])
+    program = export(Masked(), (x, i))
+    assert "getitem" not in str(program.graph)
+    first, second = program.module()(x, i)
+    assert first.tolist() == [1, 3, 4] and second.tolist() == x[None, x[:, 0] > 0, i].tolist()

@@ -9,6 +9,7 @@ import zipfile
 
 import mica
 from mica import _C
+from mica._generated.archive_names import OVERLOADS
 from mica.export import graph_signature as _signature
 from mica.fx.node import Node
 from mica.utils._pytree import treespec_dumps
@@ -26,12 +27,6 @@ _NAMES = {
     for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
 }
 _NAMES["aten::hardshrink_backward"] = {"grad_output": "grad_out"}
-# Overloads that torch has under another name.
-OVERLOADS = {"aten.conv_transpose2d.default": "aten.conv_transpose2d.input", "aten.conv_transpose3d.default": "aten.conv_transpose3d.input",
-             "aten.dequantize.default": "aten.dequantize.self", "aten.float_power_.Tensor_Scalar": "aten.float_power_.Scalar",
-             "aten.float_power_.Tensor_Tensor": "aten.float_power_.Tensor", "aten.floor_divide_.default": "aten.floor_divide_.Tensor",
-             "aten.ldexp_.Tensor": "aten.ldexp_.default", "aten.pow_.Tensor_Scalar": "aten.pow_.Scalar",
-             "aten.pow_.Tensor_Tensor": "aten.pow_.Tensor", "aten.swapdims.int": "aten.swapdims.default"}  # fmt: skip
 _OPERATORS = ("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_",
               "or_", "getitem")  # fmt: skip
 

@@ -217,7 +217,7 @@ def index_steps(x, index):
     index = index if isinstance(index, tuple) else (index,)
     taken = sum(1 if not isinstance(i, _C.TensorBase) or i.dtype not in (mica.bool, mica.uint8) else i.dim()
                 for i in index if i is not None and i is not ...)  # fmt: skip
-    steps, dim, tensors = [], 0, []
+    steps, dim, tensors, covered = [], 0, [], 0  # `covered`: the dimensions that the list of tensors stands for
     for i in index:
         if i is ...:
             dim += x.dim() - taken
@@ -232,10 +232,12 @@ def index_steps(x, index):
                 steps.append(("slice", (dim, start, stop) if step == 1 else (dim, start, stop, step)))
             dim += 1
         elif isinstance(i, _C.TensorBase):
-            tensors += [None] * (dim - len(tensors)) + [i]
-            dim += i.dim() if i.dtype in (mica.bool, mica.uint8) else 1
-            if i.dtype in (mica.bool, mica.uint8) and i.dim() != 1:
+            is_mask = i.dtype in (mica.bool, mica.uint8)
+            if is_mask and i.dim() == 0:
                 return None
+            tensors += [None] * (dim - covered) + [i]
+            dim += i.dim() if is_mask else 1
+            covered = dim
         else:
             return None
     return [*steps, ("index", (tensors,))] if tensors else steps

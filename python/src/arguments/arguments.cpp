@@ -34,11 +34,17 @@ bool is_int_like(PyObject* o) {
   return PyIndex_Check(o);
 }
 
+// A size that a graph leaves open (mica.SymInt), or a number that is computed from one.
+static bool is_open_number(PyObject* o) {
+  const std::string_view name = Py_TYPE(o)->tp_name;
+  return name == "SymInt" || name == "SymFloat";
+}
+
 bool is_number_like(PyObject* o) {
   if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) [[likely]]
     return true;
   if (is_tensor(o)) return is_plain_0dim(o);
-  return is_numpy_scalar(o);
+  return is_numpy_scalar(o) || is_open_number(o);
 }
 
 static int64_t overflow_checked(PyObject* o) {
@@ -94,6 +100,10 @@ Scalar scalar_from_object(PyObject* o) {
     return Scalar(complex128(z.real, z.imag));
   }
   if (is_tensor(o)) return unwrap(o).item();
+  if (is_open_number(o)) {
+    Owned number(checked(PyIndex_Check(o) ? PyNumber_Index(o) : PyNumber_Float(o)));
+    return scalar_from_object(number.get());
+  }
   // A NumPy scalar: its item() is a Python number.
   Owned number(checked(PyObject_CallMethod(o, "item", nullptr)));
   if (!PyFloat_Check(number.get()) && !PyLong_Check(number.get()) && !PyComplex_Check(number.get()))

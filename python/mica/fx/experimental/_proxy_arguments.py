@@ -7,6 +7,7 @@ import mica
 from mica import _C
 from mica.fx._codegen import CodeGen
 from mica.fx.experimental._expressions import Symbol
+from mica.fx.node import Node
 from mica.utils._pytree import tree_flatten
 
 __all__ = ["PytreeInputs", "SizeNodes", "alias_key", "placeholder_names"]
@@ -148,4 +149,7 @@ class SizeNodes:
     def _call(self, function, args, name=None):
         node = self._graph.create_node("call_function", function, args, {}, name)
         node.meta["is_size"] = True
+        if name is None:  # arithmetic on sizes that are known by their nodes
+            values = [each.meta["val"] if isinstance(each, Node) else each for each in args]
+            node.meta["val"] = function(*values)
         return node

@@ -152,6 +152,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name in ("lift_fresh", "lift"):
             func = mica.ops.aten.lift_fresh_copy.default
+        if name == "_to_copy" and _stays_where_it_is(args[0], kwargs):
+            kwargs.pop("device")
         node_args, node_kwargs = self.argument(tuple(args)), self.argument(kwargs)
         out = func(*args, **kwargs)
         self.record(func, node_args, node_kwargs, out, args)
@@ -204,6 +206,12 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def record_call(self, target, args, out, name):
         self.record(target, tuple(self.argument(each) for each in args), {}, out, name=name)
+
+
+def _stays_where_it_is(tensor, kwargs):
+    """Whether a conversion names the device only because the engine does: a fake tensor is on the meta device there."""
+    own = getattr(tensor, "fake_device", None)
+    return own is not None and own.type != "meta" and str(kwargs.get("device")) == "meta"
 
 
 def maybe_handle_decomp(proxy_mode, op, args, kwargs):
