@@ -231,7 +231,7 @@ $(SITE_VENV)/.installed: site/requirements.txt
 
 # The guides of C++ install what was built, distributions included.
 site: build lab-wasm $(SITE_VENV)/.installed
-	@flock build cmake --build build --parallel $(JOBS) --target mica_distributions -- $(NINJA_ARGS)
+	@flock build cmake --build build --parallel $(JOBS) --target mica_distributions mica_program -- $(NINJA_ARGS)
 	PYTHONPATH=$(CURDIR)/build/python $(SITE_VENV)/bin/python site/make/build.py --jobs $(JOBS) $(SITE_ARGS)
 
 SITE_PORT ?= 8000

@@ -21,7 +21,7 @@ if(SKBUILD)
 endif()
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mica)
-install(TARGETS mica mica_distributions EXPORT mica-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS mica mica_distributions mica_program EXPORT mica-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/mica DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY torch_headers DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${MICA_GENERATED_DIR}/include/mica DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")

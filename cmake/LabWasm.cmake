@@ -6,7 +6,7 @@ set(wasm_headers ${PROJECT_BINARY_DIR}/headers)
 
 # A page has one thread and no files, processes or libraries to load: lab/wasm has what the rest calls of those.
 file(GLOB_RECURSE wasm_core CONFIGURE_DEPENDS src/*.cpp)
-list(FILTER wasm_core EXCLUDE REGEX "/src/(data|distributions|nn|optim|recurrent)/")
+list(FILTER wasm_core EXCLUDE REGEX "/src/(data|distributions|nn|optim|program|recurrent)/")
 list(FILTER wasm_core EXCLUDE REGEX "/src/core/(fork|mapped_memory|memory_limits|parallel|system_memory)\\.cpp$")
 list(FILTER wasm_core EXCLUDE REGEX "/src/io/hdf5")
 # Nor does an instrument call these; what the linker finds to be called must be there.

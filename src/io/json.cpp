@@ -1,5 +1,7 @@
 #include "io/json.h"
 
+#include <charconv>
+
 #include "mica/error.h"
 
 namespace mica::io {
@@ -14,7 +16,7 @@ namespace {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
 
   Json whole() {
     Json value = parse(0);
@@ -24,9 +26,7 @@ class Parser {
   }
 
  private:
-  static constexpr int kDeepest = 16;
-
-  [[noreturn]] void wrong(const char* what) const { fail(cat("the header is no JSON: ", what, " at byte ", at_)); }
+  [[noreturn]] void wrong(const char* what) const { fail(cat("the text is no JSON: ", what, " at byte ", at_)); }
   void skip_space() {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
   }
@@ -46,7 +46,7 @@ class Parser {
   }
 
   Json parse(int depth) {
-    if (depth > kDeepest) wrong("too deep a nesting");
+    if (depth > limits_.deepest) wrong("too deep a nesting");
     Json value;
     switch (peek()) {
       case '{':
@@ -77,13 +77,41 @@ class Parser {
       default:
         break;
     }
-    if (take("true") || take("false")) {
+    if (take("true")) {
+      value.kind = Json::Kind::Bool;
+      value.number = 1;
+    } else if (take("false")) {
       value.kind = Json::Kind::Bool;
     } else if (!take("null")) {
-      value.kind = Json::Kind::Number;
-      value.number = number();
+      read_number(value);
     }
     return value;
+  }
+
+  void read_number(Json& value) {
+    size_t end = at_;
+    while (end < text_.size() && std::string_view("+-0123456789.eE").find(text_[end]) != std::string_view::npos) ++end;
+    const std::string_view digits = text_.substr(at_, end - at_);
+    const bool is_long = digits.size() > 18, has_fraction = digits.find_first_of(".eE") != std::string_view::npos;
+    if (limits_.reals && (is_long || has_fraction)) {
+      int64_t whole = 0;
+      if (!has_fraction) {
+        const auto [last, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
+        if (error == std::errc() && last == digits.data() + digits.size()) {
+          value.kind = Json::Kind::Number;
+          value.number = whole;
+          at_ = end;
+          return;
+        }
+      }
+      const auto [last, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value.real);
+      if (error != std::errc() || last != digits.data() + digits.size()) wrong("no number");
+      value.kind = Json::Kind::Real;
+      at_ = end;
+      return;
+    }
+    value.kind = Json::Kind::Number;
+    value.number = number();
   }
 
   int64_t number() {
@@ -149,12 +177,13 @@ class Parser {
   }
 
   std::string_view text_;
+  JsonLimits limits_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
-Json parse_json(std::string_view text) { return Parser(text).whole(); }
+Json parse_json(std::string_view text, const JsonLimits& limits) { return Parser(text, limits).whole(); }
 
 std::string quoted_json(std::string_view text) {
   std::string result = "\"";

@@ -1,4 +1,4 @@
-// JSON as headers of tensor files use it: objects, arrays, strings, whole numbers.
+// JSON as headers of tensor files and archives of programs use it.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 namespace mica::io {
 
 struct Json {
-  enum class Kind : uint8_t { Null, Bool, Number, String, Array, Object };
+  enum class Kind : uint8_t { Null, Bool, Number, Real, String, Array, Object };
   Kind kind = Kind::Null;
-  int64_t number = 0;
+  int64_t number = 0;  // a whole number, or a bool
+  double real = 0;     // a number with a fraction or an exponent, or one that is larger than int64
   std::string text;
   std::vector<Json> items;                            // of an array
   std::vector<std::pair<std::string, Json>> entries;  // of an object, in order
@@ -20,8 +21,13 @@ struct Json {
   const Json* find(std::string_view key) const;
 };
 
-// Throws Error where the text is no JSON, nests deeper than headers do, or holds numbers that are not whole.
-Json parse_json(std::string_view text);
+// Throws Error where the text is no JSON, nests deeper than `deepest`, or holds numbers that are not whole, unless they
+// are allowed.
+struct JsonLimits {
+  int deepest = 16;
+  bool reals = false;
+};
+Json parse_json(std::string_view text, const JsonLimits& limits = {});
 std::string quoted_json(std::string_view text);
 
 }  // namespace mica::io

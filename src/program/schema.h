@@ -1,0 +1,54 @@
+// torch's schemas of operators, as much as is needed to fill in a call.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/call.h"
+
+namespace mica::program {
+
+enum class Base : uint8_t {
+  Tensor,
+  Int,
+  Float,
+  Bool,
+  Str,
+  Scalar,
+  ScalarType,
+  MemoryFormat,
+  Layout,
+  Device,
+  Generator
+};
+
+struct Declared {
+  std::string name;
+  Base base = Base::Tensor;
+  bool optional = false;  // the argument, or the list, may be none
+  bool is_list = false;
+  bool element_optional = false;  // elements of a list may be none
+  bool changed = false;           // the operator writes to it
+  bool shared = false;            // the result may be a view of it
+  bool keyword_only = false;
+  int64_t list_size = 0;  // one number stands for so many
+  bool has_default = false;
+  Operand fallback;
+};
+
+struct Declaration {
+  std::string_view name;  // "add.Tensor"
+  std::vector<Declared> arguments;
+  bool returns_view = false;  // of an argument that is `shared`
+};
+
+std::string_view name_of(const Operator& op);
+Declaration read_schema(const Operator& op);
+
+// The operator of a full name ("add.Tensor", "_operator.mul"), or null; and the overloads of a name without its
+// overload.
+const Operator* find_operator(std::string_view full_name);
+std::vector<const Operator*> find_overloads(std::string_view name);
+
+}  // namespace mica::program
