@@ -1,4 +1,4 @@
-// Linear maps with weights of 4 and 8 bits, for inference on the CPU.
+// Linear maps with weights of 4 and 8 bits on the CPU. Activations have gradients, the weights have none.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace mica {
 Tensor int4_pack(const Tensor& weight);
 
 // self @ w^T of float32, bfloat16 or float16 rows, where w = (weight - 8) * scale + zero; scales_and_zeros [k / group,
-// n, 2] holds a pair for each group of 32, 64, 128 or 256 numbers of a row. Not differentiable.
+// n, 2] holds a pair for each group of 32, 64, 128 or 256 numbers of a row.
 Tensor int4_mm(const Tensor& self, const Tensor& packed, int64_t group, const Tensor& scales_and_zeros);
 
 // A matrix [rows, columns] in blocks, as files of the GGUF format have it: its bytes, and the same packed for products:
@@ -28,7 +28,7 @@ struct BlockWeight {
 BlockWeight pack_blocks(const std::string& type, const Tensor& bytes, int64_t rows, int64_t columns);
 
 // x @ weight^T over the last dimension of float32, bfloat16 or float16 numbers. In each group they are rounded to 8
-// bits, as llama.cpp does it. Not differentiable.
+// bits, as llama.cpp does it.
 Tensor block_linear(const Tensor& x, const BlockWeight& weight);
 
 // Rows of the weight as float32 numbers: [..., columns] for indices [...].

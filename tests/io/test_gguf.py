@@ -75,6 +75,19 @@ def test_in_the_place_of_a_matrix():
     assert weight.linear(mica.ones(0, 512)).shape == (0, 5)
 
 
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("dtype", [mica.float32, mica.bfloat16])
+def test_what_comes_before_a_weight_is_trained(name, dtype):
+    mica.manual_seed(1)
+    weight = mica.load_gguf(FILE)[name]
+    x = mica.randn(2, 3, 512).to(dtype).requires_grad_()
+    grad = mica.randn(2, 3, 5).to(dtype)
+    F.linear(x, weight).backward(grad)
+    expected = grad.double() @ weight.dequantize().double()
+    assert x.grad.dtype is dtype
+    assert (x.grad.double() - expected).abs().max() < (1e-6 if dtype is mica.float32 else 1e-2) * expected.abs().max()
+
+
 def test_rows_without_steps():
     weight = mica.load_gguf(FILE)["Q4_0"]
     x = mica.ones(3, 512)

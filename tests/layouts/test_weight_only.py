@@ -115,3 +115,29 @@ def test_four_bits_packed_with_their_scales(block, with_bias):
     ):
         with pytest.raises(RuntimeError, match="_dyn_quant_"):
             wrong()
+
+
+@pytest.mark.parametrize("dtype", ERRORS)
+def test_gradients_of_what_is_multiplied(dtype):
+    torch.manual_seed(3)
+    weight = torch.randint(-128, 128, (32, 64), dtype=torch.int8)
+    x = torch.randn(5, 64).to(dtype).requires_grad_()
+    scales = torch.rand(32).to(dtype).requires_grad_()
+    grad = torch.randn(5, 32).to(dtype)
+    torch._weight_int8pack_mm(x, weight, scales).backward(grad)
+    real = weight.double() * scales.detach().double().unsqueeze(1)
+    assert relative_error(x.grad, grad.double() @ real) < 2 * ERRORS[dtype]
+    product = x.detach().double() @ weight.double().t()
+    assert relative_error(scales.grad, (grad.double() * product).sum(0)) < 2 * ERRORS[dtype]
+
+    small = torch.randint(0, 16, (32, 64), dtype=torch.int32)
+    packed = torch._convert_weight_to_int4pack_for_cpu(small, 2)
+    pairs = (torch.rand(2, 32, 2) - 0.3).to(dtype)
+    scale, zero = (pairs.double()[..., i].t().unsqueeze(-1) for i in range(2))
+    real = ((small.double().reshape(32, -1, 32) - 8) * scale + zero).reshape(32, 64)
+    x.grad = None
+    torch._weight_int4pack_mm_for_cpu(x, packed, 32, pairs).backward(grad)
+    assert relative_error(x.grad, grad.double() @ real) < 2 * ERRORS[dtype]
+    product = torch._weight_int4pack_mm_for_cpu(x, packed, 32, pairs.requires_grad_())
+    with pytest.raises(NotImplementedError, match="derivative for 'qScaleAndZeros'"):
+        product.sum().backward()

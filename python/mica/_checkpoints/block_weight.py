@@ -8,7 +8,7 @@ __all__ = ["BlockWeight"]
 
 
 class BlockWeight:
-    """Weights of 4 or 8 bits for `linear` and `embedding`, on the CPU, without gradients.
+    """Weights of 4 or 8 bits for `linear` and `embedding`, on the CPU. They are not trained; what comes before them is.
 
     `torch.nn.functional.linear(x, weight)` and `embedding(indices, weight)` take it in the place of a matrix. A product
     rounds the activations of each group of 32 or 16 to 8 bits, as llama.cpp does.

@@ -4,6 +4,7 @@
 #include "layouts/quantized/block_types.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/core/grad_mode.h"
+#include "mica/custom_function.h"
 #include "mica/ops.h"
 #include "mica/parallel.h"
 #include "mica/weight_only.h"
@@ -61,13 +62,33 @@ void check_packed(const char* op, const BlockWeight& w, const BlockType& type) {
              blocks, " x ", groups, " x ", kColumnBlock, ", but are ", scales.dtype(), " ", scales.sizes());
 }
 
+struct BlockProduct : autograd::Function<BlockProduct> {
+  static Tensor forward(autograd::AutogradContext* context, const Tensor& x, const BlockWeight& weight) {
+    context->saved_data["weight"] = weight;
+    DimVector sizes(x.sizes());
+    sizes.back() = weight.rows;
+    const Tensor flat = x.reshape({x.numel() / weight.columns, weight.columns}).contiguous();
+    const Tensor out = new_tensor({flat.size(0), weight.rows}, x.dtype());
+    if (out.numel() > 0) MICA_LAYER_KERNEL(kCPU, int4_mm)
+    (out.view_of(), flat.view_of(), weight.numbers.view_of(), weight.scales.view_of(), weight.group);
+    return out.view(sizes);
+  }
+
+  // The rounding of activations counts as the identity, as it does in training with rounded numbers.
+  static TensorVec backward(autograd::AutogradContext* context, TensorVec grads) {
+    const auto weight = context->saved_data["weight"].to<BlockWeight>();
+    const Tensor all = arange(0, weight.rows, 1, TensorOptions(DType::Int64));
+    return {grads[0].matmul(block_rows(weight, all).to(grads[0].dtype())), Tensor()};
+  }
+};
+
 }  // namespace
 
 BlockWeight pack_blocks(const std::string& name, const Tensor& bytes, int64_t rows, int64_t columns) {
   NoGradGuard below;
-  const int64_t padded = (rows + kColumnBlock - 1) / kColumnBlock * kColumnBlock, column_blocks = padded / kColumnBlock;
   BlockWeight weight{name, bytes, Tensor(), Tensor(), rows, columns, 0};
   const BlockType& type = checked_type("pack_blocks", weight);
+  const int64_t padded = (rows + kColumnBlock - 1) / kColumnBlock * kColumnBlock, column_blocks = padded / kColumnBlock;
   weight.bytes = bytes.contiguous();
   weight.group = type.group;
   weight.numbers = new_tensor({padded, columns * type.bits / 8}, DType::UInt8);
@@ -109,14 +130,7 @@ Tensor block_linear(const Tensor& x, const BlockWeight& weight) {
              " on ", x.device());
   MICA_CHECK(x.dim() > 0 && x.size(-1) == weight.columns, kOp, ": expected numbers of shape (..., ", weight.columns,
              "), got ", x.sizes());
-  NoGradGuard below;
-  DimVector sizes(x.sizes());
-  sizes.back() = weight.rows;
-  const Tensor flat = x.reshape({x.numel() / weight.columns, weight.columns}).contiguous();
-  const Tensor out = new_tensor({flat.size(0), weight.rows}, x.dtype());
-  if (out.numel() > 0) MICA_LAYER_KERNEL(kCPU, int4_mm)
-  (out.view_of(), flat.view_of(), weight.numbers.view_of(), weight.scales.view_of(), weight.group);
-  return out.view(sizes);
+  return BlockProduct::apply(x, weight);
 }
 
 Tensor block_rows(const BlockWeight& weight, const Tensor& indices) {

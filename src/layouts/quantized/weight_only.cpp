@@ -3,6 +3,7 @@
 
 #include "mica/backend/layer_backend.h"
 #include "mica/core/grad_mode.h"
+#include "mica/custom_function.h"
 #include "mica/generated/layers/quantized_implementations.h"
 #include "mica/ops.h"
 
@@ -58,6 +59,32 @@ Tensor int4_pack(const Tensor& self) {
   return out;
 }
 
+namespace {
+
+struct FourBitProduct : autograd::Function<FourBitProduct> {
+  static Tensor forward(autograd::AutogradContext* context, const Tensor& self, const Tensor& weight, int64_t group,
+                        const Tensor& scales) {
+    context->save_for_backward({weight, scales});
+    context->saved_data["group"] = group;
+    const Tensor out = new_matrix(self, self.size(0), weight.size(0), self.dtype());
+    if (out.numel() > 0) MICA_LAYER_KERNEL(self.device(), int4_mm)
+    (out.view_of(), self.contiguous().view_of(), weight.contiguous().view_of(), scales.contiguous().view_of(), group);
+    return out;
+  }
+
+  // The product with an identity matrix reads the weights back.
+  static TensorVec backward(autograd::AutogradContext* context, TensorVec grads) {
+    MICA_CHECK_KIND(!context->needs_input_grad(2), NotImplemented,
+                    "the derivative for 'qScaleAndZeros' of '_weight_int4pack_mm_for_cpu' is not implemented");
+    const TensorVec saved = context->saved();
+    const Tensor identity = eye(2 * saved[0].size(1), grads[0].options());
+    const Tensor weight = int4_mm(identity, saved[0], context->saved_data["group"].toInt(), saved[1].detach());
+    return {grads[0].mm(weight.t()), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
 Tensor int4_mm(const Tensor& self, const Tensor& mat2, int64_t qGroupSize, const Tensor& qScaleAndZeros) {
   constexpr const char* kOp = "_weight_int4pack_mm_cpu";
   check_activations(kOp, self);
@@ -77,12 +104,7 @@ Tensor int4_mm(const Tensor& self, const Tensor& mat2, int64_t qGroupSize, const
              " in front, but its sizes are ", qScaleAndZeros.sizes());
   MICA_CHECK(qScaleAndZeros.dtype() == self.dtype(), "expected scalar type ", self.dtype(), " but found ",
              qScaleAndZeros.dtype(), ": qScaleAndZeros has the dtype of A");
-  NoGradGuard below;
-  const Tensor out = new_matrix(self, self.size(0), mat2.size(0), self.dtype());
-  if (out.numel() > 0) MICA_LAYER_KERNEL(self.device(), int4_mm)
-  (out.view_of(), self.contiguous().view_of(), mat2.contiguous().view_of(), qScaleAndZeros.contiguous().view_of(),
-   qGroupSize);
-  return out;
+  return FourBitProduct::apply(self, mat2, qGroupSize, qScaleAndZeros);
 }
 
 }  // namespace mica
