@@ -96,13 +96,16 @@ def losses_of_one_process(rank, size):
 def stages_laid_out_as_a_v(rank, size):
     expected, trained = alone(2 * size, steps(12))
     mine = (rank, 2 * size - 1 - rank)
-    for chunks in (1, size, 4 * size):
+    zero, dual = pipelining.ScheduleZBVZeroBubble, pipelining.ScheduleDualPipeV
+    for kind, chunks in ((zero, 1), (zero, size), (zero, 4 * size), (dual, 2 * size), (dual, 4 * size)):
+        if chunks > 16:  # more microbatches than rows
+            continue
         model = layers(2 * size)
         stages = [pipelining.PipelineStage(model[i], i, 2 * size, "cpu") for i in mine]
-        schedule = pipelining.ScheduleZBVZeroBubble(stages, chunks, loss_fn=mean_square)
+        schedule = kind(stages, chunks, loss_fn=mean_square)
         seen = through(schedule, stages, steps(12), rank, 1 if rank == 0 else -1)
         if rank == 0:
-            same_losses(seen, expected, chunks)
+            same_losses(seen, expected, (kind, chunks))
             for i in mine:
                 for ours, theirs in zip(model[i].parameters(), trained[i].parameters(), strict=True):
                     assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
@@ -112,6 +115,9 @@ def stages_laid_out_as_a_v(rank, size):
             place,
             2 * size - 1 - place,
         }
+    with pytest.raises(ValueError, match="as many microbatches as stages"):
+        dual(stages, 2 * size - 1)
+    assert schedules.get_schedule_class("dualpipev") is dual
     with pytest.raises(ValueError, match="two stages for each process"):
         pipelining.ScheduleZBVZeroBubble([pipelining.PipelineStage(model[rank], rank, size, "cpu")], 2)
 

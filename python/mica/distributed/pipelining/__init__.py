@@ -3,6 +3,7 @@
 from mica.distributed.pipelining._pipe import Pipe, SplitPoint, pipe_split, pipeline
 from mica.distributed.pipelining.schedules import (
     Schedule1F1B,
+    ScheduleDualPipeV,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
@@ -13,6 +14,6 @@ from mica.distributed.pipelining.schedules import (
 from mica.distributed.pipelining.stage import PipelineStage, build_stage
 
 __all__ = [
-    "Pipe", "PipelineStage", "Schedule1F1B", "ScheduleGPipe", "ScheduleInterleaved1F1B",
+    "Pipe", "PipelineStage", "Schedule1F1B", "ScheduleDualPipeV", "ScheduleGPipe", "ScheduleInterleaved1F1B",
     "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "SplitPoint", "build_stage", "pipe_split", "pipeline",
 ]  # fmt: skip

@@ -133,3 +133,58 @@ def v_shaped(chunks, places):
             done.add((kind, stage, chunk))
             following[kind, stage] += 1
     return orders
+
+
+def dual_pipe_v(chunks, place, places):
+    """The order of one process that has two stages, laid out as a V, where forward and backward passes go by pairs.
+
+    This is DualPipeV of DeepSeek's. Its eight parts: the pipeline fills up to the bend of the V; forward passes of both
+    stages by turns; backward passes of the second stage begin, in two parts; forward of one stage and backward of the
+    other in pairs; the last forward passes of the second stage; backward passes of both, the later ones without the
+    gradients of weights; what is left of the first stage, with such gradients in between; the gradients of weights.
+    """
+    first, second = place, 2 * places - 1 - place
+    left = places - place - 1  # processes between this one and the bend
+    order, waiting = [], []
+    following = dict.fromkeys(((kind, stage) for kind in "FB" for stage in (first, second)), 0)
+
+    def forward(stage):
+        order.append((FORWARD, stage, following[FORWARD, stage]))
+        following[FORWARD, stage] += 1
+
+    def backward(stage, whole=True):
+        chunk = following[BACKWARD, stage]
+        order.append((BACKWARD if whole else INPUT_GRADIENT, stage, chunk))
+        following[BACKWARD, stage] += 1
+        if not whole:
+            waiting.append((WEIGHT_GRADIENT, stage, chunk))
+
+    for _ in range(2 * left):
+        forward(first)
+    for _ in range(place + 1):
+        forward(first)
+        forward(second)
+    for _ in range(left):
+        backward(second, whole=False)
+        order.append(waiting.pop(0))
+        forward(second)
+    for _ in range(chunks - 2 * places + place + 1):
+        forward(first)
+        backward(second)
+        forward(second)
+        backward(first)
+    for _ in range(left):
+        backward(second)
+        forward(second)
+        backward(first)
+    for number in range(place + 1):
+        # From the middle on; which of the two stages begins with it goes by turns of processes.
+        late = number > (place + 1) // 2
+        half = number == (place + 1) // 2
+        backward(second, whole=not (late or (half and place % 2 == 1)))
+        backward(first, whole=not (late or half))
+    for _ in range(left):
+        if waiting:
+            order.append(waiting.pop(0))
+        backward(first, whole=False)
+    return order + waiting

@@ -7,7 +7,7 @@ from mica.distributed.pipelining._orders import BACKWARD, FORWARD, INPUT_GRADIEN
 from mica.distributed.pipelining.microbatch import merge_chunks, split_args_kwargs_into_chunks
 
 __all__ = [
-    "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleGPipe", "ScheduleInterleaved1F1B",
+    "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleDualPipeV", "ScheduleGPipe", "ScheduleInterleaved1F1B",
     "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "get_schedule_class",
 ]  # fmt: skip
 
@@ -198,20 +198,36 @@ class ScheduleInterleavedZeroBubble(PipelineScheduleMulti):
         return _orders.interleaved(stages, self._n_microbatches, place, self.pp_group_size, split_backward=True)
 
 
-class ScheduleZBVZeroBubble(PipelineScheduleMulti):
-    """Two stages for each process, laid out as a V, and gradients of weights computed when it would stand idle."""
+class _VShaped(PipelineScheduleMulti):
+    """Schedules of two stages for each process, one from the begin and one from the end: laid out as a V."""
 
     def __init__(self, stages, *args, **options):
         for stage in stages:
             if stage.num_stages != 2 * stage.group_size:
                 raise ValueError(
-                    f"ScheduleZBVZeroBubble has two stages for each process, not {stage.num_stages} in all"
+                    f"{type(self).__name__} has two stages for each process, not {stage.num_stages} in all"
                 )
             stage.stage_index_to_group_rank = {i: _orders.v_place(i, stage.group_size) for i in range(stage.num_stages)}
         super().__init__(stages, *args, **options)
 
+
+class ScheduleZBVZeroBubble(_VShaped):
+    """Two stages for each process, laid out as a V, and gradients of weights computed when it would stand idle."""
+
     def _order(self, stages, place):
         return _orders.v_shaped(self._n_microbatches, self.pp_group_size)[place]
+
+
+class ScheduleDualPipeV(_VShaped):
+    """Two stages for each process, laid out as a V; forward passes of one and backward passes of the other by pairs."""
+
+    def _order(self, stages, place):
+        if self._n_microbatches < self._num_stages:
+            raise ValueError(
+                "DualPipeV requires at least as many microbatches as stages, but got "
+                f"{self._n_microbatches} microbatches and {self._num_stages} stages."
+            )
+        return _orders.dual_pipe_v(self._n_microbatches, place, self.pp_group_size)
 
 
 def get_schedule_class(schedule_name):
@@ -219,7 +235,7 @@ def get_schedule_class(schedule_name):
     known = {
         "1F1B": Schedule1F1B, "GPipe": ScheduleGPipe, "Interleaved1F1B": ScheduleInterleaved1F1B,
         "InterleavedZeroBubble": ScheduleInterleavedZeroBubble, "LoopedBFS": ScheduleLoopedBFS,
-        "ZBVZeroBubble": ScheduleZBVZeroBubble, "PipelineScheduleMulti": PipelineScheduleMulti, "PipelineScheduleSingle": PipelineScheduleSingle,
+        "ZBVZeroBubble": ScheduleZBVZeroBubble, "DualPipeV": ScheduleDualPipeV, "PipelineScheduleMulti": PipelineScheduleMulti, "PipelineScheduleSingle": PipelineScheduleSingle,
     }  # fmt: skip
     for name, schedule in known.items():
         if name.lower() == schedule_name.lower():
