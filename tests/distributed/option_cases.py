@@ -5,11 +5,17 @@ all ranks, one after the other, and rounds where they do, has the same losses.
 """
 
 import mica as torch
+import pytest
 from data_parallel_cases import DDP, batches, loss_of, make, train_alone, train_together
 from mica import nn
 from mica.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from mica.distributed.algorithms.model_averaging import averagers
+from mica.distributed.algorithms.model_averaging.hierarchical_model_averager import HierarchicalModelAverager
 from mica.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
-from mica.distributed.optim import ZeroRedundancyOptimizer
+from mica.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+from mica.distributed.optim import _apply_optimizer_in_backward as apply_in_backward
+from mica.distributed.optim import _get_in_backward_optimizers as optimizers_in_backward
+from mica.distributed.tensor.parallel.input_reshard import input_reshard
 from mica.func import functional_call
 from mica.nn.parallel.distributed import _MixedPrecision
 from ranks import same_losses, steps
@@ -228,8 +234,85 @@ def options_of_sharded_models(rank, size):
         same_losses(train(rank, size, fully_shard(deep(dtype)), steps(FEW)), expected, "one group", single(dtype))
 
 
+def optimizers_that_step_in_backward(rank, size):
+    alone, model = make(), make()
+    for each in (alone, model):
+        apply_in_backward(torch.optim.AdamW, each.parameters(), {"lr": 0.01})
+    assert len(optimizers_in_backward(alone)) == len(list(alone.parameters()))
+    model, losses, expected = DDP(model, bucket_cap_mb=0.001), [], []
+    for x, y in batches(steps(FEW), 8 * size):
+        loss = loss_of(alone, x, y)
+        loss.backward()
+        expected.append(loss.item())
+        loss = loss_of(model, x[rank * 8 : rank * 8 + 8], y[rank * 8 : rank * 8 + 8])
+        loss.backward()
+        assert all(p.grad is None for p in [*alone.parameters(), *model.parameters()])
+        dist.all_reduce(loss.detach(), dist.ReduceOp.AVG)
+        losses.append(loss.item())
+    same_losses(losses, expected)
+    same_losses(expected, train_alone(make(), steps(FEW), 8 * size))
+
+
+def models_averaged_now_and_then(rank, size):
+    """Each process trains by itself, and parameters are averaged: as one process does that trains all models."""
+
+    def parts(count, period_of):
+        models = [make() for _ in range(size)]
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+        losses = []
+        for step, (x, y) in enumerate(batches(count, 8 * size)):
+            losses.append([])
+            for r, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+                optimizer.zero_grad()
+                loss = loss_of(model, x[r * 8 : r * 8 + 8], y[r * 8 : r * 8 + 8])
+                loss.backward()
+                optimizer.step()
+                losses[-1].append(loss.item())
+            width = period_of(step)
+            for begin in range(0, size, width):
+                members = [list(model.parameters()) for model in models[begin : begin + width]]
+                for each in zip(*members, strict=True):
+                    total = mean([parameter.detach() for parameter in each], width)
+                    for parameter in each:
+                        parameter.data.copy_(total)
+        return [each[rank] for each in losses]
+
+    def train_apart(averager):
+        model, losses = make(), []
+        optimizer = PostLocalSGDOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), averager)
+        for x, y in batches(steps(FEW), 8 * size):
+            optimizer.zero_grad()
+            loss = loss_of(model, x[rank * 8 : rank * 8 + 8], y[rank * 8 : rank * 8 + 8])
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert optimizer.state_dict()["step"] == steps(FEW)
+        return losses
+
+    seen = train_apart(averagers.PeriodicModelAverager(period=2, warmup_steps=1))
+    same_losses(seen, parts(steps(FEW), lambda step: size if step >= 1 and (step - 1) % 2 == 0 else 1))
+    levels = {2: 2, 4: size} if size > 2 else {2: 2}
+    seen = train_apart(HierarchicalModelAverager(levels))
+    same_losses(seen, parts(steps(FEW), lambda step: size if step % 4 == 0 else 2 if step % 2 == 0 else 1))
+    with pytest.raises(ValueError, match="must be equal to the size"):
+        HierarchicalModelAverager({2: size + 1})
+    with pytest.raises(ValueError, match="non-negative"):
+        averagers.PeriodicModelAverager(2, -1)
+
+
+def inputs_kept_in_parts(rank, size):
+    mesh = dist.device_mesh.init_device_mesh("cpu", (size,))
+    x, y = next(batches(1, 8))
+    alone, model = make(), input_reshard(make(), mesh, 0)
+    for each in (alone, model):
+        loss_of(each, x, y).backward()
+    for ours, theirs in zip(model.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+    assert input_reshard(alone, mesh) is alone
+
+
 CASES = [
     several_passes_for_a_step, hooks_that_send_all, hooks_that_send_sixteen_bits, computed_in_another_dtype, ranks_that_end_early,
     batch_norm_over_all_ranks, states_of_the_optimizer_on_one_rank_each, gradients_of_sharded_models_clipped,
-    options_of_sharded_models,
+    options_of_sharded_models, optimizers_that_step_in_backward, models_averaged_now_and_then, inputs_kept_in_parts,
 ]  # fmt: skip

@@ -7,6 +7,7 @@ processes. When all are under way, a callback at the end of backward waits for t
 
 import mica
 from mica.autograd.variable import Variable
+from mica.distributed._in_backward import step_in_backward
 from mica.distributed.gradient_buckets import FIRST_BUCKET_BYTES, Bucket, assign
 from mica.futures import Future
 
@@ -35,6 +36,7 @@ class Reducer:
         self._uses = [0] * len(parameters)  # of each parameter in a backward pass of a static graph
         self._expecting = self._unfinished = False
         self._begin([])
+        self._stepping = []  # parameters whose optimizers step when a pass is over
         self._handles = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in parameters]
 
     def remove(self):
@@ -118,6 +120,8 @@ class Reducer:
     def prepare(self, outputs):
         """A forward pass that is to be followed by a backward pass has returned these tensors."""
         self.check_finished()
+        if self._iterations == 0:
+            self._take_optimizers()
         self._iterations += 1
         unused = []
         if self.static:
@@ -282,6 +286,15 @@ class Reducer:
             for bucket in self._buckets:
                 self._hand_out(bucket, everywhere)
         self._expecting = self._unfinished = False
+        for parameter in self._stepping:
+            step_in_backward(parameter)
+
+    def _take_optimizers(self):
+        """Optimizers that would step in backward wait for the mean over processes."""
+        self._stepping = [each for each in self.parameters if hasattr(each, "_in_backward_optimizers")]
+        for parameter in self._stepping:
+            if parameter._in_backward_hook is not None:
+                parameter._in_backward_hook.remove()
 
     def _take_results(self, bucket):
         if self.skip_unused and self._used.isdisjoint(bucket.indices):

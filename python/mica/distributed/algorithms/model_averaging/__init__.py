@@ -1,0 +1,1 @@
+"""Parameters of processes that train apart, averaged now and then."""
