@@ -6,7 +6,7 @@ usage: run.py --tests FOLDER --python INTERPRETER --mica PATH [--only NAME ...] 
 FOLDER is `test/` of a copy of torch's repository (Debian's source package pytorch has one); nothing is fetched. INTERPRETER has torch's wheel,
 whose testing utilities run on both libraries, and numpy, expecttest and hypothesis. Each file has processes of its own; a test that
 ends its process is counted, and another process goes on behind it. What torch passes is kept in the results' folder, and asked for
-again only where it is missing. `--every 3` takes each third of the tests that torch passes, in the order of their names.
+again only where it is missing. `--every 3` takes each third of a file's tests, in the order of their names, on both libraries.
 """
 
 import argparse
@@ -35,7 +35,9 @@ def arguments():
         nargs="*",
         help="files to run, such as test_nn or nn/test_pooling; with #TEXT, tests whose names have TEXT",
     )
-    parser.add_argument("--every", type=int, default=1, help="take each Nth of the tests that torch passes")
+    parser.add_argument(
+        "--every", type=int, default=1, help="take each Nth of a file's tests, in the order of their names"
+    )
     parser.add_argument("--limit", type=float, default=60, help="seconds that a test may take")
     parser.add_argument("--results", type=Path, default=Path("build/torch_tests"))
     return parser.parse_args()
@@ -81,6 +83,8 @@ def run_file(options, wheel, library, file, outcomes, names=None):
     command += [str(names)] if names else []
     outcomes.parent.mkdir(parents=True, exist_ok=True)
     started = None
+    with open(outcomes, "a") as out:
+        out.write(json.dumps({"name": "", "outcome": "begin"}) + "\n")
     while True:
         with open(outcomes.with_suffix(".log"), "a") as log:
             place = {"cwd": options.tests, "stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
@@ -110,11 +114,13 @@ def watch(child, outcomes, limit):
             child.wait()
 
 
-def wanted_names(options, theirs, text, path):
-    passed = sorted(name for name, row in theirs.items() if row["outcome"] == "passed")
-    chosen = [name for name in passed if text in name] if text else passed[:: options.every]
-    path.write_text("\n".join(chosen) + "\n")
-    return chosen
+def named(options, wheel, file, text):
+    """The tests of a file that are asked for: those whose names have the text, or each Nth."""
+    listed = options.results / "listed" / f"{file.replace('/', '.')}.jsonl"
+    if read(listed).get("", {}).get("outcome") != "end":
+        run_file(options, wheel, "list", file, listed)
+    names = sorted(name for name, row in read(listed).items() if row["outcome"] == "listed")
+    return [name for name in names if text in name] if text else names[:: options.every]
 
 
 def shortened(reason):
@@ -166,10 +172,11 @@ def main():
         if not (options.tests / f"{file}.py").exists():
             print(f"{file}: is not there", file=sys.stderr)
             continue
-        theirs = run_file_once(options, wheel, file)
         names = options.results / "names" / f"{file.replace('/', '.')}.txt"
         names.parent.mkdir(parents=True, exist_ok=True)
-        chosen = wanted_names(options, theirs, text, names)
+        theirs = run_on_torch(options, wheel, file, named(options, wheel, file, text), names)
+        chosen = [name for name, row in theirs.items() if row["outcome"] == "passed"]
+        names.write_text("\n".join(chosen) + "\n")
         outcomes = options.results / "mica" / f"{file.replace('/', '.')}.jsonl"
         outcomes.unlink(missing_ok=True)
         begin = time.monotonic()
@@ -181,13 +188,14 @@ def main():
     print(options.results / "results.md")
 
 
-def run_file_once(options, wheel, file):
-    """What torch says of a file's tests, from the last run or from one now."""
+def run_on_torch(options, wheel, file, wanted, names):
+    """What torch says of those tests of a file, from earlier runs and, where they say nothing, from one now."""
     outcomes = options.results / "torch" / f"{file.replace('/', '.')}.jsonl"
     rows = read(outcomes)
-    if rows.get("", {}).get("outcome") == "end":
-        return rows
-    return run_file(options, wheel, "torch", file, outcomes)
+    if not all(name in rows for name in wanted):
+        names.write_text("\n".join(wanted) + "\n")
+        rows = run_file(options, wheel, "torch", file, outcomes, names)
+    return {name: rows[name] for name in wanted if name in rows}
 
 
 if __name__ == "__main__":

@@ -23,12 +23,16 @@ _WHEELS_OWN = (
 )
 _ROOTS = ("torch", "functorch", "torchgen")
 
-# What the utilities call as they are loaded, and its answer. It is of no concern to a test; without it none would run.
+# What the utilities and test files call as they are loaded, and its answer. It is of no concern to a test; without it none would run.
 _CALLED_AT_ONCE = {
     "backends.disable_global_flags": None,
     "_C._get_cpu_capability": "DEFAULT",
     "_utils._is_privateuse1_backend_available": False,
     "cpu._is_avx2_supported": False,
+    "_nnpack_available": False,
+    "_library.opaque_object.register_opaque_type": None,
+    "fx.experimental._config.patch": lambda given: given,
+    "_dynamo.utils.disable_cache_limit": lambda given: given,
     "_C._add_docstr": None,
     "autograd._force_original_view_tracking": None,
     "cuda.jiterator._create_jit_fn": len,  # whatever is a function: it stands for operators of CUDA
@@ -299,8 +303,8 @@ def install(wheel, tests):
 
     alias.install()
     for name, answer in _CALLED_AT_ONCE.items():
-        module, _, own = name.rpartition(".")
-        if not hasattr(holder := module_or_stand_in(f"torch.{module}"), own) or isinstance(holder, StandInModule):
+        module, _, own = f"torch.{name}".rpartition(".")
+        if not hasattr(holder := module_or_stand_in(module), own) or isinstance(holder, StandInModule):
             setattr(holder, own, lambda *args, _answer=answer, **kwargs: _answer)
     for name in _WHEELS_OWN:
         importlib.import_module(name.rpartition(".")[0])  # which imports Mica's own under this name, where there is one
@@ -311,3 +315,4 @@ def install(wheel, tests):
         module_or_stand_in(name)
     sys.meta_path.insert(0, _Finder(Path(wheel), [Path(folder) for folder in tests]))
     sys.modules.setdefault("utilities", sys.modules[__name__])
+    importlib.import_module("torch.testing._utils")  # which tests name as an attribute

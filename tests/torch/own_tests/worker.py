@@ -2,9 +2,9 @@
 
 usage: worker.py LIBRARY FOLDER FILE OUTCOMES LIMIT WHEEL [NAMES]
 
-LIBRARY is torch or mica, FILE is relative to FOLDER, LIMIT is the seconds that a test may take, WHEEL the folder of the installed
-package torch. NAMES is a file with the names of the tests to run, one a line. Tests that OUTCOMES names are not run again: where a test
-ends the process, another process goes on behind it.
+LIBRARY is torch or mica, or list, which writes the names of torch's tests and runs none. FILE is relative to FOLDER, LIMIT is the seconds
+that a test may take, WHEEL the folder of the installed package torch. NAMES is a file with the names of the tests to run, one a line. Tests
+that OUTCOMES names are not run again: where a test ends the process, another process goes on behind it.
 """
 
 import json
@@ -135,6 +135,10 @@ def main(library, folder, file, outcomes, limit, wheel, names=None):
             return
         wanted = set(Path(names).read_text().split()) if names else None
         found = list(tests_in(unittest.defaultTestLoader.loadTestsFromModule(module)))
+        if library == "list":
+            for test in found:
+                result.write(name=name_of(test), outcome="listed")
+            found = []
         chosen = [t for t in found if name_of(t) not in done and (wanted is None or name_of(t) in wanted)]
         unittest.TestSuite(chosen)(result)
         result.write(name="", outcome="end")
