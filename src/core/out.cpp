@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/allocate.h"
+#include "core/expanded.h"
 #include "core/geometry.h"
 #include "core/observe.h"
 #include "mica/ops.h"
@@ -75,6 +76,19 @@ void check_no_internal_overlap(const char* op, const Tensor& target) {
       "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
       "Please clone() the tensor before performing the operation. (",
       op, " on sizes ", target.sizes(), " with strides ", target.strides(), ")");
+}
+
+bool warn_if_expanded(const char* op, const Tensor& target) {
+  bool expanded = false;
+  for (int64_t d = 0; d < target.dim(); ++d) expanded |= target.strides()[d] == 0 && target.sizes()[d] > 1;
+  if (!expanded) {
+    check_no_internal_overlap(op, target);
+    return false;
+  }
+  warn(cat("Use of ", op,
+           " on expanded tensors is deprecated. Please clone() the tensor before performing this operation."
+           " This also applies to advanced indexing e.g. tensor[indices] = tensor"));
+  return true;
 }
 
 void write_out(const char* op, const Tensor& out, const Tensor& result) {

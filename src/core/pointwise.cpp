@@ -7,6 +7,7 @@
 
 #include "core/allocate.h"
 #include "core/dimension_order.h"
+#include "core/expanded.h"
 #include "core/geometry.h"
 #include "core/observe.h"
 #include "core/out.h"
@@ -311,7 +312,7 @@ void PointwisePlan::in_place(const Tensor& self) {
 }
 
 // Operations that torch lets write to the elements of an expanded tensor more than once.
-static bool writes_repeatedly(const std::string_view op) { return op == "masked_fill" || op.ends_with("threshold"); }
+static bool writes_repeatedly(const std::string_view op) { return op.ends_with("threshold"); }
 
 void PointwisePlan::into(const Tensor& out, int output) {
   resolve();
@@ -327,7 +328,11 @@ void PointwisePlan::into(const Tensor& out, int output) {
   const bool fits = shape() == out.sizes();
   bool direct = out.dtype() == result_ && fits && !(out.impl()->bits & tensor_bit::kLazyBits);
   if (fits && out.numel() > 1) {
-    if (!writes_repeatedly(op_.name)) check_no_internal_overlap(op_.name, out);
+    const bool masked = op_.name == std::string_view("masked_fill");
+    if (masked)
+      warn_if_expanded("masked_fill_", out);
+    else if (!writes_repeatedly(op_.name))
+      check_no_internal_overlap(op_.name, out);
     for (int i = 0; i < ninputs_; ++i) {
       const Tensor* t = operands_[i].tensor;
       if (!t || !direct || !may_share_memory(*t, out)) continue;
@@ -335,7 +340,8 @@ void PointwisePlan::into(const Tensor& out, int output) {
           t->storage_offset() == out.storage_offset() && t->sizes() == out.sizes() && t->strides() == out.strides();
       if (same) continue;
       // Memory that both cover without gaps is shared by mistake; a part of a larger tensor may well be meant.
-      MICA_CHECK(!t->is_non_overlapping_and_dense() || !out.is_non_overlapping_and_dense(),
+      // The one value of masked_fill_ is read before anything is written.
+      MICA_CHECK((masked && t->dim() == 0) || !t->is_non_overlapping_and_dense() || !out.is_non_overlapping_and_dense(),
                  "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                  "memory location. "
                  "Please clone() the tensor before performing the operation.");

@@ -53,7 +53,9 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
     inspect::note_copy(self, from);
   if (self.device() != from.device()) return copy_between_devices(self, from, non_blocking);
   if (may_share_memory(self, from)) {
-    if (self.data_ptr() == from.data_ptr() && self.strides() == from.strides() && self.dtype() == from.dtype()) return;
+    const bool same = self.data_ptr() == from.data_ptr() && self.strides() == from.strides();
+    if (same && self.dtype() == from.dtype()) return;
+    if (!same || self.element_size() != from.element_size()) check_apart(self, src);
     inspect::BecauseOf overlap(inspect::CopyReason::Overlap);
     from = from.clone();
   }
@@ -91,7 +93,7 @@ void fill_(const Tensor& self, const Scalar& value) {
 void fill_(const Tensor& self, const Tensor& value) {
   MICA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
              " dimensions.");
-  inplace::copy_(self, value, false);
+  inplace::copy_(self, apart_from(value, self), false);
 }
 
 void zero_(const Tensor& self) {

@@ -1,5 +1,7 @@
 // Writing at given places. Everything is checked before the first element is written.
+#include "core/expanded.h"
 #include "core/kernel_arguments.h"
+#include "core/out.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
 #include "shapes/indexing.h"
@@ -33,6 +35,9 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& given, boo
                info(self.dtype()).legacy, " for the destination and ", info(given.dtype()).legacy, " for the source.");
   };
   const bool expanded = warn_if_expanded("index_put_", self);
+  for (const Tensor& index : indices)
+    if (index.defined()) check_apart(self, index);
+  check_apart(self, given);
   if (const Tensor* mask = whole_mask(self, indices); mask && !accumulate && given.dim() <= 1 && !expanded) {
     check_mask_shape(self, *mask, 0);
     const Tensor values = apart_from(given.to(self.device(), self.dtype()), self);
@@ -70,7 +75,9 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& given, boo
 
 void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
   const int64_t d = check_index_reduction("index_add_", self, dim, index, source);
-  check_written_once("index_add_", self);
+  check_no_internal_overlap("index_add_", self);
+  check_apart(self, index);
+  check_apart(self, source);
   const Tensor at = plain_index(at_least_1d(index), self.device());
   if (const auto bad = index_outside(at, 0, size_at(self, d)))
     outside(ErrorKind::Runtime, "", *bad, d, size_at(self, d));
@@ -100,7 +107,9 @@ void index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const Ten
   MICA_CHECK(slice.ref() == source_slice.ref(),
              "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: ",
              slice.ref(), " at dimension ", d, " and source slice shape: ", source_slice.ref(), " at dimension 0.");
-  check_written_once("index_copy_", self);
+  check_no_internal_overlap("index_copy_", self);
+  check_apart(self, index);
+  check_apart(self, source);
   const Tensor at = plain_index(at_least_1d(index), self.device());
   if (const auto bad = index_outside(at, 0, size_at(self, d)))
     outside(ErrorKind::Index, "index_copy_(): ", *bad, d, size_at(self, d));
@@ -149,7 +158,7 @@ void put_(const Tensor& self, const Tensor& index, const Tensor& source, bool ac
   MICA_CHECK_KIND(index.numel() == source.numel(), Index,
                   "put_(): Expected source and index to have the same number of elements, but got source.numel() = ",
                   source.numel(), ", index.numel() = ", index.numel());
-  check_written_once("put_", self);
+  check_no_internal_overlap("put_", self);
   check_apart(self, index);
   check_apart(self, source);
   const Tensor at = plain_index(index, self.device()).view({-1});
@@ -176,7 +185,7 @@ void masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& sourc
              info(self.dtype()).legacy, " and ", info(source.dtype()).legacy);
   MICA_CHECK(mask.dtype() == DType::Bool, "masked_scatter_ only supports boolean masks, but got mask with dtype ",
              info(mask.dtype()).legacy);
-  check_written_once("masked_scatter_", self);
+  check_no_internal_overlap("masked_scatter_", self);
   const Tensor where = apart_from(mask, self).expand(self.sizes()).contiguous();
   if (self.is_meta()) return;
   const NonzeroCount count("masked_scatter_", where);
@@ -215,7 +224,7 @@ void embedding_renorm_(const Tensor& self, const Tensor& indices, double max_nor
       indices.dtype() == DType::Int64 || indices.dtype() == DType::Int32,
       "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.",
       info(indices.dtype()).legacy, "Tensor instead (while checking arguments for embedding_renorm_)");
-  check_written_once("embedding_renorm_", self);
+  check_no_internal_overlap("embedding_renorm_", self);
   const Tensor rows = plain_index(indices, self.device());
   if (const auto bad = index_outside(rows, 0, self.sizes()[0]))
     fail(ErrorKind::Index, mica::cat("index out of range in self: embedding_renorm_() got ", *bad, " for a table of ",

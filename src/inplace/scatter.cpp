@@ -2,6 +2,7 @@
 // index_reduce_.
 #include <limits>
 
+#include "core/out.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
 #include "shapes/indexing.h"
@@ -31,9 +32,11 @@ Scatter::Scatter(const Tensor& target, int64_t along, const Tensor& given, const
   if (source.defined()) {
     MICA_CHECK(source.dtype() == self.dtype(), "scatter(): Expected self.dtype to be equal to src.dtype, but got ",
                self.dtype(), " and ", source.dtype());
+    check_apart(target, source);
     src = at_least_1d(apart_from(source, target));
   }
-  check_written_once("scatter_", target);
+  check_no_internal_overlap("scatter_", target);
+  check_apart(target, given);
   if (given.numel() == 0) return;
   MICA_CHECK(self.dim() == index.dim(), "Index tensor must have the same number of dimensions as self tensor, but got ",
              given.sizes(), " for self ", target.sizes());
@@ -176,6 +179,8 @@ void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const T
   MICA_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
              "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got ", reduce, ".");
   const int64_t d = check_index_reduction("index_reduce_", self, dim, index, source);
+  check_apart(self, index);
+  check_apart(self, source);
   const Tensor at = plain_index(at_least_1d(index), self.device());
   if (const auto bad = index_outside(at, 0, self.dim() ? self.sizes()[d] : 1))
     fail(ErrorKind::Index, mica::cat("index out of range in self: index_reduce_() got ", *bad, " for dimension ", d,

@@ -17,27 +17,6 @@ std::optional<int64_t> index_outside(const Tensor& index, int64_t low, int64_t h
   return position < 0 ? std::nullopt : std::optional(index.view({-1}).select(0, position).item<int64_t>());
 }
 
-void check_written_once(const char* op, const Tensor& self) {
-  MICA_CHECK(
-      self.numel() < 2 || !has_internal_overlap(self.sizes(), self.strides()),
-      "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-      "Please clone() the tensor before performing the operation. (",
-      op, " on sizes ", self.sizes(), " with strides ", self.strides(), ")");
-}
-
-bool warn_if_expanded(const char* op, const Tensor& self) {
-  bool expanded = false;
-  for (int64_t d = 0; d < self.dim(); ++d) expanded |= self.strides()[d] == 0 && self.sizes()[d] > 1;
-  if (!expanded) {
-    check_written_once(op, self);
-    return false;
-  }
-  warn(cat("Use of ", op,
-           " on expanded tensors is deprecated. Please clone() the tensor before performing this operation."
-           " This also applies to advanced indexing e.g. tensor[indices] = tensor"));
-  return true;
-}
-
 Tensor apart_from(const Tensor& read, const Tensor& written) {
   return may_share_memory(read, written) ? read.clone() : read;
 }

@@ -52,11 +52,7 @@ int64_t check_index_reduction(const char* op, const Tensor& self, int64_t dim, c
 
 bool is_expandable_to(IntArrayRef sizes, IntArrayRef wanted);
 
-// In-place operations: an element must not be reached twice, and what is read must not be what is written.
-void check_written_once(const char* op, const Tensor& self);
-// For operations that torch lets write to expanded tensors: true, after a warning, if `self` is one. Which of several
-// values a repeated element keeps is then left open.
-bool warn_if_expanded(const char* op, const Tensor& self);
+// In-place operations: what is read must not be what is written.
 Tensor apart_from(const Tensor& read, const Tensor& written);
 
 // torch's error where a number does not fit the dtype.
