@@ -129,8 +129,20 @@ static void replace_parts(const char* op, const Tensor& self, const Tensor& resu
   if (needs) take_history(self, value);
 }
 
+// What torch changes in place only where no index repeats: functions of one element that are not linear.
+static bool wants_coalesced(std::string_view op) {
+  for (const std::string_view name :
+       {"abs_",   "asin_",  "asinh_", "atan_",  "atanh_",   "ceil_",  "deg2rad_",   "erf_", "erfinv_",
+        "expm1_", "floor_", "frac_",  "log1p_", "rad2deg_", "relu_",  "round_",     "sgn_", "sign_",
+        "sin_",   "sinh_",  "sqrt_",  "tan_",   "tanh_",    "trunc_", "nan_to_num_"})
+    if (op == name) return true;
+  return false;
+}
+
 const Tensor& write_rare(const char* op, const Tensor& self, const Tensor& result) {
   if (bits(self) & tensor_bit::kSparse) {
+    MICA_CHECK(self.layout() != Layout::SparseCoo || self.impl()->rare->sparse->coalesced || !wants_coalesced(op), op,
+               " requires coalesced input");
     replace_parts(op, self, result);
   } else {
     write_in_place(op, self, result);

@@ -183,3 +183,23 @@ def test_bad_options():
         scaler.step(optimizer, closure=lambda: None)
     with pytest.raises(ValueError, match="outputs must be a Tensor or an iterable of Tensors"):
         scaler.scale(3)
+
+
+@pytest.mark.parametrize("value, found", [(64.0, 0.0), (float("inf"), 1.0), (float("nan"), 1.0)])
+def test_sparse_gradients_are_unscaled(value, found):
+    index = mica.tensor([[0, 1, 1], [2, 0, 2]])
+    p = mica.zeros(2, 3, requires_grad=True)
+    p.grad = mica.sparse_coo_tensor(index, mica.tensor([16.0, 32.0, value]), (2, 3))
+    optimizer = mica.optim.SGD([p], lr=1.0)
+    got = GradScaler("cpu")._unscale_grads_(optimizer, mica.full((1,), 0.25), mica.zeros(1), False)
+    assert got[mica.device("cpu")].item() == found
+    assert p.grad.to_dense()[0].tolist() == [0, 0, 4] and p.grad.to_dense()[1, 0] == 8
+
+
+def test_sparse_gradients_that_overflow_where_they_are_summed():
+    index = mica.tensor([[0, 1, 0], [2, 0, 2]])
+    p = mica.zeros(2, 3, dtype=mica.float16, requires_grad=True)
+    p.grad = mica.sparse_coo_tensor(index, mica.tensor([64000.0, 32.0, 64000.0]).half(), (2, 3))
+    optimizer = mica.optim.SGD([p], lr=1.0)
+    got = GradScaler("cpu")._unscale_grads_(optimizer, mica.full((1,), 0.25), mica.zeros(1), True)
+    assert got[mica.device("cpu")].item() == 1

@@ -130,3 +130,14 @@ def test_what_is_refused():
     ):  # fmt: skip
         with pytest.raises(error, match=words):
             call()
+
+
+def test_reductions_to_one_number_leave_nothing_out():
+    """Recorded from torch 2.13: the identity where all is masked out, nothing where the number is zero."""
+    x = torch.tensor([[2.0, 3.0], [0.0, 5.0]]).to_sparse()
+    none, every = torch.zeros(2, 2, dtype=torch.bool), torch.ones(2, 2, dtype=torch.bool)
+    for name, expected in (("prod", [1.0]), ("amax", [-torch.inf]), ("amin", [torch.inf]), ("sum", [])):
+        got = getattr(torch.masked, name)(x, dim=(), mask=none.to_sparse())
+        assert got.layout == torch.sparse_coo and got.shape == () and got._values().tolist() == expected, name
+    assert torch.masked.prod(x, dim=(), mask=every)._nnz() == 0
+    assert torch.masked.sum(x, dim=(), mask=every)._values().tolist() == [10.0]

@@ -13,6 +13,13 @@ def new(self, *args, **kwargs):
         )
     if self.is_quantized:
         raise RuntimeError("new(): expected a tensor that is not quantized: its scale would be unknown")
+    if self.is_sparse:
+        size = kwargs.get("size", args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
+        if kwargs.keys() - {"size"} or not isinstance(size, tuple) or not all(isinstance(n, int) for n in size):
+            raise TypeError("new() of a sparse tensor takes sizes: its elements are places and values")
+        import mica
+
+        return mica.sparse_coo_tensor(size or (0,), dtype=self.dtype, device=device)
     return _C._legacy_new(self.dtype, device, args, kwargs)
 
 

@@ -127,6 +127,10 @@ class GradScaler:
                     continue
                 if not allow_fp16 and grad.dtype == _C.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
+                if grad.is_sparse:
+                    if grad.dtype == _C.float16:  # values of one place may overflow only where they are summed
+                        param.grad = grad = grad.coalesce()
+                    grad = grad._values()
                 grads[grad.device].append(grad)
         for device, on_device in grads.items():
             _C._amp_foreach_non_finite_check_and_unscale_(on_device, found_infs.get(device), inv_scales.get(device))

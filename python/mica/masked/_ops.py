@@ -153,6 +153,8 @@ def _of_sparse_too(function):
             marked = mask if mask.layout == mica.strided else mask.to_dense()
             marked = marked.expand(input.shape)
         result = function(input.to_dense(), dim, keepdim=keepdim, dtype=dtype, mask=marked)
+        if layout == mica.sparse_coo and len(_canonical_dim(dim, input.ndim)) == input.ndim:
+            return result.to_sparse()  # one number: nothing is left out
         left = marked
         for d in reversed(_canonical_dim(dim, input.ndim)):
             left = left.any(d, keepdim=keepdim)

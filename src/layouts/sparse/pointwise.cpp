@@ -1,5 +1,6 @@
 // Pointwise operations on sparse tensors, in terms of their values: derivatives follow from those of the parts.
 #include "core/entry.h"
+#include "core/geometry.h"
 #include "layouts/sparse/parts.h"
 #include "mica/generated/layouts/sparse.h"
 
@@ -78,9 +79,9 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   check_same_size("add", self, other);
   const SparseParts &p = sparse_parts(self), &q = sparse_parts(other);
   const DType common = promote_types(self.dtype(), other.dtype());
-  // What holds nothing fits any division into sparse and dense dimensions.
-  if (p.dense_dim != q.dense_dim && p.indices.size(1) == 0) return mica::mul(other, alpha).to(common);
-  if (p.dense_dim != q.dense_dim && q.indices.size(1) == 0) return self.clone().to(common);
+  // What holds nothing fits any division into sparse and dense dimensions, and leaves the other one as it is.
+  if (p.indices.size(1) == 0) return mica::mul(other, alpha).to(common);
+  if (q.indices.size(1) == 0) return self.clone().to(common);
   MICA_CHECK(p.dense_dim == q.dense_dim, "add: expected 'self' and 'other' to have same density, but 'self' has ",
              p.sparse_dim, " sparse dimensions while 'other' has ", q.sparse_dim, " sparse dimensions");
   const DType dtype = common;
@@ -157,14 +158,28 @@ Tensor mul(const Tensor& self, const Tensor& other) {
   if (other.dim() == 0)
     return with_values(self, values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other));
   const Tensor a = summed(self);
+  const DimVector sizes = broadcast_sizes(self.sizes(), other.sizes());
+  if (!(sizes.ref() == self.sizes())) {
+    // The dense one is larger: where the sparse one holds something, in each of its repetitions.
+    MICA_CHECK(is_coo(self), "mul: expected sizes that broadcast to those of the sparse compressed tensor, but got ",
+               other.sizes(), " for ", self.sizes());
+    const Tensor held = mica::_to_dense(
+        coo(sparse_parts(self).indices, mica::ones_like(values_of(self), DType::Bool), self.sizes(), false));
+    const Tensor product = mica::_to_dense(self).mul(other);
+    return mica::sparse_mask(product, mica::_convert_layout(held.expand(sizes).contiguous(), Layout::SparseCoo));
+  }
   const Tensor spread = other.sizes() == self.sizes() ? other : other.expand(self.sizes());
   return with_values(a, values_of(a).mul(values_of(mica::sparse_mask(spread, a))));
+}
+void mul_(const Tensor& self, const Tensor& other) {
+  const Tensor product = sparse::mul(self, other);
+  entry::write_rare("mul_", self, is_sparse(self) ? product : mica::_to_dense(product));
 }
 Tensor mul(const Tensor& self, const Scalar& other) { return with_values(self, values_of(self).mul(other)); }
 
 static void check_divisor(const Tensor& other) {
-  MICA_CHECK(!is_sparse(other), "Sparse division requires a dense divisor, but got one of layout ", other.layout(),
-             ": what a sparse tensor does not hold is zero");
+  MICA_CHECK(!is_sparse(other), "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape ",
+             other.sizes(), " for divisor), or one of dense numbers: what a sparse tensor does not hold is zero");
 }
 
 Tensor div(const Tensor& self, const Tensor& other) {
@@ -183,6 +198,14 @@ Tensor div_mode(const Tensor& self, const Tensor& other, std::optional<std::stri
 Tensor div_mode(const Tensor& self, const Scalar& other, std::optional<std::string_view> rounding_mode) {
   return with_values(summed(self), mica::div(values_of(summed(self)), other, rounding_mode));
 }
+
+Tensor floor_divide(const Tensor& self, const Tensor& other) {
+  MICA_CHECK(!is_sparse(other) && other.dim() == 0,
+             "Sparse floor division requires a scalar or zero-dim dense tensor divisor (got shape ", other.sizes(),
+             " for divisor)");
+  return sparse::div_mode(self, other, "floor");
+}
+Tensor floor_divide(const Tensor& self, const Scalar& other) { return sparse::div_mode(self, other, "floor"); }
 
 Tensor pow(const Tensor& self, const Scalar& exponent) {
   MICA_CHECK(exponent.is_complex() || exponent.to_double() > 0,
