@@ -135,3 +135,30 @@ def test_derivatives_have_a_history_where_the_function_depends_on_more_than_its_
         assert not func.grad(f)(x).requires_grad
     alone = func.vjp(lambda x: x * x, x)
     assert not alone[0].requires_grad and not alone[1](one)[0].requires_grad
+
+
+def test_forwards_functions_may_change_their_inputs_in_place():
+    """As in torch 2.13: the change is part of the function, and the caller sees it."""
+    x, y = mica.tensor([1.0, 2.0]), mica.tensor([3.0, 4.0])
+
+    def copied(x, y):
+        x.copy_(y)
+        return x
+
+    value, tangent = mica.func.jvp(copied, (x, y), (mica.tensor([5.0, 6.0]), mica.tensor([7.0, 8.0])))
+    assert value.tolist() == [3, 4] and tangent.tolist() == [7, 8] and x.tolist() == [3, 4]
+    rows = [mica.arange(4.0).view(2, 2) * (i + 1) for i in range(4)]
+    value, tangent = mica.func.vmap(lambda x, y, s, t: mica.func.jvp(copied, (x, y), (s, t)))(*rows)
+    assert value.tolist() == [[0, 2], [4, 6]] and tangent.tolist() == [[0, 4], [8, 12]]
+    for function in (mica.func.grad, jacrev):
+        with pytest.raises(
+            RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"
+        ):
+            function(lambda x: x.mul_(2).sum())(mica.ones(2))
+    assert jacrev(lambda x: mica.zeros(2).copy_(x))(mica.ones(2)).tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_function_that_changes_something_runs_once():
+    counts = mica.zeros(2)
+    assert jacrev(lambda x, c: x * c.add_(1))(mica.ones(2), counts).tolist() == [[1, 0], [0, 1]]
+    assert counts.tolist() == [1, 1]

@@ -319,15 +319,20 @@ def _random(call):
     _check_random(call)
     if call.level.randomness == "same":
         return _same_for_all(call)
-    if call.name in ("rand_like", "randn_like", "randint_like", "bernoulli", "poisson"):
-        return call.func(call.value(call.args[0]), *call.rest(), **call.kwargs)
-    return NotImplemented
+    if call.name in ("gumbel_softmax", "rrelu_with_noise") or any(isinstance(x, Tensor) for x in call.kwargs.values()):
+        return NotImplemented
+    # One draw for all examples, as torch has it: the numbers of a seed are those of the batch.
+    if call.name == "multinomial":
+        weights = call.value(call.args[0])
+        drawn = call.func(weights.reshape(-1, weights.shape[-1]), *call.rest(), **call.kwargs)
+        return drawn.reshape(*weights.shape[:-1], drawn.shape[-1])
+    return call.func(*[call.full(x) for x in call.args], **call.kwargs)
 
 
 @rule("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "bernoulli_", "random_")
 def _random_in_place(call):
     _check_random(call)
-    if not all(call.is_batched(x) or not isinstance(x, Tensor) for x in call.args):
+    if not call.is_batched(call.args[0]):
         return NotImplemented
     if call.level.randomness == "same" and any(call.is_batched(x) for x in call.rest()):
         raise RuntimeError(
@@ -336,7 +341,7 @@ def _random_in_place(call):
     call.level.changed = True
     value = call.value(call.args[0])
     if call.level.randomness == "different":
-        call.func(value, *[call.value(x) for x in call.rest()], **call.kwargs)
+        call.func(value, *[call.full(x) for x in call.rest()], **call.kwargs)
     else:
         value.copy_(call.func(value[0].clone(), *call.rest(), **call.kwargs))
     return Plain(call.args[0])

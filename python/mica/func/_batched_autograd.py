@@ -15,6 +15,7 @@ from mica.func._batched import (
     through_examples,
     wrap,
 )
+from mica.utils._pytree import tree_flatten, tree_unflatten
 
 Tensor = _C.Tensor
 
@@ -118,18 +119,30 @@ class VmapInfo(NamedTuple):
 
 def _applied(cls, *args, **kwargs):
     """Function.apply, also on examples: by the function's own `vmap`, or for one example after the other."""
-    level = levels_in(args, levels_in(kwargs.values(), None))
-    apply = _FUNCTION_APPLY.__get__(None, cls)
+    leaves, tree = tree_flatten(args)
+    level = levels_in(leaves, levels_in(kwargs.values(), None))
     if level is None:
-        return apply(*args, **kwargs)
+        return cls._apply(*args, **kwargs)
     call = Call(lambda *a, **k: _applied(cls, *a, **k), cls.__name__, args, kwargs, level)
     from mica.autograd import Function
 
     own = cls.vmap
-    if own is Function.vmap or cls.generate_vmap_rule:
+    if own is not Function.vmap and cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden vmap "
+            "staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid ambiguity."
+        )
+    if own is Function.vmap:
         return through_examples(call)
-    in_dims = tuple(0 if call.is_batched(x) else None for x in args)
-    result, out_dims = own(VmapInfo(level.size, level.randomness), in_dims, *[call.value(x) for x in args], **kwargs)
+    in_dims = tree_unflatten([0 if call.is_batched(x) else None for x in leaves], tree)
+    values = tree_unflatten([call.value(x) for x in leaves], tree)
+    answer = own(VmapInfo(level.size, level.randomness), in_dims, *values, **kwargs)
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise RuntimeError(
+            "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible "
+            f"with the output. Got a {type(answer).__name__} from {cls.__name__}.vmap"
+        )
+    result, out_dims = answer
     if isinstance(result, Tensor) or result is None:
         return _placed(result, out_dims, level)
     dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
@@ -142,15 +155,12 @@ def _placed(x, dim, level):
     return wrap(x.movedim(dim, 0), level)
 
 
-_FUNCTION_APPLY = next(vars(c)["apply"] for c in _C._FunctionBase.__mro__ if "apply" in vars(c))
-
-
 def register_with_autograd():
     """Let autograd know of examples; done when this module is first used, for who does not use it pays nothing."""
     import mica.autograd
 
     mica.autograd._gradients_of_examples = gradients
-    mica.autograd.Function.apply = classmethod(_applied)
+    _C._FunctionBase._hook_apply(_applied)
 
 
 register_with_autograd()

@@ -2,6 +2,7 @@
 
 import functools
 
+from mica import _C
 from mica.func._transforms import check_outputs, filled, gradients, reaches_outside, value_and_aux, with_inputs
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -124,6 +125,7 @@ def _jacobian(name, func, argnums, has_aux, chunk):
         with mica.inference_mode(False), mica.enable_grad():
             given, leaves, spec = with_inputs(args, argnums)
             _check_real(name, "inputs", leaves)
+            versions = _versions((given, kwargs))
             output = func(*given, **kwargs)
             call = "vjp(f, *primals)" if name == "jacrev" else "jvp(f, primals, tangents)"
             value, aux = value_and_aux(output, has_aux, call)
@@ -133,7 +135,10 @@ def _jacobian(name, func, argnums, has_aux, chunk):
             create = outer and reaches_outside(outputs, leaves)
             rows = sum(y.numel() for y in outputs)
             again = _Again(func, argnums, has_aux, kwargs, before)
-            if rows <= 1 or not any(y.requires_grad for y in outputs):
+            changed = versions != _versions(
+                (given, kwargs)
+            )  # a function that changes its inputs cannot be called again
+            if rows <= 1 or changed or not any(y.requires_grad for y in outputs):
                 blocks = [_row_by_row(y, leaves, create) for y in outputs]
             else:
                 blocks = again.rows(args, outputs, leaves, create, chunk)
@@ -143,6 +148,11 @@ def _jacobian(name, func, argnums, has_aux, chunk):
         return (result, aux) if has_aux else result
 
     return jacobian
+
+
+def _versions(tree):
+    """How often each tensor was changed in place."""
+    return [x._version for x in tree_flatten(tree)[0] if isinstance(x, _C.Tensor) and not x.is_inference()]
 
 
 class _Again:
@@ -155,7 +165,6 @@ class _Again:
 
     def rows(self, args, outputs, leaves, create, chunk):
         import mica
-        from mica.func._batched import DataDependent
 
         now = mica.get_rng_state()
         total = sum(y.numel() for y in outputs)
@@ -168,7 +177,7 @@ class _Again:
             parts = [
                 self._some(args, outputs, start, min(chunk, total - start), create) for start in range(0, total, chunk)
             ]
-        except DataDependent:
+        except RuntimeError:  # values were asked for, or something was changed in place that all rows share
             return [_row_by_row(y, leaves, create) for y in outputs]
         finally:
             mica.set_rng_state(now)

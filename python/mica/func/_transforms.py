@@ -41,6 +41,33 @@ def _leaf(x):
     return (x.clone() if x.is_inference() else x.detach()).requires_grad_()
 
 
+def _overlaps(x):
+    """Whether elements may share memory, as those of an expanded tensor do."""
+    if x.is_contiguous():
+        return False
+    end = 1
+    for stride, size in sorted((s, n) for s, n in zip(x.stride(), x.shape, strict=True) if n != 1):
+        if stride < end:
+            return True
+        end = stride * size
+    return False
+
+
+def _handed_over(leaf):
+    """An input as the function gets it: in the same memory, but no leaf, so that it can be changed in place."""
+    if not isinstance(leaf, _C.Tensor) or not leaf.requires_grad:
+        return leaf
+    if hasattr(leaf, "_batch_value"):
+        from mica.func._batched import wrap
+
+        return wrap(_handed_over(leaf._batch_value), leaf._batch_level)
+    if type(leaf) is not _C.Tensor or not leaf.is_leaf or _C._len_torch_dispatch_stack() or _overlaps(leaf):
+        return leaf
+    memory = leaf.data
+    memory.copy_(leaf)  # nothing is moved: from here on it is a part of the graph
+    return memory
+
+
 def _as_inputs(value):
     import mica
 
@@ -95,19 +122,26 @@ def check_outputs(outputs, call, returning="f(*primals)"):
     """Refuse outputs that are no tensors, or none at all."""
     if not outputs:
         raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output (got output = {outputs})")
+    if len(outputs) == 1 and outputs[0] is None:
+        raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output (got output = {outputs})")
     for y in outputs:
         if not isinstance(y, _C.Tensor):
             raise RuntimeError(f"{call}: expected {returning} to return only tensors, got unsupported type {type(y)}")
 
 
-def with_inputs(args, argnums):
-    """The arguments with those to differentiate made inputs of a graph; and their leaves, with the shape they came in."""
+def with_inputs(args, argnums, changeable=False):
+    """The arguments with those to differentiate made inputs of a graph; and their leaves, with the shape they came in.
+
+    Leaves are refused where the function changes them in place, as torch does backwards; forwards it lets them be changed.
+    """
     numbers = _chosen(args, argnums)
     args = list(args)
     for n in numbers:
         args[n] = _as_inputs(args[n])
     wanted = args[numbers[0]] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
     leaves, spec = tree_flatten(wanted)
+    for n in numbers if changeable else ():
+        args[n] = tree_map(_handed_over, args[n])
     return args, leaves, spec
 
 
@@ -279,7 +313,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         raise RuntimeError("jvp(f, primals, tangents): Expected primals to contain at least one Tensor.")
     outer = mica.is_grad_enabled()
     with mica.inference_mode(False), mica.enable_grad():
-        args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
+        args, leaves, _ = with_inputs(primals, tuple(range(len(primals))), changeable=True)
         output = func(*args)
         value, aux = value_and_aux(output, has_aux, "jvp(f, primals, tangents)")
         outputs, spec = tree_flatten(value)

@@ -175,8 +175,8 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   return Owned::borrow(PyTuple_GET_ITEM(tuple.get(), 0));
 }
 
-// Function.apply(*args): a class method.
-static PyObject* apply(PyObject* function, PyObject* positional, PyObject* kwargs) try {
+// Function._apply(*args): a class method.
+static PyObject* apply_plain(PyObject* function, PyObject* positional, PyObject* kwargs) try {
   Owned args = Owned::borrow(positional);
   // Keywords and defaults are filled in by Python, so that every argument has a position.
   Owned bind(checked(PyObject_GetAttr(function, name_bind)));
@@ -286,6 +286,23 @@ static PyObject* no_backward(PyObject*, PyObject*) {
 }
 static PyObject* no_vjp(PyObject*, PyObject*) { return no_backward(nullptr, nullptr); }
 
+// What is called instead, with the class first, once a program uses vmap: examples need the function's own rule, also
+// through an `apply` that was taken from its class before.
+static PyObject* apply_on_examples = nullptr;
+
+static PyObject* hook_apply(PyObject*, PyObject* hook) {
+  Py_XSETREF(apply_on_examples, Py_NewRef(hook));
+  Py_RETURN_NONE;
+}
+
+// Function.apply(*args): a class method.
+static PyObject* apply(PyObject* function, PyObject* positional, PyObject* kwargs) {
+  if (!apply_on_examples) return apply_plain(function, positional, kwargs);
+  Owned first(PyTuple_Pack(1, function));
+  Owned all(first ? PySequence_Concat(first.get(), positional) : nullptr);
+  return all ? PyObject_Call(apply_on_examples, all.get(), kwargs) : nullptr;
+}
+
 bool add_function(PyObject* module) {
   name_forward = PyUnicode_InternFromString("forward");
   name_backward = PyUnicode_InternFromString("backward");
@@ -298,6 +315,8 @@ bool add_function(PyObject* module) {
   static PyMethodDef methods[] = {
       {"apply", as_cfunction(apply), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
        "Calls forward, and records the call if an argument requires grad."},
+      {"_apply", as_cfunction(apply_plain), METH_VARARGS | METH_KEYWORDS | METH_CLASS, nullptr},
+      {"_hook_apply", hook_apply, METH_O | METH_STATIC, nullptr},
       {"save_for_backward", keep_arguments<&ContextObject::to_save>, METH_VARARGS,
        "Keeps tensors for backward, where ctx.saved_tensors gives them back."},
       {"mark_dirty", keep_arguments<&ContextObject::dirty>, METH_VARARGS, "Names the inputs that forward changed."},

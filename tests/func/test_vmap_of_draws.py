@@ -1,0 +1,80 @@
+"""vmap of random numbers, and of functions with a vmap of their own. What is expected was recorded from torch 2.13."""
+
+import mica
+import pytest
+from mica.func import vmap
+
+X, Y = mica.linspace(0.1, 0.9, 24).view(4, 6), mica.linspace(0.1, 0.9, 6)
+
+# Of seed 3: the first row of what each draws.
+FIRST_ROWS = {
+    "normal, mean": (lambda a: mica.normal(a, Y), [0.092336, 0.228352, -0.158882, 0.245834, 0.731112, 0.015811]),
+    "normal, std": (lambda a: mica.normal(Y, a), [0.092336, 0.308506, 0.287397, 0.594617, 0.898983, 0.821447]),
+    "binomial": (lambda a: mica.binomial((Y * 10).round(), a), [0, 0, 1, 2, 1, 3]),
+    "binomial, count": (lambda a: mica.binomial((a * 10).round(), Y), [0, 0, 1, 0, 2, 3]),
+    "gamma": (lambda a: mica._standard_gamma(a), [0.332796, 0.0000997, 0.06529, 0.479754, 0.00913, 3.298712]),
+    "dirichlet": (lambda a: mica._sample_dirichlet(a), [0.079506, 0.0000238, 0.015598, 0.114615, 0.002181, 0.788076]),
+    "multinomial": (lambda a: mica.multinomial(a, 3), [0, 3, 1]),
+    "bernoulli_": (lambda a: a.clone().bernoulli_(Y), [1, 1, 1, 1, 1, 1]),
+    "bernoulli_ of examples": (lambda a: a.clone().bernoulli_(a), [1, 1, 0, 1, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_ROWS)
+def test_different_numbers_are_those_of_the_batch(name):
+    draw, expected = FIRST_ROWS[name]
+    mica.manual_seed(3)
+    row = vmap(draw, randomness="different")(X)[0]
+    mica.testing.assert_close(row.to(mica.float32), mica.tensor(expected, dtype=mica.float32), atol=1e-5, rtol=1e-4)
+
+
+CALLS = []
+
+
+class Sum(mica.autograd.Function):
+    @staticmethod
+    def forward(x, others):
+        return x + others[0] + others[1]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+    @staticmethod
+    def vmap(info, in_dims, x, others):
+        CALLS.append((info.batch_size, in_dims, x.shape, [other.shape for other in others]))
+        return x + others[0] + others[1], 0
+
+
+taken_before = Sum.apply
+
+
+@pytest.mark.parametrize("apply", [taken_before, lambda *args: Sum.apply(*args)])
+def test_a_functions_own_rule_sees_the_tensors_of_lists(apply):
+    CALLS.clear()
+    one, rows = mica.ones(2), mica.ones(3, 2)
+    got = vmap(apply, in_dims=(0, [0, None]))(rows, [rows, one])
+    assert got.tolist() == [[3, 3]] * 3
+    assert CALLS == [(3, (0, [0, None]), (3, 2), [(3, 2), (2,)])]
+
+
+def test_two_rules_are_one_too_many():
+    class Both(Sum):
+        generate_vmap_rule = True
+
+    with pytest.raises(RuntimeError, match="You tried to vmap over Both, but it has both generate_vmap_rule=True and"):
+        vmap(Both.apply, in_dims=(0, None))(mica.ones(2, 2), [mica.ones(2), mica.ones(2)])
+
+
+def test_a_rule_says_where_its_examples_are():
+    class Forgets(Sum):
+        @staticmethod
+        def vmap(info, in_dims, x, others):
+            return x
+
+    with pytest.raises(RuntimeError, match="Expected the vmap staticmethod to have two returns"):
+        vmap(Forgets.apply, in_dims=(0, None))(mica.ones(2, 2), [mica.ones(2), mica.ones(2)])
