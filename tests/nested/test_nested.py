@@ -231,3 +231,12 @@ def test_the_parts_by_torchs_names():
     made = nested.nested_tensor([mica.ones(3, 2), mica.ones(1, 2)], layout=mica.jagged)
     assert made._values.shape == (4, 2) and made._ragged_idx == 1
     assert (made._min_seqlen, made._max_seqlen) == (1, 3)
+
+
+def test_a_ragged_size_is_an_open_number():
+    ragged = jagged().shape[1]
+    assert isinstance(ragged, mica.SymInt) and ragged != 3 and (ragged == 3) is False
+    assert ragged > 1 and ragged >= 2 and (ragged < 2) is False and {ragged: 1}[ragged] == 1
+    for call in (lambda: ragged + 1, lambda: int(ragged), lambda: ragged < 5):
+        with pytest.raises((RuntimeError, TypeError)):
+            call()

@@ -105,3 +105,32 @@ def test_files(layout, weights_only):
     assert type(loaded["x"]) is type(x) and loaded["x"].requires_grad and not loaded["y"].requires_grad
     for ours, theirs in zip(loaded["x"].unbind(), x.unbind(), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_an_index_begins_with_the_part():
+    nested = torch.nested.nested_tensor(SEQUENCES)
+    assert torch.equal(nested[1, 2, :], SEQUENCES[1][2]) and nested[0, 0, 1] == SEQUENCES[0][0, 1]
+    assert torch.equal(nested[2, ...], SEQUENCES[2])
+    same(nested[...], SEQUENCES)
+    nested[0].fill_(7.0)
+    assert nested[0, 1].tolist() == [7.0] * 4
+    for index in (slice(None), (slice(None), 1, 1)):
+        with pytest.raises(NotImplementedError):
+            nested[index]
+    for index in (3, -4, (1, 5, 0)):
+        with pytest.raises(IndexError):
+            nested[index]
+
+
+def test_along_the_parts_nothing_is_computed():
+    nested = torch.nested.nested_tensor(SEQUENCES)
+    with pytest.raises(RuntimeError, match="Cannot apply softmax across nested dimension 0"):
+        torch.softmax(nested, 0)
+    with pytest.raises(RuntimeError, match="Nested tensor dimension 0 cannot be transposed"):
+        nested.transpose(0, 1)
+
+
+def test_what_is_nested_already_is_itself():
+    nested = torch.nested.nested_tensor(SEQUENCES)
+    assert torch.nested.as_nested_tensor(nested) is nested
+    assert torch.nested.as_nested_tensor(nested, dtype=torch.float64).dtype == torch.float64

@@ -10,13 +10,19 @@ __all__ = ["NestedTensor", "jagged_from_list", "jagged_view"]
 _numbers = itertools.count(1)
 
 
-class NestedInt:
+class NestedInt(mica.SymInt):
     """A size that differs from sequence to sequence: j1, j2, ... It equals itself alone."""
 
     __slots__ = ("number",)
 
     def __init__(self):
         self.number = next(_numbers)
+
+    @property
+    def node(self):
+        raise RuntimeError(
+            f"{self!r} is a size that differs from sequence to sequence: it is no number to compute with"
+        )
 
     def __repr__(self):
         return f"j{self.number}"
@@ -32,6 +38,15 @@ class NestedInt:
 
     def __ge__(self, other):
         return isinstance(other, int) and other <= 2
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __lt__(self, other):
+        return False if isinstance(other, int) and other <= 2 else NotImplemented
+
+    def __le__(self, other):
+        return False if isinstance(other, int) and other <= 1 else NotImplemented
 
 
 class NestedSize(tuple):
@@ -143,6 +158,8 @@ class NestedTensor(mica.Tensor):
     @property
     def _metadata_cache(self):
         return {}
+
+    _min_seqlen_tensor = _max_seqlen_tensor = None  # nothing about the lengths is kept beside them
 
     @property
     def _min_seqlen(self):

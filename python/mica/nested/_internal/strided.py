@@ -174,11 +174,18 @@ def _nested_in(args):
     return [x for x in args if isinstance(x, StridedNestedTensor)]
 
 
-def _below(dim, nested):
+_REFUSALS = {
+    "softmax": "Cannot apply softmax across nested dimension 0",
+    "transpose": "Nested tensor dimension 0 cannot be transposed",
+}
+
+
+def _below(dim, nested, name):
     """A dimension of the nested tensor as one of each part."""
     at = dim % nested.dim()
     if at == 0:
-        raise RuntimeError("the first dimension of a nested tensor, that of its parts, cannot be computed along")
+        why = "the first dimension of a nested tensor, that of its parts, cannot be computed along"
+        raise RuntimeError(f"{_REFUSALS[name]}: {why}" if name in _REFUSALS else why)
     return at - 1
 
 
@@ -248,8 +255,13 @@ def call(func, args, kwargs):
         return strided_view(func(nested.buffer(), *args[1:], **kwargs), nested._part_sizes)
     if name in ("sum", "mean") and len(args) == 1 and "dim" not in kwargs:
         return func(nested.buffer(), **kwargs)
-    if name in ("__getitem__",) and isinstance(args[1], int):
-        return nested.unbind()[args[1]]
+    if name == "__getitem__":
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        if index == (Ellipsis,):
+            return strided_view(nested.buffer(), nested._part_sizes)
+        if index and isinstance(index[0], int):
+            part = nested.unbind()[index[0]]
+            return part[index[1:]] if index[1:] else part
     if name in ("backward", "register_hook", "retain_grad", "data_ptr", "untyped_storage", "storage_offset", "is_floating_point",
                 "is_complex", "element_size", "get_device", "is_pinned"):  # fmt: skip
         given = [x.buffer() if isinstance(x, StridedNestedTensor) else x for x in args]  # the seed of backward too
@@ -259,9 +271,9 @@ def call(func, args, kwargs):
         args, kwargs = list(args), dict(kwargs)
         for place, key in _DIMS.get(name, ()):
             if place < len(args):
-                args[place] = _below(args[place], nested)
+                args[place] = _below(args[place], nested, name)
             elif key in kwargs:
-                kwargs[key] = _below(kwargs[key], nested)
+                kwargs[key] = _below(kwargs[key], nested, name)
             elif name in ("chunk", "split"):
                 raise RuntimeError(f"{name}: along the first dimension of a nested tensor, use unbind()")
         return _as_parts(func, args, kwargs, nested)
