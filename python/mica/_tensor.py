@@ -292,6 +292,9 @@ def apply_(self, callable):
     """Replace each element by what a Python function makes of it; slow."""
     _refuse_gradient(self, "apply_")
     values = [callable(value) for value in self.reshape(-1).tolist()]
+    for value in values:
+        if not any(hasattr(value, name) for name in ("__index__", "__float__", "__complex__")):
+            raise TypeError(f"must be real number, not {type(value).__name__}")
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
@@ -337,6 +340,10 @@ def dim_order(self, *, ambiguity_check=False):
             raise RuntimeError(
                 "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
             )
+    if self.layout != _C.strided:
+        raise AttributeError(
+            f"Can't get dim order on sparse type: {self.type()} Use Tensor.to_dense() to convert to a dense tensor first."
+        )
     return _dim_order(self)
 
 

@@ -1,7 +1,7 @@
 """Storages: the flat memory that tensors view, as bytes (UntypedStorage) or as numbers of a dtype (TypedStorage)."""
 
 from mica import _C
-from mica._C import UntypedStorage
+from mica._C import Tensor, UntypedStorage
 from mica._functions.once import warn_once
 from mica._methods.untyped_storage import (
     _rebuild_untyped,  # noqa: F401 - pickles look for it here
@@ -79,8 +79,10 @@ class TypedStorage:
             self._untyped_storage = wrap_storage
         elif not args:
             self._untyped_storage = UntypedStorage(device=device)
-        elif isinstance(args[0], int):
-            self._untyped_storage = UntypedStorage(args[0] * dtype.itemsize, device=device)
+        elif hasattr(args[0], "__index__") and not isinstance(args[0], Tensor):  # NumPy's integers too
+            self._untyped_storage = UntypedStorage(args[0].__index__() * dtype.itemsize, device=device)
+        elif not isinstance(args[0], Tensor) and not hasattr(args[0], "__len__"):
+            raise TypeError(f"{type(self)}: expected a number of elements or a sequence, got {type(args[0]).__name__}")
         else:
             self._untyped_storage = _C.tensor(args[0], dtype=dtype, device=device).untyped_storage()
 

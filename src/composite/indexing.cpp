@@ -121,18 +121,20 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
   MICA_CHECK(self.dtype() == DType::Int64, "one_hot is only applicable to index tensor of type LongTensor, but got ",
              self.dtype());
   DimVector sizes(self.sizes());
-  MICA_CHECK(self.numel() > 0 || num_classes > 0, num_classes < 0
+  MICA_CHECK(num_classes >= -1, "Class values must be smaller than num_classes, which is ", num_classes,
+             "; -1 stands for as many as the values ask for");
+  MICA_CHECK(self.numel() > 0 || num_classes > 0, num_classes == -1
                                                       ? "Can not infer total number of classes from empty tensor."
                                                       : "Class values must be smaller than num_classes.");
   int64_t classes = num_classes;
   if (has_work(self)) {
-    if (num_classes < 0) recording::ask_for_values("torch.nn.functional.one_hot");
+    if (num_classes == -1) recording::ask_for_values("torch.nn.functional.one_hot");
     const Tensor plain = plain_index(self, self.device());
     const int64_t lowest = plain.min().item().to_int(), highest = plain.max().item().to_int();
     MICA_CHECK(lowest >= 0, "Class values must be non-negative. Got ", lowest);
-    MICA_CHECK(num_classes < 0 || highest < num_classes, "Class values must be smaller than num_classes. Got ", highest,
-               " for ", num_classes, " classes");
-    if (num_classes < 0) classes = highest + 1;
+    MICA_CHECK(num_classes == -1 || highest < num_classes, "Class values must be smaller than num_classes. Got ",
+               highest, " for ", num_classes, " classes");
+    if (num_classes == -1) classes = highest + 1;
   }
   MICA_CHECK(classes >= 0, "one_hot: the number of classes cannot be inferred from a meta tensor; give num_classes");
   sizes.push_back(classes);

@@ -84,6 +84,7 @@ bool of_matrices(const Tensor& x, const OptionalIntArrayRef& dim) {
 
 Tensor linalg_vector_norm(const Tensor& self, const Scalar& ord, OptionalIntArrayRef dim, bool keepdim,
                           std::optional<DType> dtype) {
+  MICA_CHECK(!ord.is_complex(), "linalg.vector_norm: Expected a non-complex scalar as the order of norm.");
   const Tensor x = converted(self, dtype, "linalg.vector_norm");
   DimVector dims;
   if (dim && !dim->empty()) {

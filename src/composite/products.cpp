@@ -103,6 +103,8 @@ Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Sc
     const bool whole = !factor->is_floating() && !factor->is_complex();
     MICA_CHECK(whole || is_floating(dtype) || is_complex(dtype), "For integral input tensors, argument ", name,
                " must not be a floating point number.");
+    MICA_CHECK(!factor->is_complex() || is_complex(dtype),
+               "value cannot be converted to type float without overflow: ", name, " is complex, the matrices are not");
   }
   // Factors of bool matrices are true or false.
   const auto scaled = [dtype](const Tensor& t, const Scalar& factor) {

@@ -130,6 +130,9 @@ Tensor poisson(const Tensor& self, const MaybeGenerator& generator) {
 }
 
 Tensor binomial(const Tensor& count, const Tensor& prob, const MaybeGenerator& generator) {
+  for (const auto& [name, given] : {std::pair("count", count), std::pair("prob", prob)})
+    MICA_CHECK_KIND(is_floating(given.dtype()), Value, "binomial only supports floating-point dtypes for ", name,
+                    ", got: ", info(given.dtype()).legacy);
   MICA_CHECK_KIND(count.dtype() == prob.dtype(), Value, "Found dtype ", info(prob.dtype()).legacy, " but expected ",
                   info(count.dtype()).legacy);
   NoGradGuard below;

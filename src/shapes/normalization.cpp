@@ -85,7 +85,8 @@ void _batch_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input,
   check_channel_parameter("bias", bias, channels);
   check_one_device("batch_norm", {&input, &weight, &bias, &running_mean, &running_var});
   if (!is_floating(input.dtype())) unsupported_dtype("batch_norm", input.dtype());
-  check_parameter_dtypes(input, {&weight, &bias, &running_mean, &running_var});
+  // Where nothing is computed, torch does not look.
+  if (input.numel() > 0) check_parameter_dtypes(input, {&weight, &bias, &running_mean, &running_var});
   for (const Tensor* t : {&running_mean, &running_var})
     if (training && t->defined()) check_no_internal_overlap("batch_norm", *t);
   const ChannelLayout layout(input);

@@ -163,7 +163,8 @@ def test_memory_that_is_read_and_written():
         with pytest.raises(RuntimeError, match="refer to a single memory location"):
             call()
     assert x.tolist() == list(range(6))
-    assert torch.zeros(1).expand(3).masked_fill_(torch.tensor([True, False, True]), 1.0).tolist() == [1] * 3
+    with pytest.warns(UserWarning, match="masked_fill_ on expanded tensors"):
+        assert torch.zeros(1).expand(3).masked_fill_(torch.tensor([True, False, True]), 1.0).tolist() == [1] * 3
 
 
 def test_small_refusals():
@@ -173,3 +174,56 @@ def test_small_refusals():
         torch.zeros(1, dtype=torch.int32, requires_grad=True)
     with pytest.raises(RuntimeError, match="map2_"):
         torch.ones(2).map2_(torch.ones(2, requires_grad=True), torch.ones(2), lambda a, b, c: a)
+
+
+def test_what_is_refused_as_in_torch():
+    one_hot, integers, numbers = torch.nn.functional.one_hot, torch.tensor([1, 2]), torch.tensor([0.5, 0.5])
+    for classes in (-2, 0):
+        with pytest.raises(RuntimeError, match="Class values must be smaller than num_classes"):
+            one_hot(integers, classes)
+    with pytest.raises(ValueError, match="binomial only supports floating-point dtypes for count, got: Long"):
+        torch.binomial(integers, numbers)
+    with pytest.raises(ValueError, match="binomial only supports floating-point dtypes for prob, got: Long"):
+        torch.binomial(numbers, integers)
+    for named in ({"alpha": 1j}, {"beta": 1j}):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type float without overflow"):
+            torch.addr(torch.ones(2, 2), numbers, numbers, **named)
+    assert torch.addr(torch.ones(2, 2, dtype=torch.complex64), numbers, numbers, beta=1j)[0, 0].item() == 0.25 + 1j
+    with pytest.raises(RuntimeError, match="linalg.vector_norm: Expected a non-complex scalar as the order of norm"):
+        torch.linalg.vector_norm(numbers, 1 + 2j)
+    with pytest.raises(TypeError, match="must be real number, not str"):
+        torch.zeros(2).apply_(lambda x: "text")
+    with pytest.raises(TypeError, match=r"can only concatenate tuple \(not list\) to torch.Size"):
+        torch.Size([1]) + [2]
+    assert torch.Size([1]) + (2,) == (2,)[:0] + torch.Size([1, 2])
+
+
+def test_switches_are_bools():
+    for call in (
+        lambda: torch.use_deterministic_algorithms(1),
+        lambda: torch.use_deterministic_algorithms(True, warn_only=1),
+    ):
+        with pytest.raises(TypeError, match="must be bool, not int"):
+            call()
+    assert not torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(RuntimeError, match="expected a bool, but got int"):
+        torch.utils.deterministic.fill_uninitialized_memory = 1
+    with pytest.raises(ValueError, match="Overflow"):
+        torch.set_num_interop_threads(2**65)
+
+
+def test_a_batch_of_nothing_is_normalized_in_any_dtype():
+    nothing = torch.zeros(0, 3, 2, 2, dtype=torch.float64)
+    layer = torch.nn.BatchNorm2d(3)
+    assert layer(nothing).dtype == torch.float64 and layer.eval()(nothing).shape == nothing.shape
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_storages_of_numpys_integers_and_on_meta():
+    numpy = pytest.importorskip("numpy")
+    assert torch.FloatStorage(numpy.int64(3)).size() == 3 and torch.FloatStorage(3).size() == 3
+    with pytest.raises(TypeError, match="expected a number of elements or a sequence"):
+        torch.FloatStorage(numpy.float32(3))
+    assert torch.UntypedStorage([1, 2, 3], device="meta").device.type == "meta"
+    assert len(torch.UntypedStorage([1, 2, 3], device="meta")) == 3
+    assert torch.UntypedStorage([1, 2, 3]).tolist() == [1, 2, 3]

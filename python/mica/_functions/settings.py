@@ -30,7 +30,12 @@ _interop_threads = None
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """Ask for results that repeat. Every operation of Mica on the CPU does anyway; on CUDA, attention then takes slower kernels."""
     global _deterministic, _warn_only
-    _deterministic, _warn_only = bool(mode), bool(warn_only)
+    for name, given in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
+        if not isinstance(given, bool):
+            raise TypeError(
+                f"_set_deterministic_algorithms(): argument {name} must be bool, not {type(given).__name__}"
+            )
+    _deterministic, _warn_only = mode, warn_only
     _C._set_fill_uninitialized(_deterministic and _fill_uninitialized_memory)
     if _C._device_count("cuda") > 0:
         _C._set_backend_flag("cuda", "deterministic", _deterministic)
@@ -104,6 +109,8 @@ def set_num_interop_threads(count):
         raise RuntimeError(f"set_num_interop_threads expects an int, but got {type(count).__name__}")
     if count <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
+    if count >= 2**31:
+        raise ValueError("Overflow when unpacking long long")
     _interop_threads = count
 
 

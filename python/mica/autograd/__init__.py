@@ -4,7 +4,14 @@ from mica import _C
 from mica.autograd import anomaly_mode, function, grad_mode, graph
 from mica.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from mica.autograd.function import Function
-from mica.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from mica.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_multithreading_enabled,  # noqa: F401 - torch has it here, not in __all__
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
 from mica.autograd.gradcheck import gradcheck, gradgradcheck
 from mica.autograd.variable import Variable
 

@@ -1,5 +1,7 @@
 """Whether autograd records: context managers that are decorators too."""
 
+import _thread  # threading would be loaded with the package, and much else with it
+
 from mica import _C
 from mica.utils._contextlib import (
     _DecoratorContextManager,
@@ -64,17 +66,30 @@ class inference_mode(_DecoratorContextManager):
         return type(self)(self.mode)
 
 
+_kept = _thread._local()
+
+
+def is_multithreading_enabled():
+    """What this thread has set by set_multithreading_enabled."""
+    return getattr(_kept, "multithreading", True)
+
+
 class set_multithreading_enabled(_DecoratorContextManager):
-    """Accepted for torch's sake: a backward pass runs on the thread that asks for it."""
+    """Kept for torch's sake: a backward pass runs on the thread that asks for it. It counts at once, and until `with` ends."""
 
     def __init__(self, mode):
-        self.mode = mode
+        self._before = is_multithreading_enabled()
+        _kept.multithreading = self.mode = bool(mode)
+
+    def __call__(self, function):
+        _kept.multithreading = self._before  # a decorator counts while its function runs
+        return super().__call__(function)
 
     def __enter__(self):
         pass
 
     def __exit__(self, *exception):
-        pass
+        _kept.multithreading = self._before
 
     def clone(self):
         return type(self)(self.mode)

@@ -19,7 +19,7 @@ class _Deterministic(types.ModuleType):
     @fill_uninitialized_memory.setter
     def fill_uninitialized_memory(self, mode):
         if not isinstance(mode, bool):
-            raise RuntimeError(f"fill_uninitialized_memory expects a bool, but got {type(mode).__name__}")
+            raise RuntimeError(f"expected a bool, but got {type(mode).__name__}: fill_uninitialized_memory is a switch")
         from mica._functions import settings
 
         settings._fill_uninitialized_memory = mode

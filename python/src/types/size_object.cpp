@@ -103,7 +103,11 @@ static PyObject* size_numel(PyObject* self, PyObject*) {
   return PyLong_FromLongLong(numel);
 }
 
-static PyObject* size_concat(PyObject* a, PyObject* b) { return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b)); }
+static PyObject* size_concat(PyObject* a, PyObject* b) {
+  if (!PyTuple_Check(b))
+    return PyErr_Format(PyExc_TypeError, "can only concatenate tuple (not %s) to torch.Size", Py_TYPE(b)->tp_name);
+  return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
+}
 static PyObject* size_repeat(PyObject* self, Py_ssize_t n) {
   return as_size(PyTuple_Type.tp_as_sequence->sq_repeat(self, n));
 }

@@ -1,6 +1,7 @@
 // torch.UntypedStorage: the bytes under tensors, as an object. What can be said with a tensor of bytes over them is in
 // the package (mica/_methods/untyped_storage.py).
 #include <cstddef>
+#include <cstring>
 
 #include "core/exported_storage.h"
 #include "core/geometry.h"
@@ -90,12 +91,15 @@ static PyObject* storage_new(PyTypeObject* type, PyObject* args, PyObject* kwarg
                         Py_TYPE(given)->tp_name);
   Owned bytes(checked(PySequence_Fast(given, "a sequence was expected")));
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(bytes.get());
-  Storage storage = StorageImpl::allocate(static_cast<size_t>(n), kCPU);
+  const Storage storage = StorageImpl::allocate(static_cast<size_t>(n), kCPU);
   for (Py_ssize_t i = 0; i < n; ++i) {
     const int64_t value = int_from_object(PySequence_Fast_GET_ITEM(bytes.get(), i));
     static_cast<uint8_t*>(storage->data())[i] = static_cast<uint8_t>(value);
   }
-  return storage_object(storage, type);
+  if (where.is_cpu()) return storage_object(storage, type);
+  const Tensor numbers = mica::empty({static_cast<int64_t>(n)}, TensorOptions(DType::UInt8));
+  if (n > 0) std::memcpy(numbers.data_ptr(), storage->data(), static_cast<size_t>(n));
+  return storage_object(numbers.to(TensorOptions(where)).storage(), type);
 } catch (...) {
   return raise_current_exception();
 }
