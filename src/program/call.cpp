@@ -1,6 +1,7 @@
 #include "program/call.h"
 
 #include "mica/error.h"
+#include "mica/ops.h"
 
 namespace mica::program {
 
@@ -44,8 +45,24 @@ const Tensor& Call::tensor_of(int32_t slot, bool optional) const {
   return none;
 }
 
+// A number beside a tensor: it has the dtype that both have together, as if it were no tensor.
+const Tensor& Call::tensor_of_number(size_t i, const Scalar& number) {
+  for (size_t other = 0; other < size(); ++other) {
+    const auto* place = std::get_if<Place>(&at(other));
+    const auto* beside = place ? std::get_if<Tensor>(&value(*place)) : nullptr;
+    if (!beside) continue;
+    const auto options = TensorOptions(result_type(*beside, number)).device(beside->device());
+    return lists_.emplace_front(1, scalar_tensor(number, options)).front();
+  }
+  wrong(i, "tensor");
+}
+
 const Tensor& Call::tensor(size_t i) {
-  if (const auto* place = std::get_if<Place>(&at(i))) return tensor_of(place->slot, place->optional);
+  if (const auto* number = std::get_if<Scalar>(&at(i))) return tensor_of_number(i, *number);
+  if (const auto* place = std::get_if<Place>(&at(i))) {
+    if (const auto number = as_scalar(value(*place))) return tensor_of_number(i, *number);
+    return tensor_of(place->slot, place->optional);
+  }
   if (!std::holds_alternative<std::monostate>(at(i))) wrong(i, "tensor");
   return tensor_of(kNone, true);  // whether it may be none was asked as the program was read
 }

@@ -135,6 +135,7 @@ class Call {
   bool is_none(size_t i) const;
   const Value& value(const Place& place) const;
   const Tensor& tensor_of(int32_t slot, bool optional) const;
+  const Tensor& tensor_of_number(size_t i, const Scalar& number);
   void give_value(Value value);
   [[noreturn]] void wrong(size_t i, const char* wanted) const;
 

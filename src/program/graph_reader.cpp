@@ -93,9 +93,15 @@ void GraphReader::read_step(const Json& row) {
     if (step.target.starts_with("torch.ops.aten.")) others = find_overloads(name.substr(0, name.find('.')));
     const auto fits = [&](const Operator* op) { return op != step.op && fill(*op, inputs, step, false); };
     const auto found = std::find_if(others.begin(), others.end(), fits);
-    MICA_CHECK_KIND(found != others.end(), NotImplemented, "the program calls ", step.target,
-                    " with arguments that it does not take: ", why);
-    step.op = *found;
+    if (found != others.end()) {
+      step.op = *found;
+    } else {
+      numbers_as_tensors_ = true;  // sub.Tensor(1, x)
+      const bool fits_so = step.target.starts_with("torch.ops.aten.") && fill(*step.op, inputs, step, true);
+      numbers_as_tensors_ = false;
+      MICA_CHECK_KIND(fits_so, NotImplemented, "the program calls ", step.target,
+                      " with arguments that it does not take: ", why);
+    }
   }
   const Declaration declaration = read_schema(*step.op);
   add_results(member(row, "outputs", Json::Kind::Array), step);
@@ -217,6 +223,11 @@ std::optional<Operand> GraphReader::operand(const Json& argument, const Declared
   const Base base = declared.base;
   if (kind == "as_none") return declared.optional ? std::optional<Operand>(std::monostate()) : std::nullopt;
   if (declared.is_list) return list_operand(given, declared);
+  if (base == Base::Tensor && numbers_as_tensors_ && kind != "as_tensor" && kind != "as_optional_tensor") {
+    Declared number = declared;
+    number.base = Base::Scalar;
+    return operand(argument, number);
+  }
   const bool is_number = base == Base::Int || base == Base::Float || base == Base::Scalar;
   if (kind == "as_tensor" && base == Base::Tensor) return Place{slot(text_member(value, "name")), declared.optional};
   if (kind == "as_optional_tensor" && base == Base::Tensor && declared.optional) {

@@ -38,8 +38,9 @@ class GraphReader {
   std::unordered_map<std::string, int32_t> slots_;
   std::unordered_set<std::string> of_state_;
   std::unordered_set<int32_t> state_slots_;
-  bool changes_state_ = false;  // of what outlives a call
-  bool writes_ = false;         // to any tensor
+  bool changes_state_ = false;       // of what outlives a call
+  bool writes_ = false;              // to any tensor
+  bool numbers_as_tensors_ = false;  // whether a number may stand for a tensor
   std::string why_;
 };
 

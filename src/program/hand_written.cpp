@@ -113,6 +113,35 @@ void norm_with_new_statistics(Call& c) {
   c.give(std::tuple(out, save_mean, save_rstd, mean, var));
 }
 
+void trilinear(Call& c) {
+  Tensor product;
+  for (size_t i = 0; i < 3; ++i) {
+    Tensor part = c.tensor(i);
+    for (const int64_t dim : c.integers(3 + i)) part = part.unsqueeze(dim);
+    product = product.defined() ? product * part : part;
+  }
+  c.give(c.integers(6).empty() ? product : product.sum(c.integers(6)));
+}
+
+// x & y, and x &= y.
+template <auto function>
+void with_tensor(Call& c) {
+  c.give(function(c.tensor(0), c.tensor(1)));
+}
+template <auto function>
+void with_number(Call& c) {
+  c.give(function(c.tensor(0), c.scalar(1)));
+}
+#define MICA_BITS(name, function)                                                                     \
+  {"__" name "__.Tensor(Tensor self, Tensor other) -> Tensor",                                        \
+   with_tensor<static_cast<Tensor (*)(const Tensor&, const Tensor&)>(mica::function)>},               \
+      {"__" name "__.Scalar(Tensor self, Scalar other) -> Tensor",                                    \
+       with_number<static_cast<Tensor (*)(const Tensor&, const Scalar&)>(mica::function)>},           \
+      {"__i" name "__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",                           \
+       with_tensor<static_cast<const Tensor& (*)(const Tensor&, const Tensor&)>(mica::function##_)>}, \
+      {"__i" name "__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",                           \
+       with_number<static_cast<const Tensor& (*)(const Tensor&, const Scalar&)>(mica::function##_)>},
+
 // upsample_*: `mode` of F.interpolate. With scales beside a size, they only say how places are found.
 void resize(Call& c, const char* mode, bool has_corners) {
   const auto size = c.integers_if(1);
@@ -223,6 +252,13 @@ constexpr Operator kOperators[] = {
     {"copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", copied_into},
     {"arange(Scalar end, *, " MICA_OPTIONS ") -> Tensor", counted},
     {"arange.start(Scalar start, Scalar end, *, " MICA_OPTIONS ") -> Tensor", counted_from},
+    // clang-format off
+    MICA_BITS("and", bitwise_and) MICA_BITS("or", bitwise_or) MICA_BITS("xor", bitwise_xor)
+    MICA_BITS("lshift", bitwise_left_shift) MICA_BITS("rshift", bitwise_right_shift)
+    // clang-format on
+    {"_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int "
+     "unroll_dim=1) -> Tensor",
+     trilinear},
     {"_is_all_true(Tensor self) -> Tensor", all_true},
     {"_is_any_true(Tensor self) -> Tensor", any_true},
     {"_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", softmax_of},
@@ -263,6 +299,7 @@ constexpr Operator kOperators[] = {
     {"higher_order.while_loop() -> ()", loop},
     {"higher_order.wrap_with_set_grad_enabled() -> ()", with_or_without_gradients},
 };
+#undef MICA_BITS
 #undef MICA_OPTIONS
 
 }  // namespace
