@@ -1,6 +1,7 @@
 // From a program to instructions: gives registers to its values and lays out its loops. `Machine` writes instructions.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -47,50 +48,99 @@ class Registers {
   std::vector<Placed> body_;
 };
 
+// The body for `count` elements, then on to the next ones.
+template <class Machine>
+void assemble_body(const Program& p, const Registers& registers, Machine& m, int count) {
+  constexpr int kLine = 64, kAhead = 1024;  // bytes: of a cache, and how far ahead of a store it is asked for
+  const bool single = count == 1;
+  for (int copy = 0; copy < (count + Machine::kLanes - 1) / Machine::kLanes; ++copy)
+    for (const Placed& i : registers.body()) {
+      const int offset = copy * Machine::kLanes * 4;
+      switch (i.kind) {
+        case Placed::Load:
+          p.kinds[i.stream] == Program::kTruth ? m.load_truth(i.to, i.stream, offset / 4, single)
+                                               : m.load(i.to, i.stream, offset, single);
+          break;
+        case Placed::Store:
+          if constexpr (Machine::kSums > 0) {
+            if (p.kinds[i.stream] == Program::kRowSum) {
+              m.add_to_sum(copy, i.a);
+              break;
+            }
+          }
+          if (i.ahead && count > Machine::kLanes && offset % kLine == 0) m.expect_store(i.stream, offset + kAhead);
+          m.store(i.a, i.stream, offset, single);
+          break;
+        case Placed::Move:
+          m.move(i.to, i.a);
+          break;
+        case Placed::Compute:
+          m.compute(i.op, i.to, i.a, i.b, i.c);
+      }
+    }
+  for (int s = 0; s < p.streams; ++s)
+    if (const auto bytes = static_cast<int>(Program::bytes_of(p.kinds[s])); bytes > 0) m.advance(s, count * bytes);
+  m.count_down(count);
+}
+
+// A row whose values are added up: kSums vectors side by side, which meet after kSteps steps and are added to the
+// total, then what is left by single vectors.
+template <class Machine>
+void assemble_summed_row(const Program& p, const Registers& registers, Machine& m, int sum) {
+  constexpr int kSteps = 16, kTogether = Machine::kSums * Machine::kLanes;
+  m.clear_total();
+  const size_t block = m.here();
+  const size_t rest = m.leave_if_fewer(kTogether);
+  m.clear_sums(Machine::kSums);
+  m.start_steps(kSteps);
+  const size_t step = m.here();
+  const size_t few = m.leave_if_fewer(kTogether), last = m.leave_after_steps();
+  assemble_body(p, registers, m, kTogether);
+  m.count_step();
+  m.jump(step);
+  m.arrive(few);
+  m.arrive(last);
+  m.add_sums_to_total(Machine::kSums);
+  m.jump(block);
+  m.arrive(rest);
+  m.clear_sums(1);
+  const size_t single = m.here();
+  const size_t none = m.leave_if_fewer(Machine::kLanes);
+  assemble_body(p, registers, m, Machine::kLanes);
+  m.jump(single);
+  m.arrive(none);
+  m.add_sums_to_total(1);
+  m.store_total(sum);
+}
+
 template <class Machine>
 bool assemble(const Program& p, Machine& m) {
-  Registers registers(p, Machine::kRegisters);
+  const int sum = static_cast<int>(std::find(p.kinds, p.kinds + p.streams, Program::kRowSum) - p.kinds);
+  const bool sums = sum < p.streams;
+  if (sums && Machine::kSums == 0) return false;
+  Registers registers(p, Machine::kRegisters - (sums ? Machine::kTotals : 0));
   if (p.streams > Machine::kStreams || !registers.place()) return false;
-  m.begin(p.streams);
+  m.begin(p.streams, sums);
   for (int i = 0; i < p.constants; ++i) m.constant(registers.of_constant(i), i);
   const size_t row = m.here();
   for (int s = 0; s < p.streams; ++s)
     if (p.kinds[s] == Program::kOneValue) m.one_value(registers.of_row(s), s);
   m.start_row();
-  constexpr int kLine = 64, kAhead = 1024;  // bytes: of a cache, and how far ahead of a store it is asked for
-  constexpr int kCopies = 4;                // of the body, one after the other: fewer jumps and additions
-  for (const int count : {kCopies * Machine::kLanes, Machine::kLanes, 1}) {
-    const size_t loop = m.here();
-    const size_t leave = m.leave_if_fewer(count);
-    const bool single = count == 1;
-    for (int copy = 0; copy < (count + Machine::kLanes - 1) / Machine::kLanes; ++copy)
-      for (const Placed& i : registers.body()) {
-        const int offset = copy * Machine::kLanes * 4;
-        switch (i.kind) {
-          case Placed::Load:
-            p.kinds[i.stream] == Program::kTruth ? m.load_truth(i.to, i.stream, offset / 4, single)
-                                                 : m.load(i.to, i.stream, offset, single);
-            break;
-          case Placed::Store:
-            if (i.ahead && count > Machine::kLanes && offset % kLine == 0) m.expect_store(i.stream, offset + kAhead);
-            m.store(i.a, i.stream, offset, single);
-            break;
-          case Placed::Move:
-            m.move(i.to, i.a);
-            break;
-          case Placed::Compute:
-            m.compute(i.op, i.to, i.a, i.b, i.c);
-        }
-      }
-    for (int s = 0; s < p.streams; ++s)
-      if (p.kinds[s] != Program::kOneValue) m.advance(s, count * static_cast<int>(Program::bytes_of(p.kinds[s])));
-    m.count_down(count);
-    m.jump(loop);
-    m.arrive(leave);
+  if (sums) {
+    if constexpr (Machine::kSums > 0) assemble_summed_row(p, registers, m, sum);
+  } else {
+    constexpr int kCopies = 4;  // of the body, one after the other: fewer jumps and additions
+    for (const int count : {kCopies * Machine::kLanes, Machine::kLanes, 1}) {
+      const size_t loop = m.here();
+      const size_t leave = m.leave_if_fewer(count);
+      assemble_body(p, registers, m, count);
+      m.jump(loop);
+      m.arrive(leave);
+    }
   }
   for (int s = 0; s < p.streams; ++s) m.skip(s);
   m.end_row(row);
-  m.end(p.streams);
+  m.end(p.streams, sums);
   return true;
 }
 

@@ -10,15 +10,18 @@ namespace {
 
 class Arm64 {
  public:
-  // Vectors 8 to 15 belong to the caller; the last one is for what an instruction needs beside its operands.
-  static constexpr int kRegisters = 23, kLanes = 4, kStreams = 12;
-  static constexpr uint32_t kSpare = 31;
+  // Vectors 8 to 15 belong to the caller, and hold sums after they were saved; the last one is for what an instruction
+  // needs beside its operands. A total is of doubles, for the lower and the upper lanes.
+  static constexpr int kRegisters = 23, kLanes = 4, kStreams = 12, kSums = 8, kTotals = 2;
+  static constexpr uint32_t kSpare = 31, kLower = 29, kUpper = 30, kFirstSum = 8;
 
   std::vector<uint8_t> code;
 
   size_t here() const { return code.size(); }
 
-  void begin(int streams) {
+  void begin(int streams, bool sums) {
+    for (uint32_t i = 0; sums && i < kSums; i += 2)  // the lower halves are the caller's
+      word((i == 0 ? 0x6DBC0000 : 0x6D000000 | i << 15) | (kFirstSum + i + 1) << 10 | 31u << 5 | (kFirstSum + i));
     word(0xF9400000 | offset_of_word(offsetof(CodeArguments, rows)) | 2);        // x2: rows
     word(0xF9400000 | offset_of_word(offsetof(CodeArguments, constants)) | 16);  // x16
     for (int s = 0; s < streams; ++s)
@@ -114,9 +117,48 @@ class Arm64 {
     word(0xF1000442);  // x2 -= 1
     word(0x54000001 | (distance(row) & 0x7FFFF) << 5);
   }
-  void end(int) { word(0xD65F03C0); }
+  void end(int, bool sums) {
+    for (uint32_t i = kSums; sums && i > 0; i -= 2)
+      word((i == 2 ? 0x6CC40000 : 0x6D400000 | (i - 2) << 15) | (kFirstSum + i - 1) << 10 | 31u << 5 |
+           (kFirstSum + i - 2));
+    word(0xD65F03C0);
+  }
+
+  void clear_total() {
+    word(0x6F00E400 | kLower);
+    word(0x6F00E400 | kUpper);
+  }
+  void clear_sums(int count) {
+    for (int i = 0; i < count; ++i) word(0x6F00E400 | sum(i));
+  }
+  void add_to_sum(int i, int value) { add(sum(i), vector(value)); }
+  void add_sums_to_total(int count) {
+    for (int apart = 1; apart < count; apart *= 2)  // neighbours, then pairs of them
+      for (int i = 0; i + apart < count; i += 2 * apart) add(sum(i), sum(i + apart));
+    word(0x0E617800 | sum(0) << 5 | kSpare);  // the lower half as doubles
+    word(0x4E60D400 | kSpare << 16 | kLower << 5 | kLower);
+    word(0x4E617800 | sum(0) << 5 | kSpare);  // the upper half
+    word(0x4E60D400 | kSpare << 16 | kUpper << 5 | kUpper);
+  }
+  void store_total(int stream) {
+    word(0x4E60D400 | kUpper << 16 | kLower << 5 | kLower);
+    word(0x7E70D800 | kLower << 5 | kLower);  // both lanes
+    word(0xFD400000 | offset_of_word(offsetof(CodeArguments, divisor)) | kSpare);
+    word(0x1E601800 | kSpare << 16 | kLower << 5 | kLower);
+    word(0x1E624000 | kLower << 5 | kLower);  // rounded to float32
+    word(0xBD000000 | pointer(stream) << 5 | kLower);
+  }
+  // Steps are counted in x17.
+  void start_steps(int count) { word(0xD2800011 | static_cast<uint32_t>(count) << 5); }
+  void count_step() { word(0xD1000631); }
+  size_t leave_after_steps() {
+    word(0xB4000011);
+    return here() - 4;
+  }
 
  private:
+  static uint32_t sum(int i) { return kFirstSum + static_cast<uint32_t>(i); }
+  void add(uint32_t to, uint32_t from) { word(0x4E20D400 | from << 16 | to << 5 | to); }
   static uint32_t vector(int i) { return static_cast<uint32_t>(i < 8 ? i : i + 8); }
   static uint32_t pointer(int stream) { return static_cast<uint32_t>(3 + stream); }
   static uint32_t offset_of_word(size_t bytes) { return static_cast<uint32_t>(bytes / 8) << 10; }  // from x0

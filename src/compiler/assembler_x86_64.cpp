@@ -14,14 +14,14 @@ enum : int { kRax, kRcx, kRdx, kRbx, kRsp, kRbp, kRsi, kRdi, kR8, kR9, kR10, kR1
 class X86 {
  public:
   // The last two vectors are for what an instruction needs beside its operands.
-  static constexpr int kRegisters = 14, kLanes = 8, kStreams = 12;
+  static constexpr int kRegisters = 14, kLanes = 8, kStreams = 12, kSums = 0, kTotals = 0;
   static constexpr int kSpare = 14, kOther = 15;
 
   std::vector<uint8_t> code;
 
   size_t here() const { return code.size(); }
 
-  void begin(int streams) {
+  void begin(int streams, bool) {
     for (int s = 0; s < streams; ++s)
       if (is_kept(s)) push(pointer(s));
     load_word(kRax, kRdi, offsetof(CodeArguments, constants));
@@ -116,7 +116,7 @@ class X86 {
     bytes({0x0F, 0x85});
     number(static_cast<int32_t>(static_cast<int64_t>(row) - static_cast<int64_t>(here()) - 4));
   }
-  void end(int streams) {
+  void end(int streams, bool) {
     bytes({0xC5, 0xF8, 0x77});  // leaves no upper halves behind
     for (int s = streams - 1; s >= 0; --s)
       if (is_kept(s)) pop(pointer(s));

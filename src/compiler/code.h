@@ -36,8 +36,9 @@ struct Step {
 // A loop over rows of elements. Values are numbered: first what streams hold, then constants, then results of steps.
 struct Program {
   static constexpr int kStreams = 12, kConstants = 12, kSteps = 48;
-  // Of a stream along a row: an element each, the same one throughout, or a truth value each, as a byte.
-  enum Kind : uint8_t { kDense, kOneValue, kTruth };
+  // Of a stream along a row: an element each, the same one throughout, a truth value each, as a byte, or the sum of
+  // what is stored to it, divided by a number. There is one sum at most, and then rows are of whole vectors.
+  enum Kind : uint8_t { kDense, kOneValue, kTruth, kRowSum };
   static int64_t bytes_of(Kind kind) { return kind == kDense ? 4 : kind == kTruth ? 1 : 0; }  // from one to the next
   struct Store {
     uint8_t step;  // after which it happens; a value that no step makes is stored at the beginning
@@ -64,8 +65,17 @@ struct CodeArguments {
   char* streams[Program::kStreams];
   // From the end of a row to the beginning of the next, in bytes; of one value for a row, from one to the next.
   int64_t skips[Program::kStreams];
+  double divisor;  // of sums
 };
 using Code = void (*)(CodeArguments*);
+
+// Sums of rows add in the order of the kernel (backends/cpu/reduce/sum_runs-inl.h), which is one of eight vectors side
+// by side. x86-64 has too few registers for them, and its kernels' vectors may be longer than those of the code.
+#if defined(__aarch64__)
+inline constexpr int kSumLanes = 4;  // of a vector
+#else
+inline constexpr int kSumLanes = 0;  // there is no code for sums
+#endif
 
 // The code of a program, made once and kept; null where there is none: another processor, too many values at a time, no
 // memory that may be executed.

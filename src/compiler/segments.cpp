@@ -66,14 +66,17 @@ class Builder {
   Builder(const PieceShape& piece, const std::vector<char>& in_memory) : piece_(piece), in_memory_(in_memory) {}
 
   bool add(const Call& call);
+  // The sum or mean of each row of what was computed, as the last call of the segment.
+  bool add_sum(const Call& call);
   // The finished segment; false where there is no code for it. `needed(slot)`: somebody reads it afterwards; `alone`:
   // nothing else runs between its pieces.
   template <class Needed>
   bool finish(Segment& segment, const Needed& needed, bool alone);
+  // What is written element by element.
   template <class Visit>
   void each_written(const Visit& visit) const {
     for (int i = 0; i < known_count_; ++i)
-      if (known_[i].written) visit(known_[i].operand->slot);
+      if (known_[i].written && !known_[i].is_sum) visit(known_[i].operand->slot);
   }
 
  private:
@@ -84,6 +87,7 @@ class Builder {
     int8_t stream;  // -1: it was not read from memory
     uint8_t step;   // that made the value
     bool written;
+    bool is_sum = false;  // of a row: it is known after the row
   };
   bool begin(const Call& call);
   bool same_place(const Operand& a, const Operand& b) const;
@@ -160,7 +164,9 @@ Builder::Known* Builder::find(const Operand& o, bool& elsewhere) {
   Known* found = nullptr;
   for (int i = 0; i < known_count_; ++i) {
     if (known_[i].operand->slot != o.slot) continue;
-    if (same_place(*known_[i].operand, o)) {
+    if (known_[i].is_sum) {
+      elsewhere = true;
+    } else if (same_place(*known_[i].operand, o)) {
       found = &known_[i];
     } else {
       elsewhere |= known_[i].written && !apart(*known_[i].operand, o);
@@ -341,11 +347,36 @@ bool is_one_nest(const Segment& segment, const PieceShape& piece) {
   return prepared.outer == 0;
 }
 
+bool Builder::add_sum(const Call& call) {
+  const std::string_view name = call.name;
+  if (kSumLanes == 0 || is_pointwise(call) || (name != "reduce_sum" && name != "reduce_mean") || !shape_) return false;
+  const Operand &out = call.operands[0], &in = call.operands[1];
+  const int64_t count = shape_[ndim_ - 1];
+  if (segment_.inner != ndim_ - 1 || call.ndim != ndim_ - 1 || in.ndim != ndim_ || out.dtype != DType::Float32 ||
+      !std::equal(shape_, shape_ + ndim_, in.sizes) || count < 8 || count % std::max(kSumLanes, 1) != 0)
+    return false;
+  for (int i = 0; i < known_count_; ++i)
+    if (known_[i].operand->slot == out.slot) return false;
+  const int value = value_of(in, DType::Float32);
+  if (value < 0 || known_count_ == kKnown || program_.streams == Program::kStreams) return false;
+  const int stream = program_.streams++;
+  segment_.operands[stream] = &out;
+  program_.kinds[stream] = Program::kRowSum;
+  segment_.divisor = name == "reduce_mean" ? static_cast<double>(count) : 1.0;
+  known_[known_count_++] = {&out,
+                            static_cast<uint8_t>(value),
+                            static_cast<int8_t>(stream),
+                            static_cast<uint8_t>(std::max(program_.steps - 1, 0)),
+                            true,
+                            true};
+  return true;
+}
+
 template <class Needed>
 bool Builder::finish(Segment& segment, const Needed& needed, bool alone) {
   for (int i = 0; i < known_count_; ++i) {
     Known& k = known_[i];
-    if (!k.written || !needed(k.operand->slot)) continue;
+    if (!k.written || (!needed(k.operand->slot) && !k.is_sum)) continue;
     if (k.operand->dtype == DType::Bool) return false;  // truth values stay in registers
     const bool ahead = k.stream < 0 && in_memory_[k.operand->slot] && rows_are_apart(*k.operand);
     if (k.stream < 0) {
@@ -423,6 +454,7 @@ std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, c
     Builder builder(piece, in_memory);
     int end = first;
     while (end < count && end - first < most && builder.add(calls[order[end]])) ++end;
+    if (end > first && end < count && end - first < most && builder.add_sum(calls[order[end]])) ++end;
     const auto needed = [&](int slot) { return in_memory[slot] || last[slot] >= end; };
     Segment segment;
     if (end - first >= 2 && builder.finish(segment, needed, end - first == count)) {
@@ -440,59 +472,6 @@ std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, c
     most = count;
   }
   return units;
-}
-
-void prepare(PreparedSegment& p, const Segment& s, const PieceShape& piece) {
-  const auto extent = [&](int d) { return d == piece.cut ? piece.range : s.shape[d]; };
-  const auto stride = [&](int d, int k) { return s.operands[k]->strides[d]; };
-  int64_t count = extent(s.inner), rows = 1;
-  int64_t row_stride[Program::kStreams] = {};
-  p.outer = 0;
-  for (int d = s.inner - 1; d >= piece.cut; --d) {
-    const int64_t n = extent(d);
-    if (n == 1) continue;
-    bool longer = rows == 1 && p.outer == 0, more = rows > 1 && p.outer == 0;
-    for (int k = 0; k < s.streams; ++k) {
-      longer = longer && stride(d, k) == count * Program::bytes_of(s.kinds[k]);
-      more = more && stride(d, k) == row_stride[k] * rows;
-    }
-    if (longer) {
-      count *= n;
-    } else if (more) {
-      rows *= n;
-    } else if (rows == 1 && p.outer == 0) {
-      rows = n;
-      for (int k = 0; k < s.streams; ++k) row_stride[k] = stride(d, k);
-    } else {
-      p.extents[p.outer] = n;
-      for (int k = 0; k < s.streams; ++k) p.strides[p.outer][k] = stride(d, k);
-      ++p.outer;
-    }
-  }
-  p.rows = rows;
-  p.arguments.count = count;
-  p.arguments.constants = s.constants;
-  for (int k = 0; k < s.streams; ++k) p.arguments.skips[k] = row_stride[k] - count * Program::bytes_of(s.kinds[k]);
-}
-
-void execute(PreparedSegment& p, const Segment& s, char* const* addresses) {
-  std::copy(addresses, addresses + s.streams, p.arguments.streams);
-  int64_t index[kDims] = {};
-  for (;;) {
-    p.arguments.rows = p.rows;
-    s.code(&p.arguments);
-    int d = 0;
-    for (; d < p.outer; ++d) {
-      if (++index[d] < p.extents[d]) break;
-      index[d] = 0;
-    }
-    if (d == p.outer) return;
-    for (int k = 0; k < s.streams; ++k) {
-      char* at = addresses[k];
-      for (int o = 0; o < p.outer; ++o) at += index[o] * p.strides[o][k];
-      p.arguments.streams[k] = at;
-    }
-  }
 }
 
 }  // namespace mica::recording

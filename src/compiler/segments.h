@@ -16,6 +16,7 @@ struct Segment {
   Program::Kind kinds[Program::kStreams];
   const int64_t* shape = nullptr;  // of its calls
   float constants[Program::kConstants];
+  double divisor = 1;  // of the sum of a row
 };
 
 // A call that runs by its kernel, or a segment.

@@ -78,10 +78,18 @@ class RandomProgram {
           is_truth(p.code[step].op) ? numbers_[below(static_cast<int>(given))] : Program::result(step);
       p.stored[p.stores++] = {static_cast<uint8_t>(step), value, static_cast<uint8_t>(s), below(2) != 0};
     }
+    if (kSumLanes > 0 && p.streams < Program::kStreams && below(3) == 0) {
+      sum = p.streams++;
+      p.kinds[sum] = Program::kRowSum;
+      const int step = below(p.steps);
+      const uint8_t value = is_truth(p.code[step].op) ? Program::stream(0) : Program::result(step);
+      p.stored[p.stores++] = {static_cast<uint8_t>(step), value, static_cast<uint8_t>(sum), false};
+    }
   }
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
 
   Program p;
+  int sum = -1;  // a stream
 
  private:
   uint8_t recent(size_t given) {  // mostly what was computed last
@@ -93,19 +101,43 @@ class RandomProgram {
   std::vector<uint8_t> numbers_, truths_;
 };
 
+// A row's sum as the kernel has it: eight vectors side by side that meet after at most 16 steps, then single vectors.
+float sum_of_row(const std::vector<float>& row, double divisor) {
+  constexpr size_t kLanes = kSumLanes > 0 ? kSumLanes : 1, kStep = 8 * kLanes;
+  double total[kLanes] = {};
+  size_t i = 0;
+  while (row.size() - i >= kStep) {
+    float sums[8][kLanes] = {};
+    for (const size_t end = i + std::min<size_t>((row.size() - i) / kStep, 16) * kStep; i < end; i += kStep)
+      for (size_t k = 0; k < kStep; ++k) sums[k / kLanes][k % kLanes] += row[i + k];
+    for (size_t l = 0; l < kLanes; ++l) {
+      const float left = (sums[0][l] + sums[1][l]) + (sums[2][l] + sums[3][l]);
+      total[l] += left + ((sums[4][l] + sums[5][l]) + (sums[6][l] + sums[7][l]));
+    }
+  }
+  float rest[kLanes] = {};
+  for (; i < row.size(); ++i) rest[i % kLanes] += row[i];
+  for (size_t l = 0; l < kLanes; ++l) total[l] += rest[l];
+  double lanes[kLanes / 2 + 1] = {};
+  for (size_t l = 0; l < kLanes / 2; ++l) lanes[l] = total[l] + total[l + kLanes / 2];
+  return static_cast<float>((lanes[0] + lanes[1]) / divisor);
+}
+
 // Runs both ways on random memory; false where there is no code.
 bool check(unsigned seed) {
   RandomProgram made(seed);
   const Program& p = made.p;
   const Code code = code_of(p);
   if (!code) return false;
-  constexpr int kElements = 400, kBefore = 2;
-  std::vector<std::vector<float>> memory(p.streams, std::vector<float>(kElements));
-  std::vector<std::vector<uint8_t>> truths(p.streams, std::vector<uint8_t>(kElements));
+  constexpr int kBefore = 2;
+  const int elements = made.sum < 0 ? 400 : 5000;
+  std::vector<std::vector<float>> memory(p.streams, std::vector<float>(elements));
+  std::vector<std::vector<uint8_t>> truths(p.streams, std::vector<uint8_t>(elements));
   float constants[Program::kConstants];
   for (float& c : constants) c = static_cast<float>(made.below(100) - 50) / 10;
   CodeArguments arguments;
-  arguments.count = 1 + made.below(70);
+  arguments.count = made.sum < 0 ? 1 + made.below(70) : 4 * (2 + made.below(seed % 3 ? 30 : 290));
+  arguments.divisor = made.below(2) ? 1.0 : static_cast<double>(arguments.count);
   arguments.rows = 1 + made.below(4);
   arguments.constants = constants;
   for (int s = 0; s < p.streams; ++s) {
@@ -119,6 +151,7 @@ bool check(unsigned seed) {
   auto expected = memory;
   std::vector<int64_t> at(p.streams, kBefore);
   for (int64_t row = 0; row < arguments.rows; ++row) {
+    std::vector<float> summands;
     for (int64_t i = 0; i < arguments.count; ++i) {
       float v[Program::kValues] = {};
       for (int s = 0; s < p.streams; ++s)
@@ -127,15 +160,20 @@ bool check(unsigned seed) {
       for (int c = 0; c < p.constants; ++c) v[Program::constant(c)] = constants[c];
       for (int k = 0; k < p.steps; ++k) v[p.code[k].result] = apply(p.code[k], v);
       for (int k = 0; k < p.stores; ++k)
-        expected[p.stored[k].stream][at[p.stored[k].stream] + i] = v[p.stored[k].value];
+        if (p.stored[k].stream == made.sum) {
+          summands.push_back(v[p.stored[k].value]);
+        } else {
+          expected[p.stored[k].stream][at[p.stored[k].stream] + i] = v[p.stored[k].value];
+        }
     }
+    if (made.sum >= 0) expected[made.sum][at[made.sum]] = sum_of_row(summands, arguments.divisor);
     for (int s = 0; s < p.streams; ++s)
       at[s] +=
-          p.kinds[s] == Program::kOneValue ? 1 : arguments.count + arguments.skips[s] / Program::bytes_of(p.kinds[s]);
+          Program::bytes_of(p.kinds[s]) == 0 ? 1 : arguments.count + arguments.skips[s] / Program::bytes_of(p.kinds[s]);
   }
   code(&arguments);
   for (int s = 0; s < p.streams; ++s)
-    for (int i = 0; i < kElements; ++i) {
+    for (int i = 0; i < elements; ++i) {
       const float a = memory[s][i], b = expected[s][i];
       EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << "program " << seed << ", stream " << s << ", " << i;
       if (testing::Test::HasFailure()) return true;

@@ -1,5 +1,7 @@
 """Machine code for chains of simple operations: the bits of the kernels, whatever the shapes and places."""
 
+import platform
+
 import mica as torch
 import pytest
 from random_programs import same
@@ -20,6 +22,10 @@ def numbers(*shape):
     special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-41, 3e38])
     x.view(-1)[::11] = special.repeat(count // 77 + 1)[: x.view(-1)[::11].numel()]
     return x
+
+
+def finite(*shape):
+    return numbers(*shape).nan_to_num(0.25, 3.0, -3.0).clamp(-100, 100)
 
 
 def agree(function, *make):
@@ -108,6 +114,47 @@ def test_halves_of_rows_are_written_together():
         return [x, x[:, :24] * x[:, 24:48]]
 
     agree(overlapping, lambda: numbers(30, 50))
+
+
+@pytest.mark.parametrize("n", [4, 7, 8, 12, 30, 32, 36, 64, 516, 1024, 1500, 4096, 20000])
+def test_sums_and_means_of_rows(n):
+    def program(x, y):
+        squares, row = x.pow(2), (x - y).sum(-1)
+        kept = x * 2 + 1
+        m = kept.mean(-1, keepdim=True)
+        centred = kept - m
+        y.mul_(3).sub_(1)
+        parts = [(x[:, ::2] * 2 + 1).sum(-1), (x[:, n // 2 :] * y[:, n // 2 :]).mean(-1, keepdim=True)]
+        both = (x * y).sum((-1, -2)), (x * y - 1).sum(0)
+        truth = torch.where(x > y, x, y).sum(-1)
+        return [
+            squares.mean(-1, keepdim=True),
+            row,
+            m,
+            centred,
+            centred.abs().sum(-1),
+            kept.exp(),
+            y,
+            y.mul(2).mean(-1),
+            *parts,
+            *both,
+            truth,
+        ]
+
+    agree(program, lambda: numbers(5, n), lambda: numbers(5, n) * 0.5)
+    agree(program, lambda: finite(5, n), lambda: finite(5, n) * 0.5 + 1)
+
+
+def test_a_norm_of_three_dimensions_is_summed_in_registers():
+    def norm(x, w):
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        total = (x * w).sum(-1)
+        return [x * scale * w, (x.transpose(0, 1) * 2 + 1).sum(-1), total, total / 2 + 1]
+
+    agree(norm, lambda: finite(6, 10, 64), lambda: finite(64))
+    if platform.machine() == "aarch64":
+        text = str(torch.explain(torch.compile(norm), finite(60, 10, 64), finite(64)))
+        assert "    | reduce_mean" in text
 
 
 def test_more_values_than_registers():
