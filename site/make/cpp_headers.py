@@ -43,6 +43,7 @@ def declarations(text: str) -> list[Declaration]:
     found: list[Declaration] = []
     spaces: list[str] = []
     comment: list[str] = []
+    block = ""  # the comment over declarations that follow each other without an empty line: it is of all of them
     lines = text.splitlines()
     i = 0
     while i < len(lines):
@@ -51,14 +52,14 @@ def declarations(text: str) -> list[Declaration]:
         opened = re.match(r"(?:inline )?namespace ([\w:]+) \{$", stripped)
         if opened:
             spaces.append(opened[1])
-            comment = []
+            comment, block = [], ""
         elif re.match(r"\}\s*//\s*namespace", stripped) or (stripped == "}" and spaces):
             spaces.pop()
-            comment = []
+            comment, block = [], ""
         elif stripped.startswith("//"):
             comment.append(stripped[2:].removeprefix(" "))
         elif not stripped or stripped.startswith("#"):
-            comment = []
+            comment, block = [], ""
             while stripped.endswith("\\"):  # a macro's lines
                 i += 1
                 stripped = lines[i].strip()
@@ -73,7 +74,8 @@ def declarations(text: str) -> list[Declaration]:
                 i += 1
                 if i >= len(lines):
                     break
-            made = declaration(body, "::".join(spaces), " ".join(comment), start + 1)
+            block = " ".join(comment) or block
+            made = declaration(body, "::".join(spaces), block, start + 1)
             if made is not None:
                 found.append(made)
             comment = []
@@ -82,8 +84,10 @@ def declarations(text: str) -> list[Declaration]:
 
 
 def continues(body: list[str], lines: list[str], i: int) -> bool:
-    """A line that ends with a parenthesis is whole only if it is a macro's call: `MICA_MODULE(Linear)`."""
+    """A line that ends with a parenthesis is whole only if it is a macro's call: `MICA_MODULE(Linear)`; a requirement never is."""
     bare = re.sub(r"//.*", "", body[-1]).rstrip()
+    if bare.lstrip().startswith("requires requires"):
+        return True
     if bare.endswith(")"):
         return not re.match(r"MICA_\w+\(", body[0].strip())
     return False
@@ -92,8 +96,8 @@ def continues(body: list[str], lines: list[str], i: int) -> bool:
 def declaration(body: list[str], namespace: str, comment: str, line: int) -> Declaration | None:
     first = " ".join(part.strip() for part in body[:3])
     plain = re.sub(r"^template <.*?> ?(?=class|struct|\w)", "", first)
-    trailing = re.search(r";\s*//\s*(.*)$", body[0]) if len(body) == 1 else None
-    comment = comment or (trailing[1] if trailing else "")
+    trailing = re.search(r"[;}]\s*//\s*(.*)$", body[0]) if len(body) == 1 else re.search(r"\{\s*//\s*(.*)$", body[0])
+    comment = trailing[1] if trailing else comment
     if re.match(r"(class|struct|enum|enum class|union) [\w: ]+;", first) or first.startswith(
         ("friend", "extern template")
     ):
@@ -108,9 +112,15 @@ def declaration(body: list[str], namespace: str, comment: str, line: int) -> Dec
     if concept or first.startswith(("using ", "MICA_", "static_assert")):
         return None
     function = re.search(
-        r"([\w]+|operator[^\s(]+|operator\(\))\(",
-        re.sub(r"\[\[.*?\]\]|decltype\(.*?\)|requires .*?(?=\w+ )", "", plain),
+        r"((?:\w+::)?\w+|operator[^\s(]+|operator\(\))\(",
+        re.sub(
+            r"\[\[.*?\]\]|decltype\(.*?\)|requires\s*\((?:[^()]|\([^()]*\))*\)|requires requires \{.*?\}|requires .*?(?=\w+ )",
+            "",
+            plain,
+        ),
     )
+    if function and "::" in function[1] and not function[1].startswith("operator"):
+        return None  # the body of a member, which its class has
     if function and "=" not in plain[: plain.find("(")]:
         return Declaration(function[1], namespace, comment, "\n".join(without_body(body)), line, "function")
     value = re.match(r"(?:inline |constexpr |extern |const |static )*[\w:<>, ]+?[ &*](\w+)(?:\[\])?\s*[={;]", plain)

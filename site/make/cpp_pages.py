@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -33,14 +34,70 @@ SUBJECTS = {
 }  # fmt: skip
 
 
+# Namespace -> the Python modules that have the same names.
+TWINS = {
+    "mica": ("",),
+    "mica::nn": ("nn",),
+    "mica::nn::functional": ("nn.functional",),
+    "mica::nn::utils": ("nn.utils",),
+    "mica::nn::utils::rnn": ("nn.utils.rnn",),
+    "mica::optim": ("optim", "optim.lr_scheduler"),
+    "mica::data": ("utils.data",),
+    "mica::distributions": ("distributions",),
+    "mica::distributions::constraints": ("distributions.constraints",),
+    "mica::autograd": ("autograd",),
+    "mica::forward_ad": ("autograd.forward_ad",),
+    "mica::func": ("func",),
+    "mica::inspect": ("inspect",),
+    "mica::cuda": ("cuda",),
+}
+
+
 @cache
-def python_sentences() -> dict[str, str]:
-    """Class name -> what the Python class of that name says of itself."""
-    said = {}
-    for name in python_names.public():
-        if name.module in ("nn", "optim", "optim.lr_scheduler", "distributions", "utils.data", "nn.utils.rnn"):
-            said.setdefault(name.name, first_sentence(python_names.explanation(name)))
+def python_sentences() -> dict[tuple[str, str], str]:
+    """Module and name -> what Python says of it."""
+    return {(n.module, n.name): first_sentence(python_names.explanation(n)) for n in python_names.public()}
+
+
+@cache
+def written_sentences() -> dict[str, str]:
+    return tomllib.loads((ROOT / "site" / "cpp_sentences.toml").read_text())
+
+
+def sentence_of(name: str, group: list[Declaration]) -> str:
+    """The comment of the header, else the line of site/cpp_sentences.toml, else what its Python twin says."""
+    said = next((d.comment for d in group if d.comment), "") or written_sentences().get(name, "")
+    space, _, short = name.rpartition("::")
+    twins = (python_sentences().get((module, short), "") for module in TWINS.get(space, ()))
+    said = said or next(filter(None, twins), "")
+    if not said and short.endswith("Options") and (space, short.removesuffix("Options")) in class_names():
+        said = (
+            f"The options of `{short.removesuffix('Options')}`, with the names and defaults of its arguments in Python."
+        )
     return said
+
+
+@cache
+def class_names() -> set[tuple[str, str]]:
+    """Namespace and name of each class, under the name that programs use."""
+    declared = (d for contents in subjects().values() for _, part in contents for d in part)
+    return {(d.namespace, public_name(d)) for d in declared}
+
+
+def names() -> list[tuple[str, list[Declaration]]]:
+    """Every name of the reference with its declarations, once for each header that has it."""
+    return [item for contents in subjects().values() for _, declared in contents for item in grouped(declared).items()]
+
+
+def without_a_sentence() -> list[str]:
+    """The names of the reference that neither their header nor anything else explains."""
+    return sorted({name for name, group in names() if not sentence_of(name, group).strip()})
+
+
+def left_over() -> list[str]:
+    """Lines of site/cpp_sentences.toml for names that are not there, or that their headers explain."""
+    needed = {name for name, group in names() if not any(d.comment for d in group)}
+    return sorted(set(written_sentences()) - needed)
 
 
 def headers(patterns: list[str]) -> list[Path]:
@@ -106,10 +163,8 @@ def grouped(declared: list[Declaration]) -> dict[str, list[Declaration]]:
 
 
 def entry(name: str, group: list[Declaration], header: str, sources: Sources) -> list[str]:
-    sentence = next((d.comment for d in group if d.comment), "")
+    sentence = sentence_of(name, group)
     short = name.rpartition("::")[2]
-    if not sentence and any(d.kind == "class" for d in group):
-        sentence = python_sentences().get(short, "")
     shown = html.escape(name)
     lines = [f"### `{name}` {{ #{name.replace('<', '').replace('>', '')} }}" if "<" not in name else f"### {shown}", ""]
     if sentence:

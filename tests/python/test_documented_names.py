@@ -6,6 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "site" / "make"))
 
+import cpp_headers  # noqa: E402
+import cpp_pages  # noqa: E402
 import python_names  # noqa: E402
 
 
@@ -37,3 +39,28 @@ def test_no_sentence_is_left_over():
     used = set(said.values())
     left = [key for key, sentence in python_names.sentences().items() if sentence not in used]
     assert not left, left
+
+
+def test_every_public_name_of_cpp_has_a_sentence():
+    assert len(cpp_pages.names()) > 600  # the headers were read
+    missing = cpp_pages.without_a_sentence()
+    assert not missing, f"give a comment in the header, or a line in site/cpp_sentences.toml, to {missing}"
+    assert not cpp_pages.left_over()
+
+
+def test_comments_of_a_header_go_to_what_they_explain():
+    text = """namespace mica {
+// Both ways.
+float there(int x);
+int back(float x);  // and here
+
+template <class T>
+requires requires { T::value; }
+int alone(T x) {
+  return 0;
+}
+inline int Kind::member() { return 1; }
+}  // namespace mica
+"""
+    found = {d.name: d.comment for d in cpp_headers.declarations(text)}
+    assert found == {"there": "Both ways.", "back": "and here", "alone": ""}
