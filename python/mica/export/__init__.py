@@ -22,10 +22,29 @@ from mica.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from mica.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
-__all__ = ["AdditionalInputs", "Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram", "ModuleCallEntry",
-           "ModuleCallSignature", "ShapesCollection", "default_decompositions", "dims", "draft_export", "export", "load",
-           "register_dataclass", "save"]  # fmt: skip
+__all__ = [
+    "AdditionalInputs",
+    "Constraint",
+    "Dim",
+    "ExportBackwardSignature",
+    "ExportGraphSignature",
+    "ExportedProgram",
+    "FlatArgsAdapter",
+    "ModuleCallEntry",
+    "ModuleCallSignature",
+    "ShapesCollection",
+    "UnflattenedModule",
+    "default_decompositions",
+    "dims",
+    "draft_export",
+    "export",
+    "load",
+    "register_dataclass",
+    "save",
+    "unflatten",
+]  # fmt: skip
 
 
 def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
@@ -54,18 +73,25 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     return program
 
 
-def _compare(mod, program, args, kwargs):
-    """The graph gives what the module gives."""
+def _copies(result):
+    """The leaves of a result; its tensors may be buffers, which are put back."""
     from mica.utils._pytree import tree_leaves
 
-    with mica.no_grad(), mica.random.fork_rng(devices=[]), _unchanged(mod):
+    return [leaf.clone() if isinstance(leaf, mica.Tensor) else leaf for leaf in tree_leaves(result)]
+
+
+def _compare(mod, program, args, kwargs):
+    """The graph gives what the module gives."""
+    with mica.no_grad(), mica.random.fork_rng(devices=[]):
         state = mica.get_rng_state()
         try:
-            theirs = tree_leaves(program.module(check_guards=False)(*args, **kwargs))
+            with _unchanged(mod):
+                theirs = _copies(program.module(check_guards=False)(*args, **kwargs))
         except Exception as error:
             raise RuntimeError(f"torch.export: the graph does not run on the example: {error}") from error
         mica.set_rng_state(state)
-        ours = tree_leaves(mod(*args, **kwargs))
+        with _unchanged(mod):
+            ours = _copies(mod(*args, **kwargs))
     for a, b in zip(ours, theirs, strict=True):
         if isinstance(a, mica.Tensor) and not (a.shape == b.shape and mica.allclose(a, b, 1e-3, 1e-4, equal_nan=True)):
             raise RuntimeError(
@@ -155,6 +181,7 @@ def _run_once(mod, args, kwargs, named, parameters, presets):
                 stack.enter_context(opened.mode)
             else:
                 stack.enter_context(_unchanged(mod))
+            stack.enter_context(recorder.modules_of(mod))
             stack.enter_context(recorder)
             inner_args, inner_kwargs = tree_unflatten(used, in_spec)
             result = mod(*inner_args, **inner_kwargs)

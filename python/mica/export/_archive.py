@@ -208,6 +208,8 @@ class _GraphWriter:
             )
         made = {"target": name, "inputs": self.inputs(node, schema), "outputs": self.outputs(node, schema)}
         trace = {"stack_trace": node.stack_trace} if node.stack_trace else {}
+        if stack := node.meta.get("nn_module_stack"):
+            trace["nn_module_stack"] = ";".join(f"{key},{fqn},{kind}" for key, (fqn, kind) in stack.items())
         single = False if hasattr(target, "_name") else None
         self.nodes.append(made | {"metadata": trace, "is_hop_single_tensor_return": single, "name": node.name})
 

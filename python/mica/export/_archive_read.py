@@ -211,6 +211,8 @@ class _GraphReader:
         node = self.graph.create_node("call_function", target, tuple(args), kwargs, own or row.get("name") or base)
         if row.get("metadata", {}).get("stack_trace"):
             node.meta["stack_trace"] = row["metadata"]["stack_trace"]
+        if stack := row.get("metadata", {}).get("nn_module_stack"):
+            node.meta["nn_module_stack"] = _module_stack(stack)
         if single:
             if own is not None:
                 self.add(own, node)
@@ -223,8 +225,15 @@ class _GraphReader:
             if name is not None:
                 item = self.graph.create_node("call_function", operator.getitem, (node, i), {}, name)
                 self.add(name, item)
+                item.meta["nn_module_stack"] = node.meta.get("nn_module_stack", {})
             values.append(None if item is None else item.meta.get("val"))
         node.meta["val"] = values
+
+
+def _module_stack(text):
+    """The calls of modules that a node was made in: key -> (name of the module, its class)."""
+    rows = [row.split(",", 2) for row in text.split(";")]
+    return {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
 
 
 def _output_name(union):

@@ -1,0 +1,78 @@
+"""Exported programs with their modules."""
+
+import io
+
+import mica as torch
+import pytest
+from mica import nn
+from mica.export import Dim, FlatArgsAdapter, export, load, save, unflatten
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, x, scale):
+        return x + self.linear(self.norm(x)) * scale, scale + 1
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.head, self.unused = nn.Linear(4, 2), nn.Linear(2, 2)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x, scale):
+        self.count += 1
+        for block in self.blocks:
+            x, scale = block(x, scale)
+        x, _ = self.blocks[0](x, scale)
+        return {"logits": self.head(x), "count": self.count * 1}
+
+
+def test_modules_have_their_graphs():
+    net, x, scale = Net(), torch.randn(3, 4), torch.tensor(2.0)
+    program = export(net, (x, scale), dynamic_shapes=({0: Dim("n")}, None))
+    made = unflatten(program)
+    names = dict(made.named_modules())
+    assert {"blocks.0", "blocks.0.norm", "blocks.0.linear", "blocks.1.linear", "blocks.0@1", "head"} <= names.keys()
+    assert {node.op for node in names["blocks.0"].graph.nodes} == {
+        "placeholder",
+        "call_module",
+        "call_function",
+        "output",
+    }
+    assert set(net.state_dict()) <= set(made.state_dict())
+    y = torch.randn(5, 4)
+    ours, theirs = made(y, scale), net(y, scale)
+    assert torch.allclose(ours["logits"], theirs["logits"], atol=1e-6)
+    assert made(y, scale)["count"] == ours["count"] + 1
+    with torch.no_grad():  # both calls of a module have one weight
+        made.get_submodule("blocks.0").linear.weight.zero_()
+        net.blocks[0].linear.weight.zero_()
+    assert torch.allclose(made(y, scale)["logits"], net(y, scale)["logits"], atol=1e-6)
+
+
+def test_modules_travel():
+    net, x, scale = Net(), torch.randn(3, 4), torch.tensor(2.0)
+    file = io.BytesIO()
+    save(export(net, (x, scale)), file)
+    file.seek(0)
+    made = unflatten(load(file))
+    assert {"blocks.0", "blocks.0.norm", "head"} <= dict(made.named_modules()).keys()
+    assert torch.allclose(made(x, scale)["logits"], net(x, scale)["logits"], atol=1e-6)
+
+
+def test_arguments_are_adapted():
+    class Swapped(FlatArgsAdapter):
+        def adapt(self, target_spec, input_spec, input_args, metadata=None, obj=None):
+            return input_args[:2]
+
+    net, x, scale = Net(), torch.randn(3, 4), torch.tensor(2.0)
+    program = export(net, (x, scale))
+    made = unflatten(program, Swapped())
+    assert torch.allclose(made(x, scale, 3)["logits"], net(x, scale)["logits"], atol=1e-6)
+    with pytest.raises(TypeError, match="no flat args adapter"):
+        unflatten(program)(x, scale, 3)
