@@ -2,10 +2,11 @@
 
 import mica as torch
 import pytest
-from mica import nn
+from mica import fx, nn
 from mica.fx import symbolic_trace
 from mica.fx.experimental.const_fold import split_const_subgraphs
 from mica.fx.experimental.proxy_tensor import make_fx
+from mica.fx.operator_schemas import get_signature_for_torch_op
 from mica.fx.passes.dialect.common.cse_pass import CSEPass
 from mica.fx.passes.fake_tensor_prop import FakeTensorProp
 from mica.fx.passes.infra.pass_base import PassBase, PassResult
@@ -142,3 +143,45 @@ def test_graphs_as_torch_has_them():
     tracer = Tracer()
     tracer.graph = Graph()
     assert copy.deepcopy(Proxy(tracer.graph.placeholder("x"), tracer)).tracer is not tracer
+
+
+def test_common_subexpressions_leave_the_module_that_came():
+    traced = make_fx(lambda x: x.sum(1) + x.sum(1))(torch.ones(2, 2))
+    result = CSEPass()(traced)
+    assert result.modified and len(traced.graph.nodes) == 5 and len(result.graph_module.graph.nodes) == 4
+    assert result.graph_module(torch.ones(2, 2)).tolist() == [4, 4] == traced(torch.ones(2, 2)).tolist()
+    assert not CSEPass()(result.graph_module).modified
+
+
+@fx.wrap
+def plus_one(x):
+    return x + 1
+
+
+def test_wrapped_functions_stay_whole_when_a_graph_is_traced_again():
+    class Outer(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x) * 2
+
+    traced = symbolic_trace(lambda x: plus_one(x))
+    for again in (symbolic_trace(traced), symbolic_trace(Outer(traced))):
+        assert plus_one in [node.target for node in again.graph.nodes]
+    assert symbolic_trace(Outer(traced))(3) == 8 and plus_one(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (torch.linalg.norm, ["input", "ord", "dim", "keepdim", "dtype"]),
+        (torch.linalg.lu_solve, ["LU", "pivots", "B", "left", "adjoint"]),
+        (torch.lu_solve, ["input", "LU_data", "LU_pivots"]),
+        (torch.fft.fft, ["input", "n", "dim", "norm"]),
+        (torch.linalg.multi_dot, ["tensors"]),
+    ],
+)
+def test_signatures_of_functions_in_modules_are_their_own(function, names):
+    assert names in [list(signature.parameters) for signature in get_signature_for_torch_op(function)]

@@ -280,7 +280,7 @@ class Tracer(TracerBase):
             def forward(*inner_args, **inner_kwargs):
                 return original_call(module, *inner_args, **inner_kwargs)
 
-            self._wrap_globals(patches, type(module).forward)
+            self._wrap_globals(patches, type(module).forward, module)
             return self.call_module(module, forward, call_args, call_kwargs)
 
         was, _tracing[0] = _tracing[0], True
@@ -292,7 +292,7 @@ class Tracer(TracerBase):
                     target = table.get(name, getattr(builtins, name, None))
                     if target is not None and not getattr(target, "_fx_wrapped", False):
                         patches.item(table, name, _recording(target))
-                self._wrap_globals(patches, function)
+                self._wrap_globals(patches, function, root)
                 for module in self._autowrap_search:
                     self._wrap_table(patches, vars(module))
                 result = self._run(function, args, kwargs)
@@ -319,10 +319,18 @@ class Tracer(TracerBase):
             *positional, **keywords, **({} if rest is None else {star_names(function)[1]: rest})
         )
 
-    def _wrap_globals(self, patches, function):
+    def _wrap_globals(self, patches, function, owner):
         table = getattr(inspect.unwrap(function), "__globals__", None)
-        if table is not None:
-            self._wrap_table(patches, table)
+        if table is None:
+            return
+        self._wrap_table(patches, table)
+        if not isinstance(owner, GraphModule):
+            return
+        # The code of a graph has a table of its own, with the functions that were wrapped where they are defined.
+        found = [inspect.unwrap(there[name]) for (_, name), there in _wrapped_fns_to_patch.items() if name in there]
+        for name, value in list(table.items()):
+            if any(value is function for function in found):
+                patches.item(table, name, _recording(value))
 
     def _wrap_table(self, patches, table):
         for name, value in list(table.items()):

@@ -32,6 +32,17 @@ def _signature(schema):
     return inspect.Signature(parameters) if len(set(names)) == len(names) else None
 
 
+def _aten_name(function):
+    """The operator's name: functions of torch.linalg, torch.fft and torch.special have their module's in front."""
+    import mica
+
+    name = getattr(function, "__name__", "")
+    for space in ("linalg", "fft", "special"):
+        if getattr(getattr(mica, space), name, None) is function and getattr(mica, name, None) is not function:
+            return f"{space}_{name}"
+    return name
+
+
 def get_signature_for_torch_op(op, return_schemas=False):
     """The signatures of an operator or of a function of torch's: one per overload; None if there are none."""
     from mica import ops
@@ -39,7 +50,7 @@ def get_signature_for_torch_op(op, return_schemas=False):
     if hasattr(op, "_schema"):
         schemas = [op._schema]
     else:
-        packet = op if hasattr(op, "_qualified_op_name") else getattr(ops.aten, getattr(op, "__name__", ""), None)
+        packet = op if hasattr(op, "_qualified_op_name") else getattr(ops.aten, _aten_name(op), None)
         schemas = [] if packet is None else [getattr(packet, name)._schema for name in packet.overloads()]
     pairs = [(signature, schema) for schema in schemas if (signature := _signature(schema)) is not None]
     signatures = [signature for signature, _ in pairs] or None

@@ -3,6 +3,8 @@
 import operator
 
 import mica
+from mica.fx.graph import Graph
+from mica.fx.graph_module import GraphModule
 from mica.fx.node import Node, map_aggregate
 from mica.fx.passes.infra.pass_base import PassBase, PassResult
 
@@ -55,19 +57,19 @@ class CSEPass(PassBase):
         changes = [node.target for node in graph_module.graph.nodes if node.op == "call_function"]
         if any(getattr(getattr(t, "_schema", None), "is_mutable", False) for t in changes):
             return PassResult(graph_module, False)  # what is read twice may have changed in between
-        for node in list(graph_module.graph.nodes):
+        graph, copies = Graph(), {}  # the module that came stays as it is
+        for node in graph_module.graph.nodes:
+            new = copies[node] = graph.node_copy(node, copies.__getitem__)
             if node.op != "call_function" or _counts(node.target, banned):
                 continue
-            key = (node.target, _key(node.args), _key(tuple(sorted(node.kwargs.items()))))
+            key = (new.target, _key(new.args), _key(tuple(sorted(new.kwargs.items()))))
             if key in known:
-                node.replace_all_uses_with(known[key])
-                graph_module.graph.erase_node(node)
+                copies[node] = known[key]
+                graph.erase_node(new)
                 modified = True
             else:
-                known[key] = node
-        if modified:
-            graph_module.recompile()
-        return PassResult(graph_module, modified)
+                known[key] = new
+        return PassResult(GraphModule(graph_module, graph), modified)
 
 
 def _key(value):
