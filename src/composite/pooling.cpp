@@ -212,6 +212,10 @@ Unpooling prepare_unpooling(const Tensor& input, IntArrayRef kernel_size, Option
                     "tuple index out of range: expected ", n, " numbers, but got ", given);
     return given[given.size() == 1 ? 0 : static_cast<size_t>(i)];
   };
+  MICA_CHECK(n == 1 || kernel_size.size() == 1 || static_cast<int64_t>(kernel_size.size()) >= n,
+             "There should be exactly ",
+             n == 2 ? "two elements (height, width)" : "three elements (depth, height, width)",
+             " in output_size, but got ", kernel_size.size(), " elements: kernel_size is ", kernel_size);
   IntArrayRef wanted = output_size.value_or(IntArrayRef());
   if (output_size) {
     if (static_cast<int64_t>(wanted.size()) == n + 2) wanted = wanted.slice(2, static_cast<size_t>(n));

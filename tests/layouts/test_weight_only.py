@@ -141,3 +141,28 @@ def test_gradients_of_what_is_multiplied(dtype):
     product = torch._weight_int4pack_mm_for_cpu(x, packed, 32, pairs.requires_grad_())
     with pytest.raises(NotImplementedError, match="derivative for 'qScaleAndZeros'"):
         product.sum().backward()
+
+
+def test_weights_of_four_bits_may_come_in_blocks():
+    weights = torch.arange(4 * 32).reshape(4, 32).to(torch.uint8)
+    scales = torch.linspace(0.5, 1.5, 8)
+    rows = torch._dyn_quant_pack_4bit_weight(weights, scales, None, 32, 64, 4)
+    assert torch.equal(torch._dyn_quant_pack_4bit_weight(weights.reshape(8, 16), scales, None, 32, 64, 4), rows)
+    with pytest.raises(RuntimeError, match="expected weights of torch.uint8 and shape"):
+        torch._dyn_quant_pack_4bit_weight(weights[:3], scales, None, 32, 64, 4)
+
+
+def test_int_mm_takes_numbers_without_a_sign():
+    """Recorded from torch 2.13."""
+    a = torch.tensor([[255, 0, 3], [128, 127, 1]], dtype=torch.uint8)
+    b = torch.tensor([[-128, 127], [1, 2], [-3, 4]], dtype=torch.int8)
+    expected, out = [[-32649, 32397], [-16260, 16514]], torch.empty(2, 2, dtype=torch.int32)
+    assert torch._int_mm(a, b).tolist() == expected and torch._int_mm(a, b, out=out).tolist() == expected
+    assert torch._int_mm(a.t().contiguous().t(), b).tolist() == expected
+    assert torch._int_mm(a[:0], b).shape == (0, 2) and torch._int_mm(a[:, :0], b[:0]).tolist() == [[0, 0], [0, 0]]
+    for left, right, words in (
+        (b, a, "Expected mat2 dtype to be of type int8"),
+        (a.float(), b, "Expected self dtype to be int8"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            torch._int_mm(left, right)

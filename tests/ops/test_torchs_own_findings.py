@@ -227,3 +227,12 @@ def test_storages_of_numpys_integers_and_on_meta():
     assert torch.UntypedStorage([1, 2, 3], device="meta").device.type == "meta"
     assert len(torch.UntypedStorage([1, 2, 3], device="meta")) == 3
     assert torch.UntypedStorage([1, 2, 3]).tolist() == [1, 2, 3]
+
+
+def test_unpooling_wants_a_window_for_each_dimension():
+    for unpool, x in (
+        (torch.nn.MaxUnpool2d(()), torch.ones(1, 1, 1)),
+        (torch.nn.MaxUnpool3d((1, 1)), torch.ones(1, 1, 1, 1, 1)),
+    ):
+        with pytest.raises(RuntimeError, match="There should be exactly"):
+            unpool(x, torch.zeros(x.shape, dtype=torch.int64))

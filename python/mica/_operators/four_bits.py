@@ -29,11 +29,12 @@ def _dyn_quant_pack_4bit_weight(weights, scales_zeros, bias, block_size, in_feat
     """Weights of four bits, two to a byte with the lower half first, with a scale for each block of a row."""
     name = "_dyn_quant_pack_4bit_weight"
     _check_block(name, block_size, in_features)
-    if weights.dtype != _C.uint8 or tuple(weights.shape) != (out_features, in_features // 2):
+    if weights.dtype != _C.uint8 or weights.numel() != out_features * (in_features // 2):
         raise RuntimeError(
-            f"{name}: expected weights of torch.uint8 and shape {(out_features, in_features // 2)}, "
+            f"{name}: expected weights of torch.uint8 and shape {(out_features, in_features // 2)}, in rows or in blocks, "
             f"got {weights.dtype} and {tuple(weights.shape)}"
         )
+    weights = weights.reshape(out_features, in_features // 2)
     blocks = in_features // block_size
     if scales_zeros.numel() != out_features * blocks or not scales_zeros.is_floating_point():
         raise RuntimeError(f"{name}: expected {out_features} x {blocks} scales, got {tuple(scales_zeros.shape)}")

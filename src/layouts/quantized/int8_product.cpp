@@ -11,11 +11,17 @@ Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
   MICA_CHECK(mat2.dim() == 2, "Expected mat2 to be of dimension 2 but got ", mat2.dim());
   MICA_CHECK(self.size(1) == mat2.size(0), "self.size(1) needs to match mat2.size(0) but got ", self.size(1), " and ",
              mat2.size(0));
-  MICA_CHECK(self.dtype() == DType::Int8 && mat2.dtype() == DType::Int8, "Expected self and mat2 to be of type int8 ",
-             "but got ", self.dtype(), " and ", mat2.dtype());
+  const bool lifted = self.dtype() == DType::UInt8 && (self.is_cpu() || self.is_meta());
+  MICA_CHECK(self.dtype() == DType::Int8 || lifted, "Expected self dtype to be int8 ",
+             self.is_cuda() ? "" : "or uint8 ", "but got ", self.dtype());
+  MICA_CHECK(mat2.dtype() == DType::Int8, "Expected mat2 dtype to be of type int8 but got ", mat2.dtype());
   const Tensor out = empty({self.size(0), mat2.size(1)}, TensorOptions(DType::Int32).device(self.device()));
-  if (has_work(out)) MICA_LAYER_KERNEL(out.device(), int8_mm)
-  (out.view_of(), self.contiguous().view_of(), mat2.t().contiguous().view_of());
+  if (!has_work(out)) return out;
+  // Numbers without a sign lie 128 above those that the kernel takes, which have the same bits but the first.
+  const Tensor factors = lifted ? self.bitwise_xor(Scalar(128)).view(DType::Int8) : self;
+  MICA_LAYER_KERNEL(out.device(), int8_mm)
+  (out.view_of(), factors.contiguous().view_of(), mat2.t().contiguous().view_of());
+  if (lifted) out.add_(mat2.sum(0, false, DType::Int32).mul(Scalar(128)));
   return out;
 }
 
