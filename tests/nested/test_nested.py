@@ -7,6 +7,7 @@ import mica
 import mica.nn.functional as F
 import pytest
 from mica import nested
+from mica.fx.experimental.symbolic_shapes import is_nested_int
 
 A, B = mica.arange(12.0).view(2, 6) / 7, mica.linspace(-1, 1, 18).view(3, 6)
 
@@ -235,6 +236,8 @@ def test_the_parts_by_torchs_names():
 
 def test_a_ragged_size_is_an_open_number():
     ragged = jagged().shape[1]
+    assert is_nested_int(ragged) and not is_nested_int(3)
+    check(mica.fill(jagged(), 2.5), [mica.full_like(A, 2.5), mica.full_like(B, 2.5)])
     assert isinstance(ragged, mica.SymInt) and ragged != 3 and (ragged == 3) is False
     assert ragged > 1 and ragged >= 2 and (ragged < 2) is False and {ragged: 1}[ragged] == 1
     for call in (lambda: ragged + 1, lambda: int(ragged), lambda: ragged < 5):

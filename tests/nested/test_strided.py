@@ -128,9 +128,19 @@ def test_along_the_parts_nothing_is_computed():
         torch.softmax(nested, 0)
     with pytest.raises(RuntimeError, match="Nested tensor dimension 0 cannot be transposed"):
         nested.transpose(0, 1)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        nested.transpose(1, 3)
+    same(torch.bmm(nested, nested.transpose(1, 2)), [part @ part.t() for part in SEQUENCES])
 
 
 def test_what_is_nested_already_is_itself():
     nested = torch.nested.nested_tensor(SEQUENCES)
     assert torch.nested.as_nested_tensor(nested) is nested
+    for given, layout in (
+        (nested, torch.jagged),
+        (torch.nested.nested_tensor(SEQUENCES, layout=torch.jagged), torch.strided),
+    ):
+        assert torch.nested.as_nested_tensor(given, layout=given.layout) is given
+        with pytest.raises(RuntimeError, match="Converting between nested tensor layouts is not supported"):
+            torch.nested.as_nested_tensor(given, layout=layout)
     assert torch.nested.as_nested_tensor(nested, dtype=torch.float64).dtype == torch.float64

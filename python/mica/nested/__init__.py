@@ -50,6 +50,8 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     if not isinstance(ts, mica.Tensor) and not is_list:
         raise TypeError("as_nested_tensor(): Expected first argument to be a tensor or a list / tuple of tensors ")
     if isinstance(ts, NestedTensor | StridedNestedTensor):
+        if layout is not None and layout != ts.layout:
+            raise RuntimeError("Converting between nested tensor layouts is not supported")
         if mica.device(device or ts.device) == ts.device and dtype in (None, ts.dtype):
             return ts
         return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)

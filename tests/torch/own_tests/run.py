@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests of torch's own repository on torch and on Mica, and writes a page: how many of those that torch passes Mica passes too.
 
-usage: run.py --tests FOLDER --python INTERPRETER --mica PATH [--only NAME ...] [--every N] [--limit S] [--results FOLDER]
+usage: run.py --tests FOLDER --python INTERPRETER --mica PATH [--only NAME ...] [--every N] [--without TEXT] [--limit S] [--results FOLDER]
 
 FOLDER is `test/` of a copy of torch's repository (Debian's source package pytorch has one); nothing is fetched. INTERPRETER has torch's wheel,
 whose testing utilities run on both libraries, and numpy, expecttest and hypothesis. Each file has processes of its own; a test that
@@ -38,6 +38,7 @@ def arguments():
     parser.add_argument(
         "--every", type=int, default=1, help="take each Nth of a file's tests, in the order of their names"
     )
+    parser.add_argument("--without", help="leave tests out whose names have this text, such as compile")
     parser.add_argument("--limit", type=float, default=60, help="seconds that a test may take")
     parser.add_argument("--results", type=Path, default=Path("build/torch_tests"))
     return parser.parse_args()
@@ -120,6 +121,7 @@ def named(options, wheel, file, text):
     if read(listed).get("", {}).get("outcome") != "end":
         run_file(options, wheel, "list", file, listed)
     names = sorted(name for name, row in read(listed).items() if row["outcome"] == "listed")
+    names = [name for name in names if not options.without or options.without not in name]
     return [name for name in names if text in name] if text else names[:: options.every]
 
 

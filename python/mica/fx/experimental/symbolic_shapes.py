@@ -303,6 +303,13 @@ def _known(a, worth):
     return a is worth or (isinstance(a, (int, float)) and bool(a) is worth)
 
 
+def is_nested_int(s):
+    """Whether a size differs from sequence to sequence of a nested tensor."""
+    from mica.nested._internal.nested_tensor import NestedInt
+
+    return isinstance(s, NestedInt)
+
+
 def statically_known_true(x):
     """Whether something holds for every size; adds no guard."""
     return _known(x, True)

@@ -8,7 +8,7 @@ from mica.func._batch_rules import POINTWISE
 from mica.nested._internal.nested_tensor import NestedTensor, _length_of, answer_with, jagged_view
 
 Tensor = mica.Tensor
-_POINTWISE = frozenset((*POINTWISE, "masked_fill", "dropout", "gelu", "relu"))
+_POINTWISE = frozenset((*POINTWISE, "masked_fill", "fill", "dropout", "gelu", "relu"))
 _IN_PLACE = frozenset([f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_"])
 _SAME = frozenset(
     """

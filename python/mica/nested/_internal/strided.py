@@ -182,7 +182,10 @@ _REFUSALS = {
 
 def _below(dim, nested, name):
     """A dimension of the nested tensor as one of each part."""
-    at = dim % nested.dim()
+    count = nested.dim()
+    if not -count <= dim < count:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {dim})")
+    at = dim % count
     if at == 0:
         why = "the first dimension of a nested tensor, that of its parts, cannot be computed along"
         raise RuntimeError(f"{_REFUSALS[name]}: {why}" if name in _REFUSALS else why)
@@ -276,7 +279,7 @@ def call(func, args, kwargs):
                 kwargs[key] = _below(kwargs[key], nested, name)
             elif name in ("chunk", "split"):
                 raise RuntimeError(f"{name}: along the first dimension of a nested tensor, use unbind()")
-        return _as_parts(func, args, kwargs, nested)
+        return _as_parts(mica.matmul if name == "bmm" else func, args, kwargs, nested)
     raise NotImplementedError(
         f"torch.{name} is not implemented for nested tensors of the strided layout; the jagged layout has more, and "
         "unbind() gives the parts"
