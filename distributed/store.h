@@ -77,6 +77,7 @@ class StoreClient {
 
   std::string host_;
   int port_;
+  double grace_;      // seconds for an answer that needs no waiting
   std::mutex mutex_;  // one request at a time
   int socket_ = -1;
 };

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kGrace = 30;  // seconds for an answer that needs no waiting
+constexpr double kGrace = 30;  // at most so many seconds for an answer that needs no waiting
 
 FieldWriter request(StoreOp op) {
   FieldWriter made;
@@ -51,7 +51,7 @@ int try_connect(const std::string& host, int port) {
 }  // namespace
 
 StoreClient::StoreClient(std::string host, int port, double timeout, const Interrupt& interrupt)
-    : host_(std::move(host)), port_(port) {
+    : host_(std::move(host)), port_(port), grace_(std::clamp(timeout, 1.0, kGrace)) {
   connect(timeout, interrupt);
 }
 
@@ -75,7 +75,7 @@ void StoreClient::connect(double timeout, const Interrupt& interrupt) {
 
 std::optional<std::string> StoreClient::ask(const std::string& payload, double timeout, const Interrupt& interrupt) {
   std::lock_guard lock(mutex_);
-  if (socket_ < 0) connect(kGrace, interrupt);
+  if (socket_ < 0) connect(grace_, interrupt);
   // Whatever goes wrong in the middle of an exchange, the next one begins on a new connection.
   struct Broken {
     int& socket;
@@ -90,7 +90,7 @@ std::optional<std::string> StoreClient::ask(const std::string& payload, double t
     return NetworkError("Connection to the store at " + host_ + ":" + std::to_string(port_) +
                         " was likely closed. Did the remote server shutdown or crash?");
   };
-  const auto end = Clock::now() + std::chrono::duration<double>(std::min(timeout, 1e9) + kGrace);
+  const auto end = Clock::now() + std::chrono::duration<double>(std::min(timeout, 1e9) + grace_);
   const auto ready = [&](short events) {
     pollfd event{socket_, events, 0};
     while (poll(&event, 1, 100) <= 0) {

@@ -69,7 +69,7 @@ bool Service::try_answer(Connection& who, StoreOp op, const std::vector<std::str
     if (queue->second.empty()) queues_.erase(queue);
   } else {
     for (const auto& key : keys) {
-      if (!values_.contains(key)) return false;
+      if (!values_.contains(key) && (op == StoreOp::Get || !queues_.contains(key))) return false;
     }
     if (op == StoreOp::Get) {
       for (const auto& key : keys) fields.text(values_[key]);
@@ -160,7 +160,8 @@ void Service::handle(Connection& who, const std::string& request) {
     }
     case StoreOp::Check: {
       const auto keys = in.texts();
-      out.number(std::all_of(keys.begin(), keys.end(), [&](const auto& key) { return values_.contains(key); }));
+      out.number(std::all_of(keys.begin(), keys.end(),
+                             [&](const auto& key) { return values_.contains(key) || queues_.contains(key); }));
       break;
     }
     case StoreOp::Delete:
@@ -266,6 +267,7 @@ int listen_on(int port) {
 StoreServer::StoreServer(int port, std::optional<int> listening) {
   if (port < 0 || port > 65535) throw InvalidCall("port out of range: " + std::to_string(port));
   listener_ = listening ? *listening : listen_on(port);
+  if (listening && listen(*listening, 4096) != 0) listener_ = -1;  // who gives a socket may have bound it only
   if (listener_ < 0) {
     const int error = errno;
     throw NetworkError(

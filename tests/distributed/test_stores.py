@@ -60,12 +60,76 @@ def test_time_limits(store):
 def test_queues(store):
     store.queue_push("q", "a")
     store.queue_push("q", b"b")
+    assert store.check(["q"]) and not store.check(["q", "none"])  # a queue with something in it is a key
+    store.wait(["q"])
     assert store.queue_len("q") == 2 and store.queue_pop("q") == b"a" and store.queue_pop("q", block=False) == b"b"
-    assert store.queue_len("q") == 0
+    assert store.queue_len("q") == 0 and not store.check(["q"])
     with pytest.raises(dist.QueueEmptyError):
         store.queue_pop("q", block=False)
     with pytest.raises(dist.DistStoreError):
         store.queue_pop("q")
+
+
+def test_barriers(store):
+    store.barrier("alone", 1)
+    with pytest.raises(dist.DistStoreError, match="barrier timeout after 100ms.*1 of 2 have come"):
+        store.barrier("two", 2)
+    store.set_timeout(datetime.timedelta(seconds=20))
+    for _ in range(2):  # the same key serves again
+        threads = [threading.Thread(target=store.clone().barrier, args=("all", 3)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        store.barrier("all", 3)
+        for thread in threads:
+            thread.join()
+
+
+def test_stores_of_ones_own():
+    class Nothing(dist.Store):
+        pass
+
+    class Compared(dist.Store):
+        def __init__(self):
+            super().__init__()
+            self.values = {}
+
+        def compare_set(self, key, expected, desired):
+            if self.values.get(key, b"") == expected:
+                self.values[key] = desired
+            return self.values[key]
+
+    with pytest.raises(RuntimeError, match=r"Not implemented\. Nothing has no"):
+        Nothing().append("a", "b")
+    store = Compared()
+    dist.PrefixStore("p", store).append("a", "x")
+    dist.PrefixStore("p", store).append("a", "y")
+    assert store.values == {"p/a": b"xy"}
+    with pytest.raises(ValueError, match="cannot be None"):
+        dist.PrefixStore("p", None)
+
+
+def test_servers_as_launchers_make_them(monkeypatch):
+    with pytest.raises(ValueError, match="world size cannot be 0"):
+        dist.TCPStore("localhost", 0, world_size=0)
+    bound = socket.socket()
+    bound.bind(("localhost", 0))
+    port = bound.getsockname()[1]
+    store = dist.TCPStore("localhost", port, 1, True, master_listen_fd=bound.detach())
+    assert store.num_keys() == 1 and store.port == port
+    with pytest.raises(dist.DistNetworkError, match="failed to listen"):
+        dist.TCPStore("localhost", port, 1, True)
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    dist.TCPStore("localhost", port, 1, True).set("a", "1")
+    assert store.get("a") == b"1"
+
+
+def test_a_port_that_nobody_serves_is_an_error_in_time():
+    with socket.socket() as silent:
+        silent.bind(("localhost", 0))
+        silent.listen()
+        with pytest.raises(dist.DistNetworkError):
+            dist.TCPStore("localhost", silent.getsockname()[1], 1, timeout=datetime.timedelta(seconds=1))
 
 
 def test_what_waits_is_woken(store):

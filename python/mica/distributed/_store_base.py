@@ -41,7 +41,7 @@ class Store:
         return _seconds(self._timeout if timeout is None else timeout)
 
     def _absent(self, name, *args):
-        raise NotImplementedError(f"{type(self).__name__} has no {name}")
+        raise NotImplementedError(f"Not implemented. {type(self).__name__} has no {name}")
 
     def set(self, key, value):
         self._absent("set")
@@ -81,8 +81,17 @@ class Store:
 
     def append(self, key, value):
         """Put a value behind what the key has."""
-        present = self.get(key) if self.check([key]) else b""
-        self.set(key, present + _bytes(value))
+        value = _bytes(value)
+        try:
+            present = self.get(key) if self.check([key]) else b""
+        except NotImplementedError:
+            return self._append_by_comparison(key, value)
+        return self.set(key, present + value)
+
+    def _append_by_comparison(self, key, value):
+        expected, desired = b"", value
+        while (found := self.compare_set(key, expected, desired)) != desired:
+            expected, desired = found, found + value
 
     def multi_get(self, keys):
         return [self.get(key) for key in _check_keys(keys)]
@@ -93,6 +102,21 @@ class Store:
             raise ValueError(f"multi_set: {len(keys)} keys and {len(values)} values")
         for key, value in zip(keys, values, strict=True):
             self.set(key, value)
+
+    def barrier(self, key, world_size, timeout=None):
+        """Return when so many have called it with this key; it may be used again."""
+        came = self.add(f"{key}/came", 1)
+        all_here = f"{key}/all/{(came - 1) // world_size}"
+        if came % world_size == 0:
+            self.set(all_here, "1")
+        try:
+            self.wait([all_here], self.timeout if timeout is None else timeout)
+        except DistStoreError:
+            limit = round(self._limit(self.timeout if timeout is None else timeout) * 1000)
+            here = (self.add(f"{key}/came", 0) - 1) % world_size + 1
+            raise DistStoreError(
+                f"barrier timeout after {limit}ms, key: /{key}: {here} of {world_size} have come"
+            ) from None
 
     def queue_push(self, key, value):
         self._absent("queue_push")
@@ -117,6 +141,9 @@ class _Table:
 
     def __init__(self):
         self.values, self.queues = {}, {}
+
+    def __contains__(self, key):
+        return key in self.values or bool(self.queues.get(key))
 
     def add(self, key, amount):
         try:

@@ -57,6 +57,15 @@ def _get_pg_default_device(group=None):  # noqa: F811
 
 
 _get_object_coll_device = _get_pg_default_device
+
+
+def _get_process_group_store(pg):
+    """The store through which the group has met."""
+    return _world.pg_map[pg][1]
+
+
+STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
+GroupName = str
 _TORCHCOMM_AVAILABLE = False  # another library for communication, which torch can use
 
 

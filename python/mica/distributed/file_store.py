@@ -9,7 +9,7 @@ from mica.distributed._store_base import _check_keys, _Table, _TableStore
 
 
 class FileStore(_TableStore):
-    """Keys and values in a file that all processes see. The last of `world_size` stores on it removes the file."""
+    """Keys and values in a file that all processes see. The last one of at least `world_size` stores on it removes it."""
 
     def __init__(self, file_name, world_size=-1):
         super().__init__()
@@ -34,7 +34,7 @@ class FileStore(_TableStore):
 
     def check(self, keys):
         keys = _check_keys(keys)
-        return self._read(lambda table: all(key in table.values for key in keys))
+        return self._read(lambda table: all(key in table for key in keys))
 
     def num_keys(self):
         return self._read(lambda table: len(table.values))  # one of them counts the stores
@@ -98,6 +98,6 @@ def _with_file(path, change, write):
 def _leave_file(path, world_size):
     if not os.path.exists(path):
         return
-    left = _with_file(path, lambda table: table.add("__left__", 1), True)
-    if world_size > 0 and left >= world_size:
+    users, left = _with_file(path, lambda table: (table.add("__users__", -1), table.add("__left__", 1)), True)
+    if world_size > 0 and users == 0 and left >= world_size:
         os.unlink(path)

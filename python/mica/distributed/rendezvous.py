@@ -53,19 +53,22 @@ def _query(url):
     return parts, dict(item.split("=") for item in parts.query.split("&") if item)
 
 
-def _server_store(host, port, rank, world_size, timeout):
+def _server_store(host, port, rank, world_size, timeout, libuv=None):
     """The store at an address: rank 0 serves it, unless the launcher does. Each world that is started there has its own keys."""
+    libuv = (libuv or os.environ.get("USE_LIBUV", "1")) == "1"
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        store = TCPStore(host, port, world_size, False, timeout, wait_for_workers=False)
+        store = TCPStore(host, port, world_size, False, timeout, wait_for_workers=False, use_libuv=libuv)
         # Set where the store outlives a restart. Machines need not have restarted equally often, so their counts do not serve.
         if prefix := os.environ.get("MICA_STORE_PREFIX"):
             store = PrefixStore(prefix, store)
     else:
-        store = TCPStore(host, port, world_size, rank == 0, timeout, wait_for_workers=False, multi_tenant=True)
+        store = TCPStore(
+            host, port, world_size, rank == 0, timeout, wait_for_workers=False, multi_tenant=True, use_libuv=libuv
+        )
         if rank == 0 and port:
             _kept[port] = store._server
     generation = _generations[host, port] = _generations.get((host, port), -1) + 1
-    return PrefixStore(f"world{generation}", store)
+    return PrefixStore(f"world{generation}", store) if generation else store
 
 
 def _variable(name):
@@ -82,7 +85,7 @@ def _from_environment(url, timeout=default_pg_timeout, **options):
     rank = int(asked["rank"]) if "rank" in asked else int(_variable("RANK"))
     world_size = int(asked["world_size"]) if "world_size" in asked else int(_variable("WORLD_SIZE"))
     host, port = _variable("MASTER_ADDR"), int(_variable("MASTER_PORT"))
-    yield _server_store(host, port, rank, world_size, timeout), rank, world_size
+    yield _server_store(host, port, rank, world_size, timeout, asked.get("use_libuv")), rank, world_size
     raise RuntimeError("Unable to perform rerendezvous using env:// method")
 
 
@@ -97,7 +100,8 @@ def _from_address(url, timeout=default_pg_timeout, **options):
     rank, world_size = int(asked["rank"]), int(asked["world_size"])
     if not parts.hostname:
         raise AssertionError("hostname cannot be None")
-    yield _server_store(parts.hostname, parts.port, rank, world_size, timeout), rank, world_size
+    store = _server_store(parts.hostname, parts.port, rank, world_size, timeout, asked.get("use_libuv"))
+    yield store, rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
 
 

@@ -3,7 +3,7 @@
 import threading
 
 from mica.distributed._errors import QueueEmptyError
-from mica.distributed._store_base import Store, _check_keys, _Table, _TableStore
+from mica.distributed._store_base import Store, _bytes, _check_keys, _Table, _TableStore
 from mica.distributed.file_store import FileStore
 from mica.distributed.tcp_store import TCPStore
 
@@ -34,12 +34,12 @@ class HashStore(_TableStore):
 
     def check(self, keys):
         with self._changed:
-            return all(key in self._table.values for key in _check_keys(keys))
+            return all(key in self._table for key in _check_keys(keys))
 
     def wait(self, keys, timeout=None):
         keys = _check_keys(keys)
         with self._changed:
-            self._wait_until(lambda: all(key in self._table.values for key in keys), keys, timeout)
+            self._wait_until(lambda: all(key in self._table for key in keys), keys, timeout)
 
     def num_keys(self):
         return len(self._table.values)
@@ -67,6 +67,8 @@ class PrefixStore(Store):
 
     def __init__(self, prefix, store):
         super().__init__()
+        if store is None:
+            raise ValueError("PrefixStore: the underlying store cannot be None")
         self._prefix, self._store = prefix, store
 
     @property
@@ -104,7 +106,7 @@ class PrefixStore(Store):
         return self._store.add(self._join(key), value)
 
     def append(self, key, value):
-        self._store.append(self._join(key), value)
+        self._store.append(self._join(key), _bytes(value))
 
     def compare_set(self, key, expected_value, desired_value):
         return self._store.compare_set(self._join(key), expected_value, desired_value)

@@ -1,8 +1,10 @@
 """A store that a thread of one process serves to others."""
 
+import os
+import time
 import weakref
 
-from mica.distributed._errors import DistStoreError, QueueEmptyError
+from mica.distributed._errors import DistNetworkError, DistStoreError, QueueEmptyError
 from mica.distributed._store_base import _DEFAULT_TIMEOUT, Store, _check_keys, _seconds
 
 _servers = weakref.WeakValueDictionary()  # by port, for stores that share one
@@ -18,6 +20,12 @@ class _Server:
         self.port = self.engine.port
 
 
+def _served_by_agent(port):
+    """Whether the launcher of this process holds the store at this port."""
+    told = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") in ("1", "True")
+    return told and os.environ.get("MASTER_PORT") == str(port)
+
+
 class TCPStore(Store):
     """Keys and values of a server, which is a thread of the process that says `is_master`."""
 
@@ -28,15 +36,22 @@ class TCPStore(Store):
         super().__init__()
         from mica.distributed._engine import engine
 
+        if world_size == 0:
+            raise ValueError("TCPStore world size cannot be 0")
+        self._use_libuv = bool(use_libuv)
         self._timeout, self._host, self._world_size = timeout, host_name, world_size
         self._server = None
         if is_master:
             self._server = _servers.get(port) if multi_tenant and port else None
             if self._server is None:
-                self._server = _Server(port, master_listen_fd)
-                if multi_tenant:
+                try:
+                    self._server = _Server(port, master_listen_fd)
+                except DistNetworkError:
+                    if not _served_by_agent(port):
+                        raise
+                if multi_tenant and self._server is not None:
                     _servers[self._server.port] = self._server
-            port = self._server.port
+            port = self._server.port if self._server is not None else port
         self._port = port
         # The server's own process need not find itself by the name that others know it by.
         address = "localhost" if is_master else host_name
@@ -46,16 +61,17 @@ class TCPStore(Store):
 
     def _wait_for_workers(self):
         here = self.add("init/", 1)
-        if here % self._world_size == 0:
-            self.set(f"init/{here // self._world_size}", "1")
-        generation = -(-here // self._world_size)
         if self._server is None:
             return
-        if self._client.get([f"init/{generation}"], self._limit()) is None:
+        all_here, end = -(-here // self._world_size) * self._world_size, time.monotonic() + self._limit()
+        while here < all_here:
+            if time.monotonic() > end:
+                raise DistStoreError(
+                    f"Timed out after {self._limit():.0f} seconds waiting for clients. "
+                    f"{here}/{self._world_size} clients joined."
+                )
+            time.sleep(0.005)
             here = self.add("init/", 0)
-            raise DistStoreError(
-                f"Timed out after {self._limit():.0f} seconds waiting for clients. {here}/{self._world_size} clients joined."
-            )
 
     @property
     def host(self):
@@ -67,7 +83,8 @@ class TCPStore(Store):
 
     @property
     def libuvBackend(self):
-        return True
+        """What the program asked for: there is one kind of server."""
+        return self._use_libuv
 
     def set(self, key, value):
         self._client.set([key], [value])

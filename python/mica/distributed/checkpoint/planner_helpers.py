@@ -87,6 +87,10 @@ def _tensor_item(fqn, kind, chunk, local, size):
     return WriteItem(MetadataIndex(fqn, chunk.offsets), kind, tensor_data=data)
 
 
+def _create_write_item_for_tensor(fqn, tensor):
+    return _tensor_item(fqn, WriteItemType.TENSOR, _whole(tensor), tensor, tensor.size())
+
+
 def _create_write_items(fqn, object):
     """What is to be written of a value on this rank."""
     if hasattr(object, "__create_write_items__"):
@@ -94,7 +98,7 @@ def _create_write_items(fqn, object):
     if is_spread(object):
         return [_tensor_item(fqn, WriteItemType.SHARD, _local_box(object), object.to_local(), object.size())]
     if isinstance(object, mica.Tensor):
-        return [_tensor_item(fqn, WriteItemType.TENSOR, _whole(object), object, object.size())]
+        return [_create_write_item_for_tensor(fqn, object)]
     return [WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO)]
 
 

@@ -26,6 +26,7 @@ def create_c10d_store(
         is_server,
         datetime.timedelta(seconds=timeout),
         wait_for_workers=wait_for_workers,
+        use_libuv=use_libuv is not False,
     )
     if wait_for_workers:
         barrier(made, world_size, "_tcp_store/num_members", timeout)

@@ -69,8 +69,13 @@ def barrier(store, world_size, key_prefix, barrier_timeout=300, rank=None, rank_
         except RuntimeError as error:
             if rank is None:
                 raise
-            missing = list(_missing(store, world_size, key_prefix, rank, rank_tracing_decoder or str, trace_timeout))
+            name_of = rank_tracing_decoder or str
+            if rank == 0:
+                missing = ", ".join(_missing(store, world_size, key_prefix, rank, name_of, trace_timeout))
+                who = f"missing_ranks=[{missing}]"
+            else:
+                who = f"check rank 0 ({name_of(0)}) for missing rank info"
             raise type(error)(
                 f"Timed out waiting on barrier on rank {rank}, for key prefix: {key_prefix} (world_size={world_size}, "
-                f"missing_ranks=[{', '.join(missing)}], timeout={barrier_timeout})"
+                f"{who}, timeout={barrier_timeout})"
             ) from None
