@@ -81,3 +81,31 @@ def test_settings_are_kept():
 
     assert suppressed() and not config.suppress_errors
     assert mica.compiler.disable(len)([1]) == 1 and mica._dynamo.disable()(len)([1]) == 1
+
+
+def test_filters_of_guards_and_lists_of_options():
+    from types import SimpleNamespace as Guard
+
+    guards = [Guard(guard_type="TENSOR_MATCH", is_global=False, value=mica.ones(1)),
+              Guard(guard_type="TENSOR_MATCH", is_global=True, value=mica.nn.Parameter(mica.ones(1))),
+              Guard(guard_type="SHAPE_ENV", is_global=False, value=None)]  # fmt: skip
+    assert mica.compiler.keep_tensor_guards_unsafe(guards) == [True, False, False]
+    assert mica.compiler.keep_tensor_guards_unsafe(guards, keep_parameters=True) == [True, True, False]
+    assert mica.compiler.keep_portable_guards_unsafe(guards) == [True, False, True]
+    assert mica.compiler.skip_guard_on_globals_unsafe(guards) == [True, False, True]
+    assert mica.compiler.skip_all_guards_unsafe(guards) == [False] * 3
+    assert mica._inductor.list_mode_options("reduce-overhead") == {"triton.cudagraphs": True}
+    assert "max_autotune" in mica._inductor.list_options()
+    with pytest.raises(RuntimeError, match="Unrecognized mode=x"):
+        mica._inductor.list_mode_options("x")
+    with mica._dynamo.patch_dynamo_config(recompile_limit=3):
+        assert mica._dynamo.config.recompile_limit == 3
+    disabled = mica.compiler.disable(lambda x: x, recursive=False)
+    assert mica._dynamo.is_dynamo_disable_recursive(disabled) is False
+    assert mica._dynamo.is_dynamo_disable_recursive(len) is None
+
+
+def test_graphs_are_compiled():
+    graph = mica.fx.symbolic_trace(lambda x: (x * 2 + 1).relu())
+    x = mica.randn(100)
+    assert mica.equal(mica._inductor.compile(graph, [x])(x), graph(x))

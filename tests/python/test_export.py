@@ -148,3 +148,9 @@ def test_weights_are_shared_and_learn():
     program.module()(torch.randn(1, 3)).sum().backward()
     assert module.weight.grad is not None and [p.shape for p in program.parameters()] == [(2, 3), (2,)]
     assert not torch.compiler.is_exporting()
+
+
+def test_activations_with_a_positional_inplace():
+    x = torch.randn(5)
+    for module in (torch.nn.ELU(0.5), torch.nn.CELU(), torch.nn.Hardtanh(-0.5, 0.5), torch.nn.LeakyReLU(0.2, True)):
+        assert torch.equal(torch.export.export(module, (x,)).module()(x.clone()), module(x.clone()))

@@ -178,6 +178,23 @@ def _same(function=None, *args, **kwargs):
     return function if callable(function) else lambda fn: fn
 
 
+def disable_nested_graph_breaks(fn=None):
+    """The function itself: a break within a function that is called ends no graph of its caller's here."""
+    return _same(fn)
+
+
+def patch_dynamo_config(arg1=None, arg2=None, **kwargs):
+    """Have other settings of torch._dynamo.config in a with block or a decorated function."""
+    from mica._dynamo import config
+
+    return config.patch(arg1, arg2, **kwargs)
+
+
+def is_dynamo_disable_recursive(method):
+    """What a function of torch.compiler.disable was told of the functions that it calls; None of another function."""
+    return getattr(method, "_torchdynamo_disable_recursive", None)
+
+
 disallow_in_graph = forbid_in_graph = nonstrict_trace = run = skip_frame = dont_skip_tracing = _same
 
 

@@ -8,8 +8,10 @@ from mica import _C
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "get_default_backend",
-    "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "nested_compile_region", "reset",
-    "set_default_backend", "set_enable_guard_collectives", "set_stance", "substitute_in_graph", "wrap_numpy",
+    "is_compiling", "is_dynamo_compiling", "is_exporting", "keep_portable_guards_unsafe", "keep_tensor_guards_unsafe", "list_backends",
+    "nested_compile_region", "reset", "set_default_backend", "set_enable_guard_collectives", "set_stance",
+    "skip_all_guards_unsafe", "skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe", "substitute_in_graph", "wrap_numpy",
 ]  # fmt: skip
 
 _default_backend = None
@@ -66,6 +68,7 @@ def disable(fn=None, recursive=True, *, reason=None):
         return _C._call_uncompiled(inner, *args, **kwargs)
 
     uncompiled._torchdynamo_disable = True
+    uncompiled._torchdynamo_disable_recursive = recursive
     uncompiled._torchdynamo_orig_callable = inner
     return uncompiled
 
@@ -175,6 +178,48 @@ class set_stance(_contextlib.ContextDecorator):
 def set_enable_guard_collectives(enabled):
     """Returns the value before, which is always False: there are no guards to agree on."""
     return False
+
+
+# ---- which guards to keep: options={"guard_filter_fn": ...}. There are none here, so that no filter is ever asked.
+
+
+def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries):
+    """Of each guard, whether it is kept: those on modules of torch.nn are not."""
+    return [not entry.orig_guard.source.is_unspecialized_builtin_nn_module() for entry in guard_entries]
+
+
+def skip_guard_on_all_nn_modules_unsafe(guard_entries):
+    """Of each guard, whether it is kept: those on modules are not."""
+    return [not entry.orig_guard.source.is_unspecialized_nn_module() for entry in guard_entries]
+
+
+def keep_tensor_guards_unsafe(guard_entries, keep_parameters=False):
+    """Of each guard, whether it is kept: those on tensors are; those on parameters if asked."""
+    from mica.nn import Parameter
+
+    return [
+        entry.guard_type == "TENSOR_MATCH" and (keep_parameters or not isinstance(entry.value, Parameter))
+        for entry in guard_entries
+    ]
+
+
+def keep_portable_guards_unsafe(guard_entries):
+    """Of each guard, whether it is kept: those on modes, on sizes, and on tensors that are no globals."""
+    kinds = ("GLOBAL_STATE", "SHAPE_ENV")
+    return [
+        entry.guard_type in kinds or (entry.guard_type == "TENSOR_MATCH" and not entry.is_global)
+        for entry in guard_entries
+    ]
+
+
+def skip_guard_on_globals_unsafe(guard_entries):
+    """Of each guard, whether it is kept: those on globals are not."""
+    return [not entry.is_global for entry in guard_entries]
+
+
+def skip_all_guards_unsafe(guard_entries):
+    """Of each guard, whether it is kept: none is."""
+    return [False for _ in guard_entries]
 
 
 def save_cache_artifacts():

@@ -107,8 +107,11 @@ def overload(name, args, kwargs):
 
 
 def _activation(name):
+    count = {"elu": 1, "leaky_relu": 1, "celu": 1, "hardtanh": 2}.get(name, 0)  # of arguments before `inplace`
+
     def adapt(input, *args, inplace=False, **kwargs):
-        return (f"{name}_" if inplace else name), (input, *args), kwargs
+        inplace = args[count] if len(args) > count else inplace
+        return (f"{name}_" if inplace else name), (input, *args[:count]), kwargs
 
     return adapt
 

@@ -15,6 +15,7 @@ from mica.onnx.custom import custom_domains, symbolic_of, write_symbolic
 from mica.onnx.decompositions import DECOMPOSED
 from mica.onnx.graph import Writer, _onnx, data_type
 from mica.onnx.operations import write
+from mica.onnx.programs import as_functional, program_inputs
 from mica.overrides import TorchFunctionMode
 from mica.utils._pytree import tree_leaves
 
@@ -27,7 +28,7 @@ class _Recorder(TorchFunctionMode):
         self.writer = writer
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        func, args, kwargs = as_functional(func, args, kwargs or {})
         name = getattr(func, "__name__", "")
         symbolic = symbolic_of(func, self.writer.opset)
         if symbolic is not None:
@@ -38,7 +39,6 @@ class _Recorder(TorchFunctionMode):
             with self:
                 return DECOMPOSED[name](*args, **kwargs)
         out = func(*args, **kwargs)
-
         write(self.writer, func, args, kwargs, out)
         return out
 
@@ -79,9 +79,10 @@ def _with_telling_sizes(writer, bound, tensors, names, axes):
 class ONNXProgram:
     """A module as ONNX: `model_proto`, and `save`."""
 
-    def __init__(self, model_proto, source=None):
+    def __init__(self, model_proto, source=None, exported_program=None):
         self.model_proto = model_proto
         self._source = source  # the module, and the arguments of the export
+        self.exported_program = exported_program  # None: the module itself was written, not a program of torch.export
 
     @property
     def model(self):
@@ -158,6 +159,10 @@ def export(
     opset = _OPSET if opset_version is None else opset_version
     if opset < 17:
         raise OnnxExporterError(f"opset {opset} is not written here: 17 and later are")
+    source = None
+    if isinstance(model, mica.export.ExportedProgram):
+        source, model, args, kwargs, dynamic_shapes = program_inputs(model, args, kwargs, dynamic_shapes)
+        training = TrainingMode.PRESERVE
     bound, tensors = _inputs(model, args, kwargs)
     is_module = isinstance(model, mica.nn.Module)
     writer = Writer({**dict(model.named_parameters()), **dict(model.named_buffers())} if is_module else {}, opset)
@@ -211,7 +216,7 @@ def export(
     onnx.checker.check_model(made)
     if f is not None:
         onnx.save(made, f)
-    return ONNXProgram(made, (model, (bound.args, bound.kwargs)))
+    return ONNXProgram(made, (model, (bound.args, bound.kwargs)), source)
 
 
 def _label(writer, axes, size):
