@@ -162,3 +162,15 @@ def test_a_function_that_changes_something_runs_once():
     counts = mica.zeros(2)
     assert jacrev(lambda x, c: x * c.add_(1))(mica.ones(2), counts).tolist() == [[1, 0], [0, 1]]
     assert counts.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "f", [vmap(mica.sin), vmap(grad(mica.sin)), vmap(lambda x: x * mica.ones(2).sum()), jacrev(mica.sin)]
+)
+def test_graphs_of_examples(f):
+    from mica.fx.experimental.proxy_tensor import make_fx
+
+    x = mica.linspace(-1, 1, 3)
+    graph = make_fx(f)(x)
+    assert any(node.op == "call_function" for node in graph.graph.nodes)
+    mica.testing.assert_close(graph(x + 0.5), f(x + 0.5))

@@ -108,13 +108,24 @@ def wrap(value, level):
     while type(plain) is BatchedTensor:
         plain = plain._batch_value
         depth += 1
-    shell = plain.detach()
-    for _ in range(depth + 1):  # a view of the first example: it has the shape and costs nothing
-        shell = shell.select(0, 0) if shell.size(0) else shell.new_zeros(shell.shape[1:])
-    example = shell.as_subclass(BatchedTensor)
+    if _C._len_torch_dispatch_stack():
+        from mica.utils._python_dispatch import _disable_current_modes
+
+        with _disable_current_modes():  # the shell is no operation of the program
+            example = _shell(plain, depth + 1)
+    else:
+        example = _shell(plain, depth + 1)
     example._batch_value = value
     example._batch_level = level
     return example
+
+
+def _shell(plain, depth):
+    """A view of the first example: it has the shape and costs nothing."""
+    shell = plain.detach()
+    for _ in range(depth):
+        shell = shell.select(0, 0) if shell.size(0) else shell.new_zeros(shell.shape[1:])
+    return shell.as_subclass(BatchedTensor)
 
 
 def is_batched(x, level):
