@@ -184,7 +184,7 @@ def test_one_tensor_in_two_roles():
     def program(x):
         x.add_(x)
         x.mul_(x.t().clone())
-        x.copy_(x.t())
+        x.copy_(x.t().clone())
         x.copy_(x.t() + x)
         return x, x * x
 
