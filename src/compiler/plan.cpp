@@ -31,7 +31,7 @@ std::vector<bool> Plan::find_needed(const Call* calls, int count, const std::vec
   return needed;
 }
 
-Plan::Plan(const Call* calls, int count, const std::vector<Slot>& slots)
+Plan::Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots)
     : needed_(find_needed(calls, count, slots)),
       grouping_(calls, count, static_cast<int>(slots.size()), needed_),
       in_memory_(slots.size(), 1),
@@ -51,11 +51,14 @@ Plan::Plan(const Call* calls, int count, const std::vector<Slot>& slots)
     if (!in_memory_[s] && users[s] == 1) kept_ += static_cast<int64_t>(slots[s].storage->nbytes());
   }
   plans_.resize(groups);
+  int used = count;
   for (size_t g = 0; g < groups; ++g) {
     cut(g, calls);
     if (grouping_.groups()[g].calls.size() == 1) continue;
     std::vector<char> in_registers(slots.size());
-    plans_[g].order = schedule(grouping_.groups()[g], calls, static_cast<int>(slots.size()));
+    const std::vector<int> members =
+        split_into_halves(grouping_.groups()[g].calls, calls, used, count + spare, in_memory_);
+    plans_[g].order = schedule(members, calls, static_cast<int>(slots.size()));
     plans_[g].units = make_units(plans_[g].order, calls, {plans_[g].cut, plans_[g].range}, in_memory_,
                                  plans_[g].segments, in_registers);
     give_buffers(g, calls, in_registers);

@@ -30,7 +30,8 @@ struct GroupPlan {
 
 class Plan {
  public:
-  Plan(const Call* calls, int count, const std::vector<Slot>& slots);
+  // Of `count` calls; behind them there is room for `spare` more, halves of some of them.
+  Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots);
 
   const Grouping& grouping() const { return grouping_; }
   const GroupPlan& operator[](size_t group) const { return plans_[group]; }

@@ -17,7 +17,7 @@ namespace mica::recording {
 
 namespace {
 
-constexpr int kMostCalls = 256;
+constexpr int kMostCalls = 256, kMostHalves = 32;
 
 class Recording {
  public:
@@ -47,7 +47,7 @@ class Recording {
   void forget();
   void run_one();
 
-  std::unique_ptr<Call[]> calls_{new Call[kMostCalls]};
+  std::unique_ptr<Call[]> calls_{new Call[kMostCalls + kMostHalves]};
   int count_ = 0;
   std::vector<Slot> slots_;
   std::vector<int> table_ = std::vector<int>(kTable, -1);  // of slots, by the storage's address
@@ -136,7 +136,7 @@ void Recording::forget() {
 void Recording::run(const char* reason, const std::string& asked_from) {
   if (count_ == 0) return;
   if (count_ == 1 && !explains) return run_one();
-  const Plan plan(calls_.get(), count_, slots_);
+  const Plan plan(calls_.get(), count_, kMostHalves, slots_);
   const FusedPlan fused(calls_.get(), count_, slots_, plan.needed());
   // All memory comes first: where there is none, nothing has changed, and whoever asks again gets the error again.
   const size_t groups = plan.grouping().groups().size();

@@ -150,7 +150,7 @@ void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Sl
   const int cut = how.cut;
   const int64_t extent = g.extents[cut], grain = std::max<int64_t>(1, kGrain / how.work);
   parallel_for(0, how.outer * how.pieces, grain, [&](int64_t begin, int64_t end) {
-    const size_t count = g.calls.size(), coded = how.segments.size();
+    const size_t count = how.order.size(), coded = how.segments.size();
     const auto whole_lines = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
     const size_t calls_bytes = whole_lines(sizeof(Prepared) * count);
     const size_t segments_bytes = whole_lines(sizeof(PreparedSegment) * coded);

@@ -398,7 +398,9 @@ bool Builder::finish(Segment& segment, const Needed& needed, bool alone) {
 
 }  // namespace
 
-std::vector<int> schedule(const Group& group, const Call* calls, int slots) {
+bool is_simple(const Call& call) { return is_pointwise(call) && call.noutputs == 1 && kernel_of(call) >= 0; }
+
+std::vector<int> schedule(const std::vector<int>& members, const Call* calls, int slots) {
   // Calls that are to be neighbours. From the last call to the first, each joins the latest set that it can be moved
   // to.
   struct Set {
@@ -415,9 +417,9 @@ std::vector<int> schedule(const Group& group, const Call* calls, int slots) {
     }
     return false;
   };
-  for (auto c = group.calls.rbegin(); c != group.calls.rend(); ++c) {
+  for (auto c = members.rbegin(); c != members.rend(); ++c) {
     const Call& call = calls[*c];
-    const bool simple = is_pointwise(call) && call.noutputs == 1 && kernel_of(call) >= 0;
+    const bool simple = is_simple(call);
     Set* chosen = nullptr;
     for (size_t i = 0; simple && i < std::min(sets.size(), kAhead); ++i) {
       Set& set = sets[sets.size() - 1 - i];

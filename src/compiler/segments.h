@@ -31,8 +31,16 @@ struct PieceShape {
   int64_t range;
 };
 
+// Whether a pointwise call is of a kernel that machine code can compute.
+bool is_simple(const Call& call);
+
+// A group's calls, with halves in the place of those whose results are read in halves of their rows only. Halves are
+// written behind the `used` calls, as long as there is room.
+std::vector<int> split_into_halves(const std::vector<int>& members, Call* calls, int& used, int capacity,
+                                   const std::vector<char>& in_memory);
+
 // The calls of a group in an order in which more neighbours can be one segment: each as late as what reads it allows.
-std::vector<int> schedule(const Group& group, const Call* calls, int slots);
+std::vector<int> schedule(const std::vector<int>& members, const Call* calls, int slots);
 
 // The units of a group's calls in that order. `in_memory` tells which slots somebody else may read; results that only a
 // segment itself reads are stored nowhere: `in_registers` says which.

@@ -90,6 +90,9 @@ class Program:
             return torch.softmax(x, -1)
         if kind < 0.86 and x.dim() and x.shape[-1] > 1:
             a, b = x.chunk(2, -1)
+            if a.shape == b.shape and rng.random() < 0.6:  # a rotation, of what was computed in whole rows
+                a, b = (x * 2 + other if other.shape == x.shape else x * 3).chunk(2, -1)
+                return torch.cat([a * 2 - b, b + a * 3], -1)
             return torch.cat([b, a], -1)
         if kind < 0.9:
             return torch.where(x > 0, x, other if other.dtype == x.dtype else x)

@@ -116,6 +116,30 @@ def test_halves_of_rows_are_written_together():
     agree(overlapping, lambda: numbers(30, 50))
 
 
+@pytest.mark.parametrize("n", [6, 24, 64, 100, 256])
+def test_what_is_read_in_halves_is_computed_in_halves(n):
+    def rotate(x, w, cos, sin):
+        y = x * x.pow(2).mean(-1, keepdim=True) * w
+        a, b = y.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+    def halves(x, w, cos, sin):
+        one, two, three = (x * w + 1 for _ in range(3))
+        a, b = one.chunk(2, -1)
+        c, d = two.chunk(2, -1)
+        e = three[:, : n // 2] * 2 + three[:, 1 : n // 2 + 1]  # no halves
+        q = [part * 2 - 1 for part in (a * cos + 1).chunk(2, -1)]  # halves of halves
+        x.mul_(2)
+        f, g = x.chunk(2, -1)
+        return [a - b, b * a, c * cos + d, two.sum(-1), e, *q, f * sin - g, x, d.exp() + c, torch.cat([a.abs(), b], 0)]
+
+    made = [lambda: numbers(6, n), lambda: numbers(n) + 1, lambda: numbers(n // 2), lambda: numbers(6, n // 2) * 2]
+    agree(lambda *xs: [rotate(*xs)], *made)
+    agree(halves, *made)
+    text = str(torch.explain(torch.compile(rotate), finite(240, n), *[each() for each in made[1:3]], finite(n // 2)))
+    assert (f"mul float32[240, {n // 2}] of %1" in text) == (n >= 32)
+
+
 @pytest.mark.parametrize("n", [4, 7, 8, 12, 30, 32, 36, 64, 516, 1024, 1500, 4096, 20000])
 def test_sums_and_means_of_rows(n):
     def program(x, y):
