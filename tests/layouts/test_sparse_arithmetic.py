@@ -67,3 +67,10 @@ def test_new_is_sparse_too():
 def test_the_order_of_dimensions_is_that_of_strided_tensors():
     with pytest.raises(AttributeError, match="Can't get dim order on sparse type: torch.sparse.FloatTensor"):
         repeated().dim_order()
+
+
+@pytest.mark.parametrize("layout", [mica.sparse_coo, mica.sparse_csr, mica.sparse_csc])
+def test_complex_numbers_of_sixteen_bits(layout):
+    x = mica.tensor([[1 + 2j, 0], [0, 3 - 1j]], dtype=mica.complex32)
+    sparse = x.to_sparse(layout=layout)
+    assert sparse.dtype == mica.complex32 and sparse.to_dense().tolist() == x.tolist()

@@ -91,6 +91,10 @@ template <>
 struct Sum<bool> {
   using Wide = int;
 };
+template <>
+struct Sum<ComplexHalf> {
+  using Wide = complex64;
+};
 
 // out[g] = the sum of values[order[i]] for i in group g; rows of `width` elements
 void sum_groups_kernel(const TensorView& out, const TensorView& values, const TensorView& order,
@@ -100,8 +104,6 @@ void sum_groups_kernel(const TensorView& out, const TensorView& values, const Te
   if (width == 0) return;
   visit_any("coalesce", out.dtype, [&]<class T>(Tag<T>) {
     if constexpr (std::is_class_v<T> && sizeof(T) == 1) {
-      unsupported_dtype("coalesce", out.dtype);
-    } else if constexpr (std::is_same_v<T, ComplexHalf>) {
       unsupported_dtype("coalesce", out.dtype);
     } else {
       using C = typename Sum<T>::Wide;
