@@ -6,22 +6,19 @@ of a tensor is refused, since the graph could not follow it.
 """
 
 import contextlib
-import functools
-import inspect
 import operator
 import threading
 
 import mica
 from mica import _C
 from mica.fx._symbolic_trace import Tracer
-from mica.fx.experimental._proxy_arguments import PytreeInputs, SizeNodes, alias_key, placeholder_names
+from mica.fx.experimental._proxy_arguments import SizeNodes, alias_key
 from mica.fx.graph import Graph
-from mica.fx.graph_module import GraphModule
 from mica.fx.node import Node, map_arg
 from mica.fx.proxy import Proxy
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from mica.utils._pytree import tree_leaves, tree_map
 from mica.utils.weak import WeakIdKeyDictionary
 
 __all__ = [
@@ -34,12 +31,12 @@ __all__ = [
     "dispatch_trace",
     "extract_val",
     "get_innermost_proxy_mode",
-    "get_isolated_graphmodule",
+    "get_isolated_graphmodule",  # noqa: F822
     "get_proxy_mode",
     "get_proxy_slot",
     "has_proxy_slot",
     "is_sym_node",
-    "make_fx",
+    "make_fx",  # noqa: F822
     "maybe_disable_fake_tensor_mode",
     "maybe_handle_decomp",
     "set_proxy_slot",
@@ -325,135 +322,6 @@ class PreDispatchTorchFunctionMode(TorchFunctionMode):
         raise NotImplementedError("graphs of calls above autograd come from torch.export and torch.compile here")
 
 
-def make_fx(f, decomposition_table=None, tracing_mode="real", _allow_non_fake_inputs=False, *, pre_dispatch=False,
-            record_module_stack=False, _allow_fake_constant=False, _error_on_data_dependent_ops=True,
-            record_stack_traces=False, **options):  # fmt: skip
-    """A function of arguments like f's that returns the graph of f for them, in aten's operators."""
-    if tracing_mode not in ("real", "fake", "symbolic"):
-        raise AssertionError(f'Expected tracing_mode to be one of "real", "fake", or "symbolic", got {tracing_mode}')
-    if pre_dispatch:
-        raise NotImplementedError(
-            "make_fx(pre_dispatch=True): operators above autograd are recorded by torch.export.export, not by make_fx"
-        )
-
-    @functools.wraps(f)
-    def wrapped(*args):
-        return _Trace(f, decomposition_table, tracing_mode, _allow_non_fake_inputs, _error_on_data_dependent_ops).run(
-            args
-        )
-
-    return wrapped
-
-
-class _Trace:
-    """One call of what make_fx returns."""
-
-    def __init__(self, function, table, tracing_mode, allow_real, refuse_values):
-        self.function, self.table, self.tracing_mode = function, dict(table or {}), tracing_mode
-        self.allow_real, self.refuse_values = allow_real, refuse_values
-
-    def _fake_mode(self, leaves):
-        from mica._guards import detect_fake_mode
-        from mica._subclasses.fake_tensor import FakeTensorMode
-        from mica.fx.experimental.symbolic_shapes import ShapeEnv
-
-        found = detect_fake_mode(leaves)
-        if self.tracing_mode == "real" or found is not None:
-            return found
-        env = ShapeEnv() if self.tracing_mode == "symbolic" else None
-        if env is not None:
-            owner = getattr(self.function, "__self__", self.function)
-            state = owner.state_dict().values() if isinstance(owner, mica.nn.Module) else ()
-            env.avoid = {size for value in state for size in value.shape}
-        return FakeTensorMode(allow_fallback_kernels=True, allow_non_fake_inputs=self.allow_real, shape_env=env)
-
-    def run(self, args):
-        from mica._subclasses.open_sizes import NeedsStatic
-
-        presets = {}
-        while True:
-            try:
-                return self._run(args, presets)
-            except NeedsStatic as need:
-                if need.presets.items() <= presets.items():
-                    raise need.error from None
-                presets |= need.presets
-
-    def _run(self, args, presets):
-        """One run. Sizes that an earlier one has found not to be open are static, or equal to others."""
-        leaves, in_spec = tree_flatten(tuple(args))
-        fake_mode = self._fake_mode(leaves)
-        if fake_mode is not None and fake_mode.shape_env is not None and presets:
-            fake_mode.shape_env.presets = presets
-        env = None if fake_mode is None else fake_mode.shape_env
-        tracer = PythonKeyTracer()
-        mode = ProxyTorchDispatchMode(tracer, self.tracing_mode, self.table, env)
-        names = placeholder_names(self.function, args)
-        given = []
-        for name, leaf in zip(names, leaves, strict=True):
-            node = tracer.graph.create_node("placeholder", name, (), {}, name)
-            value = leaf
-            if isinstance(leaf, _C.TensorBase) and fake_mode is not None and self.tracing_mode != "real":
-                value = fake_mode.from_tensor(leaf)
-            elif type(leaf) is int and self.tracing_mode == "symbolic":
-                value = env.create_symintnode(env.create_symbol(leaf, name))
-            node.meta["val"] = extract_val(value)
-            if isinstance(value, _C.TensorBase):
-                track_tensor_tree(value, node, tracer=tracer)
-            mode.sizes.add_input(node, value)
-            given.append(value)
-        with contextlib.ExitStack() as stack:
-            if fake_mode is not None:
-                stack.enter_context(fake_mode)
-            stack.enter_context(disable_autocast_cache())
-            stack.enter_context(mode)
-            stack.enter_context(_Refusals(mode, self.refuse_values))
-            result = self.function(*tree_unflatten(given, in_spec))
-            outputs = tree_map(mode.argument, result)
-        if mode.functional is not None:
-            from mica._functorch.functionalized import functionalized
-
-            tracer.graph, outputs = functionalized(tracer.graph, outputs, mode.functional == "mutations_and_views")
-        tracer.graph.output(outputs)
-        return self._module(tracer, args, in_spec, names, fake_mode)
-
-    def _module(self, tracer, args, in_spec, names, fake_mode):
-        graph = tracer.graph
-        for node in reversed(graph.nodes):
-            is_idle = node.target is operator.getitem or node.op == "get_attr" or node.meta.get("is_size")
-            if is_idle and not node.users:
-                graph.erase_node(node)
-        if any(not isinstance(arg, _C.TensorBase) and len(tree_leaves(arg)) != 1 for arg in args) or any(
-            isinstance(arg, (list, tuple, dict)) for arg in args
-        ):
-            graph.set_codegen(PytreeInputs(_parameters(self.function, len(args)), in_spec))
-        name = self.function.__name__ if hasattr(self.function, "__name__") else type(self.function).__name__
-        made = GraphModule(tracer.root, graph, name if name.isidentifier() else "GraphModule")
-        made.shape_env = None if fake_mode is None else fake_mode.shape_env
-        made._in_spec = in_spec
-        return made
-
-
-def _parameters(function, count):
-    try:
-        names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    except (TypeError, ValueError):
-        names = []
-    return [names[i] if i < len(names) else f"arg_{i}" for i in range(count)]
-
-
-def get_isolated_graphmodule(func, args, kwargs, tracing_mode="real", decomposition_table=None):
-    """The graph of a call, in terms of all its arguments."""
-    leaves, spec = tree_flatten((args, kwargs))
-
-    def flat(values):
-        inner_args, inner_kwargs = tree_unflatten(list(values), spec)
-        return func(*inner_args, **inner_kwargs)
-
-    with disable_proxy_modes_tracing():
-        return make_fx(flat, decomposition_table, tracing_mode)(leaves)
-
-
 def dispatch_trace(root, tracer, concrete_args=()):
     """Raises: by torch's name for a step of make_fx."""
     raise NotImplementedError("make_fx makes graphs below autograd here; torch.fx.Tracer.trace those of Python's calls")
@@ -506,3 +374,11 @@ def maybe_disable_fake_tensor_mode():
 def is_sym_node(node):
     """Whether a node is an open number."""
     return isinstance(node.meta.get("val"), py_sym_types)
+
+
+def __getattr__(name):
+    if name in ("make_fx", "get_isolated_graphmodule"):
+        from mica.fx.experimental import _make_fx
+
+        return getattr(_make_fx, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
