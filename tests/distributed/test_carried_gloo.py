@@ -51,7 +51,7 @@ def environment(tmp_path):
     made = tmp_path / "env"
     venv.create(made, symlinks=True)
     package = next(made.glob("lib/python*/site-packages")) / "mica"
-    shutil.copytree(ranks.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ranks.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"), ignore_dangling_symlinks=True)
     library = next(
         line.split()[2] for line in _run("ldd", engine.parent / _extension()).splitlines() if "libmica.so" in line
     )

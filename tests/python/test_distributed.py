@@ -214,3 +214,8 @@ def test_what_is_no_communication_hook(world):
     parallel.register_comm_hook(None, lambda state, bucket: 3)
     with pytest.raises(RuntimeError, match=r"should be a torch\.futures\.Future"):
         parallel(mica.ones(1, 2)).sum().backward()
+
+
+def test_there_is_nothing_to_destroy():
+    with pytest.raises(AssertionError, match="Process group cannot be None"):
+        dist.destroy_process_group()

@@ -197,7 +197,9 @@ def destroy_process_group(group=None):
     if group == GroupMember.NON_GROUP_MEMBER:
         return
     chosen = _world.default_pg if group is None else group
-    if chosen is None or chosen not in _world.pg_map:
+    if chosen is None:
+        raise AssertionError("Process group cannot be None")
+    if chosen not in _world.pg_map:
         raise ValueError("Invalid process group specified or has been destroyed.")
     if chosen is _world.default_pg:
         for each in reversed(list(_world.pg_map)):
