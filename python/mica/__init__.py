@@ -3,6 +3,7 @@
 Little is imported with the package; the rest comes when a program asks for it.
 """
 
+import os as _os
 import sys as _sys
 
 from mica import _C, _tensor, random, storage  # noqa: F401 - _tensor gives Tensor its methods
@@ -142,7 +143,7 @@ _LAZY |= dict.fromkeys(
     "mica._operators.root_names",
 )  # fmt: skip
 _SUBMODULES = {
-    "_VF", "__config__", "__future__", "_custom_ops", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_library", "_ops", "_prims_common",
+    "_VF", "__config__", "__future__", "_custom_ops", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_library", "_logging", "_ops", "_prims_common",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
@@ -187,3 +188,5 @@ def _more_of_the_engine(name):
 _C.__getattr__ = _more_of_the_engine
 _C.__path__ = [__file__.replace("__init__.py", "_as_torch/c_modules")]
 __all__ = [name for name in (*globals(), *_LAZY, "Storage") if not name.startswith("_")]
+if _os.environ.get("TORCH_LOGS"):  # a name that is none is an error at once
+    _module("mica._logging")

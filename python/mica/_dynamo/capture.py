@@ -11,7 +11,7 @@ import threading
 import weakref
 
 import mica
-from mica import _C
+from mica import _C, _logging
 from mica._dynamo import _capture_names as _names
 from mica._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from mica._dynamo.utils import counters
@@ -58,6 +58,7 @@ class Captured:
         with self._lock:
             if key not in self.compiled:
                 counters["stats"]["unique_graphs"] += 1
+                self._report(module, inputs, key)
                 try:
                     made = self.backend(module, list(inputs))
                 except Exception as error:
@@ -69,6 +70,21 @@ class Captured:
                     )
                 self.compiled[key] = (made, module)
             return self.compiled[key][0]
+
+    def _report(self, module, inputs, key):
+        """What TORCH_LOGS asks for of a graph that is new."""
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        if any(known[0] == key[0] for known in self.compiled):
+            _logging.write(
+                "recompiles", f"Recompiling function {name}: its graph was compiled for inputs of other kinds"
+            )
+        _logging.write("graph_code", f"TRACED GRAPH\n ===== {name} =====\n{module.code.strip()}\n")
+        _logging.write("graph", f"TRACED GRAPH\n ===== {name} =====\n{module.graph}\n")
+        if _logging.is_on("graph_sizes"):
+            sizes = "\n".join(
+                f"{node.name}: {tuple(each.shape)}" for node, each in zip(module.graph.nodes, inputs, strict=False)
+            )
+            _logging.write("graph_sizes", f"TRACED GRAPH TENSOR SIZES\n===== {name} =====\n{sizes}\n")
 
 
 _known = weakref.WeakSet()
@@ -253,6 +269,8 @@ class Capture(TorchFunctionMode):
             return
         if reason is not None:
             counters["graph_break"][reason] += 1
+            if _logging.is_on("graph_breaks"):
+                _logging.write("graph_breaks", f"Graph break in user code at {_names.user_line()}\nReason: {reason}")
         for tensor, version in self._inputs:
             if tensor._version != version:
                 raise Unsupported(
