@@ -10,6 +10,7 @@ from mica._methods.untyped_storage import (
     deepcopy_storage,
     iterate,
     need_data,
+    storage_from_buffer,
 )
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
@@ -85,6 +86,17 @@ class TypedStorage:
             raise TypeError(f"{type(self)}: expected a number of elements or a sequence, got {type(args[0]).__name__}")
         else:
             self._untyped_storage = _C.tensor(args[0], dtype=dtype, device=device).untyped_storage()
+
+    @classmethod
+    def from_buffer(cls, *args, dtype=None, **kwargs):
+        """A copy of a buffer's bytes: from_buffer(buffer, byte_order, count=-1, offset=0)."""
+        if vars(cls).get("is_cuda") is True:
+            raise RuntimeError("Not available for CUDA storage")
+        if not args and "buffer" not in kwargs:
+            raise TypeError("function missing required argument 'buffer' (pos 1)")
+        dtype = cls._fixed_dtype or dtype or _C.get_default_dtype()
+        made = storage_from_buffer(*args, dtype=dtype, **kwargs)
+        return TypedStorage(wrap_storage=made, dtype=dtype, _internal=True)
 
     def _tensor(self):
         return self._untyped_storage._tensor(self.dtype)

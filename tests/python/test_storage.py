@@ -354,3 +354,35 @@ def test_old_overloads_warn_every_time_if_asked_to():
                 mica.addcmul(one, 2.0, one, one)
     finally:
         mica.set_warn_always(False)
+
+
+def test_storages_from_buffers():
+    """As torch 2.13: a copy, in either byte order."""
+    data = bytearray([1, 2, 3, 4, 5, 6, 7, 8])
+    made = mica.ByteStorage.from_buffer(data)
+    data[0] = 99
+    assert made.tolist() == [1, 2, 3, 4, 5, 6, 7, 8] and isinstance(made, mica.ByteStorage)
+    data[0] = 1
+    assert mica.ShortStorage.from_buffer(data, "big").tolist() == [258, 772, 1286, 1800]
+    assert mica.ShortStorage.from_buffer(data, "little", 1, 2).tolist() == [1027]
+    assert mica.FloatStorage.from_buffer(bytes([0x40, 0x10, 0, 0]), "big").tolist() == [2.25]
+    assert mica.BoolStorage.from_buffer(b"\x00\x01\x10", "big").tolist() == [False, True, True]
+    assert mica.UntypedStorage.from_buffer(data, "big", dtype=mica.int16).tolist() == [2, 1, 4, 3, 6, 5, 8, 7]
+    assert mica.ByteStorage.from_buffer(b"").size() == 0
+    refusals = [
+        (lambda: mica.FloatStorage.from_buffer(data), RuntimeError, "missing required argument 'byte_order'"),
+        (lambda: mica.FloatStorage.from_buffer(data, "x"), ValueError, "invalid byte_order 'x'"),
+        (
+            lambda: mica.FloatStorage.from_buffer(data, "native", offset=1),
+            ValueError,
+            "must be a multiple of element size",
+        ),
+        (lambda: mica.ByteStorage.from_buffer(data, count=9), ValueError, "buffer has only 8 elements after offset 0"),
+        (lambda: mica.ByteStorage.from_buffer(data, offset=9), ValueError, "offset must be non-negative"),
+        (lambda: mica.ByteStorage.from_buffer(3), TypeError, "a bytes-like object is required"),
+        (lambda: mica.UntypedStorage.from_buffer(data), RuntimeError, "argument 'dtype' cannot be None"),
+        (lambda: mica.cuda.FloatStorage.from_buffer(), RuntimeError, "Not available for CUDA storage"),
+    ]
+    for call, kind, words in refusals:
+        with pytest.raises(kind, match=words):
+            call()

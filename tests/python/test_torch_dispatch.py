@@ -163,3 +163,18 @@ def test_a_class_with_a_dispatch_and_no_function_of_its_own():
     assert Plain.__torch_function__ is torch._C._disabled_torch_function_impl
     copied = copy.deepcopy(Boxed(torch.ones(2)))
     assert type(copied) is Boxed and copied.inner.tolist() == [1, 1]
+
+
+def test_derivatives_by_such_a_tensor_are_refused():
+    """They are derivatives of what the class computes with: by the tensor itself they would be zeros without a word."""
+    x = Scaled(torch.tensor([[1, 2]], dtype=torch.int8), torch.tensor([[0.5]]))
+    functional, func = torch.autograd.functional, torch.func
+    for call in (
+        lambda: functional.jacobian(lambda x: x * x, x),
+        lambda: functional.vjp(lambda x: (x * x).sum(), x),
+        lambda: func.grad(lambda x: (x * x).sum())(x),
+        lambda: func.vjp(lambda x: x * x, x),
+        lambda: func.jacrev(lambda x: x * x)(x),
+    ):
+        with pytest.raises(NotImplementedError, match="Differentiate by the tensors that the Scaled is made of"):
+            call()

@@ -1,5 +1,7 @@
 """UntypedStorage's methods that are said in Python: what a tensor of bytes over it can say."""
 
+import sys
+
 from mica import _C
 from mica._C import UntypedStorage
 
@@ -104,6 +106,37 @@ def _rebuild_untyped(data):
     return made
 
 
+def storage_from_buffer(buffer, byte_order=None, count=-1, offset=0, *, dtype=None):
+    """A copy of a buffer's bytes as numbers of a dtype, turned around where they have another byte order."""
+    if dtype is None:
+        raise RuntimeError("argument 'dtype' cannot be None")
+    if byte_order is None and dtype not in (_C.uint8, _C.int8):
+        raise RuntimeError("function missing required argument 'byte_order' (pos 2)")
+    if byte_order not in (None, "big", "little", "native"):
+        raise ValueError(f"invalid byte_order {byte_order!r} (expected 'big', 'little', or 'native')")
+    try:
+        data = bytes(memoryview(buffer))
+    except TypeError:
+        raise TypeError(f"a bytes-like object is required, not {type(buffer).__name__!r}") from None
+    if not 0 <= offset <= len(data):
+        raise ValueError(
+            f"offset must be non-negative and no greater than buffer length ({len(data)}), but got {offset}"
+        )
+    left = len(data) - offset
+    if count < 0:
+        if left % dtype.itemsize:
+            raise ValueError(f"buffer size ({len(data)}) must be a multiple of element size ({dtype.itemsize})")
+        count = left // dtype.itemsize
+    if count * dtype.itemsize > left:
+        raise ValueError(f"buffer has only {left} elements after offset {offset}, but specified a size of {count}")
+    made = _rebuild_untyped(data[offset : offset + count * dtype.itemsize])
+    if dtype == _C.bool and count:
+        bytes_of(made).copy_(bytes_of(made) != 0)
+    if byte_order in ("big", "little") and byte_order != sys.byteorder:
+        made.byteswap(dtype)
+    return made
+
+
 def iterate(self):
     return iter(self.tolist())
 
@@ -118,6 +151,7 @@ for _name, _function in {
     "__reduce_ex__": reduce_untyped,
     "tolist": _untyped_tolist,
     "byteswap": _untyped_byteswap,
+    "from_buffer": staticmethod(storage_from_buffer),
     "copy_": _untyped_copy,
     "fill_": _untyped_fill,
     "clone": _untyped_clone,

@@ -141,6 +141,17 @@ def call(tensor, function, types, args, kwargs):
     return _asked(tensor, found[0], types, found[1], found[2])
 
 
+def refuse_gradients_by(inputs):
+    """Raise for derivatives by a tensor of such a class, which nothing depends on: they would be zeros without a word."""
+    for each in inputs:
+        if _is_dispatched(each):
+            name = type(each).__name__
+            raise NotImplementedError(
+                f"a derivative by a {name}: its __torch_dispatch__ computes with plain tensors, and Mica records those. "
+                f"Differentiate by the tensors that the {name} is made of"
+            )
+
+
 def _is_dispatched(value):
     return isinstance(value, _C.TensorBase) and hasattr(type(value), "__torch_dispatch__")
 

@@ -52,6 +52,9 @@ def _grad(outputs, inputs, weights, create_graph):
     """Gradients of those outputs that have any, None for inputs without one."""
     pairs = [(o, w) for o, w in zip(outputs, weights, strict=True) if o is not None and o.requires_grad]
     if not pairs:
+        from mica._subclasses.dispatching import refuse_gradients_by
+
+        refuse_gradients_by(inputs)
         return (None,) * len(inputs)
     used = [i for i, x in enumerate(inputs) if x.requires_grad]
     outputs, weights = zip(*pairs, strict=True)

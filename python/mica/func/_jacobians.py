@@ -3,6 +3,7 @@
 import functools
 
 from mica import _C
+from mica._subclasses.dispatching import refuse_gradients_by
 from mica.func._transforms import check_outputs, filled, gradients, reaches_outside, value_and_aux, with_inputs
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -138,6 +139,8 @@ def _jacobian(name, func, argnums, has_aux, chunk):
             changed = versions != _versions(
                 (given, kwargs)
             )  # a function that changes its inputs cannot be called again
+            if not any(y.requires_grad for y in outputs):
+                refuse_gradients_by(leaves)
             if rows <= 1 or changed or not any(y.requires_grad for y in outputs):
                 blocks = [_row_by_row(y, leaves, create) for y in outputs]
             else:

@@ -8,6 +8,7 @@ twice.
 import functools
 
 from mica import _C
+from mica._subclasses.dispatching import refuse_gradients_by
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jvp", "linearize", "vjp"]
@@ -172,9 +173,11 @@ def grad_and_value(func, argnums=0, has_aux=False):
                     "jacrev APIs instead?"
                 )
             create = outer and reaches_outside((value,), leaves)
-            found = (
-                gradients((value,), tuple(leaves), create_graph=create) if value.requires_grad else [None] * len(leaves)
-            )
+            if value.requires_grad:
+                found = gradients((value,), tuple(leaves), create_graph=create)
+            else:
+                refuse_gradients_by(leaves)
+                found = [None] * len(leaves)
         gradient = tree_unflatten(filled(found, leaves), spec)
         value = value if create else value.detach()
         if has_aux:
@@ -208,6 +211,8 @@ def vjp(func, *primals, has_aux=False):
     check_outputs(outputs, "vjp(f, *primals)")
     arg_spec = tree_flatten(tuple(args))[1]
     nested = reaches_outside(outputs, leaves)
+    if not any(y.requires_grad for y in outputs):
+        refuse_gradients_by(leaves)
     if not (nested and mica.is_grad_enabled()):
         value = tree_unflatten([y.detach() if isinstance(y, mica.Tensor) else y for y in outputs], out_spec)
         aux = tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
@@ -321,6 +326,8 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         create = outer and (reaches_outside(outputs, leaves) or any(t.requires_grad for t in flat_tangents))
         if strict and not all(y.requires_grad for y in outputs):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs")
+        if not any(y.requires_grad for y in outputs):
+            refuse_gradients_by(leaves)
         pushed = _pushed(outputs, leaves, flat_tangents, create)
     if not create:
         outputs = [y.detach() for y in outputs]

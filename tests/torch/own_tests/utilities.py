@@ -6,6 +6,7 @@ function is the test's own, and fails as it would in a program.
 """
 
 import ast
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -30,6 +31,7 @@ _CALLED_AT_ONCE = {
     "_utils._is_privateuse1_backend_available": False,
     "cpu._is_avx2_supported": False,
     "_nnpack_available": False,
+    "_C._DisableFuncTorch": contextlib.nullcontext(),
     # Classes of tests that stand on those of TorchScript set up and clear its hooks, whatever they test.
     "_C._jit_set_emit_hooks": None,
     "_C._jit_clear_class_registry": None,
