@@ -65,6 +65,15 @@ def test_modules_travel():
     assert torch.allclose(made(x, scale)["logits"], net(x, scale)["logits"], atol=1e-6)
 
 
+def test_decomposed_programs_have_their_modules():
+    net, x, scale = Net(), torch.randn(3, 4), torch.tensor(2.0)
+    made = unflatten(export(net, (x, scale)).run_decompositions())
+    assert {"blocks.0", "blocks.0.norm", "blocks.0@1", "head"} <= dict(made.named_modules()).keys()
+    first, second = made(x, scale), made(x, scale)
+    assert torch.allclose(first["logits"], net(x, scale)["logits"], atol=1e-6)
+    assert second["count"] == first["count"] + 1
+
+
 def test_arguments_are_adapted():
     class Swapped(FlatArgsAdapter):
         def adapt(self, target_spec, input_spec, input_args, metadata=None, obj=None):

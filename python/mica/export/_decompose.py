@@ -46,7 +46,7 @@ def _fake_mode(graph):
 
 
 def decomposed(program, table):
-    """(graph, signature, constants) of a program without composites and without changes in place."""
+    """(graph, signature, constants, graphs of branches) of a program without composites and without changes in place."""
     mode = _fake_mode(program.graph)
     tracer = PythonKeyTracer()
     proxies = ProxyTorchDispatchMode(tracer, "fake", table, mode.shape_env)
@@ -66,12 +66,16 @@ def decomposed(program, table):
         proxies.sizes.add_input(made, value)
         given.append(value)
     with mica.no_grad(), mode, proxies, _Refusals(proxies):
-        result = _Steps(program.graph_module).run(*given)
+        result = _Steps(program.graph_module, tracer.graph).run(*given)
         outputs = tree_map(proxies.argument, result)
     graph, outputs = functionalized(tracer.graph, outputs)
-    constants = {}
+    constants, modules = {}, {}
     for node in [node for node in graph.nodes if node.op == "get_attr"]:
-        constants[node.target] = getattr(tracer.root, node.target)
+        value = getattr(tracer.root, node.target)
+        if isinstance(value, mica.nn.Module):
+            modules[node.target] = value
+            continue
+        constants[node.target] = value
         if isinstance(constants[node.target], FakeTensor):
             users = ", ".join(sorted({user.name for user in node.users}))
             raise NotImplementedError(f"run_decompositions: Mica sees no operator that makes what {users} reads")
@@ -95,11 +99,23 @@ def decomposed(program, table):
     first = next((i for i, each in enumerate(inputs) if each.kind is InputKind.USER_INPUT), len(inputs))
     inputs[first:first] = lifted
     graph.lint()
-    return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants
+    return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants, modules
 
 
 class _Steps(Interpreter):
-    """Runs a graph's calls; those that only switch gradients are left out."""
+    """Runs a graph's calls; those that only switch gradients are left out. What is made of a call knows its modules."""
+
+    def __init__(self, module, made):
+        super().__init__(module)
+        self._made = made
+
+    def run_node(self, n):
+        count = len(self._made.nodes)
+        result = super().run_node(n)
+        new, nodes = len(self._made.nodes) - count, reversed(self._made.nodes)
+        for _ in range(new if "nn_module_stack" in n.meta else 0):
+            next(nodes).meta["nn_module_stack"] = n.meta["nn_module_stack"]
+        return result
 
     def call_function(self, target, args, kwargs):
         return None if target is _C._set_grad_enabled else super().call_function(target, args, kwargs)
@@ -118,7 +134,7 @@ def _changes(graph):
 def _lift(graph, constants):
     """Constants as placeholders, before the program's inputs; their specs."""
     specs = []
-    users = [node for node in graph.nodes if node.op == "get_attr"]
+    users = [node for node in graph.nodes if node.op == "get_attr" and node.target in constants]
     known = {}
     for node in users:
         if node.target not in known:

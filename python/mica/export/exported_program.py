@@ -254,10 +254,13 @@ class ExportedProgram:
         from mica.export._decompose import decomposed, placed
 
         table = default_decompositions() if decomp_table is None else dict(decomp_table)
-        graph, signature, constants = decomposed(self, table)
+        graph, signature, constants, modules = decomposed(self, table)
         placed(graph, signature)
+        root = mica.nn.Module()
+        for name, module in modules.items():
+            root.add_module(name, module)
         return ExportedProgram(
-            mica.nn.Module(), graph, signature, self._state_dict, self._range_constraints, self._module_call_graph,
+            root, graph, signature, self._state_dict, self._range_constraints, self._module_call_graph,
             self._example_inputs, {**self._constants, **constants}, training=self._training, verifiers=["ATEN"],
             parameters=self._parameter_names,
         )  # fmt: skip
