@@ -1,7 +1,10 @@
 """Starting and ending worlds, and groups of some ranks."""
 
 import os
+import subprocess
+import sys
 import threading
+import time
 
 import mica
 import mica.distributed as dist
@@ -161,3 +164,50 @@ def test_a_hash_store_joins_no_processes():
         each.join()
     dist.destroy_process_group()
     assert errors == ["trying to initialize the default process group twice!"]
+
+
+STOPS = """
+import mica.distributed as dist
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+def work():
+    for value in (41, 42):
+        dist.breakpoint(skip=1)
+    return "done"
+print(work())
+dist.destroy_process_group()
+"""
+
+
+def test_a_breakpoint_stops_one_rank(tmp_path):
+    (tmp_path / "program.py").write_text(STOPS)
+    command = [sys.executable, str(tmp_path / "program.py")]
+    told = "up\np 'value is', value\nc\n"
+    done = subprocess.run(
+        command, input=told, env={**os.environ, "PYTHONPATH": str(ranks.PACKAGE.parent)}, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "dist.breakpoint(rank=0)" in done.stdout and "('value is', 42)" in done.stdout
+    assert "41" not in done.stdout and done.stdout.rstrip().endswith("done")
+
+
+def waits_for_a_breakpoint(rank, size):
+    import pdb
+
+    def look_around(self, *args):
+        time.sleep(1)
+        self.set_continue()
+
+    pdb.Pdb.interaction = look_around
+    start = time.monotonic()
+    dist.breakpoint(rank=1)
+    tensors = [mica.full((3,), float(rank)), mica.full((2, 2), float(rank))]
+    dist._broadcast_coalesced(dist.group.WORLD, tensors, 100, 1)
+    dist._verify_params_across_processes(dist.group.WORLD, tensors)
+    wrong = error_of(dist._verify_params_across_processes, dist.group.WORLD, [mica.zeros(2 + rank)])
+    return time.monotonic() - start, [t.sum().item() for t in tensors], wrong
+
+
+def test_other_ranks_wait_at_a_breakpoint():
+    for seconds, sums, wrong in ranks.run(2, waits_for_a_breakpoint):
+        assert seconds >= 0.9 and sums == [3, 4] and "expects same model" in wrong

@@ -9,9 +9,11 @@ from mica.distributed.distributed_c10d import (  # noqa: F401
     GroupMember,
     _all_gather_base,
     _get_default_group,
+    _get_process_group_name,
     _make_nccl_premul_sum,
     _rank_not_in_group,
     _reduce_scatter_base,
+    default_pg_timeout,
     group,
 )
 from mica.distributed.rendezvous import register_rendezvous_handler, rendezvous  # noqa: F401
@@ -59,6 +61,10 @@ _MODULES = (
 def __getattr__(name):
     if name in ("DeviceMesh", "init_device_mesh"):
         return getattr(_importlib.import_module("mica.distributed.device_mesh"), name)
+    if name == "breakpoint":
+        return _importlib.import_module("mica.distributed._breakpoint").breakpoint
+    if name in ("_broadcast_coalesced", "_verify_params_across_processes"):
+        return getattr(_importlib.import_module("mica.distributed.module_states"), name)
     if name == "GradBucket":
         return _importlib.import_module("mica.distributed.gradient_buckets").GradBucket
     if name in ("_coalescing_manager", "_CoalescingManager"):

@@ -59,6 +59,17 @@ def broadcast_coalesced(tensors, source, group, most=BROADCAST_BYTES):
                     tensor.detach().copy_(part.view(tensor.shape))
 
 
+def _broadcast_coalesced(process_group, tensors, buffer_size, src=0):
+    """The same in torch's order of arguments."""
+    broadcast_coalesced(tensors, src, process_group, buffer_size)
+
+
+def _verify_params_across_processes(process_group, params, logger=None):
+    """check_same_parameters, which names parameters by their numbers."""
+    params = list(params)
+    check_same_parameters(params, [str(number) for number in range(len(params))], process_group)
+
+
 def _pieces(tensors, most):
     piece, nbytes = [], 0
     for tensor in tensors:
