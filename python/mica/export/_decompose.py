@@ -12,7 +12,13 @@ from mica.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from mica.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer, _Refusals, track_tensor_tree
+from mica.fx.experimental.proxy_tensor import (
+    ProxyTorchDispatchMode,
+    PythonKeyTracer,
+    _Refusals,
+    disable_proxy_modes_tracing,
+    track_tensor_tree,
+)
 from mica.fx.interpreter import Interpreter
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_map
@@ -66,7 +72,7 @@ def decomposed(program, table):
         proxies.sizes.add_input(made, value)
         given.append(value)
     with mica.no_grad(), mode, proxies, _Refusals(proxies):
-        result = _Steps(program.graph_module, tracer.graph).run(*given)
+        result = _Steps(program.graph_module, proxies).run(*given)
         outputs = tree_map(proxies.argument, result)
     graph, outputs = functionalized(tracer.graph, outputs)
     constants, modules = {}, {}
@@ -102,12 +108,21 @@ def decomposed(program, table):
     return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants, modules
 
 
+# Operators whose parts are the engine's own, which no mode sees: they are left whole.
+_WHOLE = frozenset(["l1_loss", "log_sigmoid", "max_pool1d", "pad", "rms_norm", "selu"])
+
+
+def _is_whole(target):
+    name = getattr(getattr(target, "overloadpacket", None), "__name__", "")
+    return name in _WHOLE or name.startswith(("upsample_", "_upsample_"))
+
+
 class _Steps(Interpreter):
     """Runs a graph's calls; those that only switch gradients are left out. What is made of a call knows its modules."""
 
-    def __init__(self, module, made):
+    def __init__(self, module, mode):
         super().__init__(module)
-        self._made = made
+        self._mode, self._made = mode, mode.tracer.graph
 
     def run_node(self, n):
         count = len(self._made.nodes)
@@ -118,7 +133,15 @@ class _Steps(Interpreter):
         return result
 
     def call_function(self, target, args, kwargs):
-        return None if target is _C._set_grad_enabled else super().call_function(target, args, kwargs)
+        if target is _C._set_grad_enabled:
+            return None
+        if not _is_whole(target) or target in self._mode.decomposition_table:
+            return super().call_function(target, args, kwargs)
+        node_args, node_kwargs = self._mode.argument(tuple(args)), self._mode.argument(dict(kwargs))
+        with disable_proxy_modes_tracing():
+            out = target(*args, **kwargs)
+        self._mode.record(target, node_args, node_kwargs, out)
+        return out
 
 
 def _changes(graph):
