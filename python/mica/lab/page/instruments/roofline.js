@@ -24,7 +24,7 @@ export function mount(root, state, remember) {
   function draw(answer) {
     latest = answer;
     const m = answer.machine, W = room(picture), H = W < 520 ? 260 : 340, LEFT = 86, BOTTOM = 40;
-    const dots = answer.rows.filter((r) => r.operations > 0), xs = [-2, Math.max(3, Math.ceil(Math.log10(Math.max(...dots.map((r) => r.intensity)))))], top = Math.ceil(Math.log10(m.flops)), low = Math.min(top - 4, Math.floor(Math.log10(Math.min(...dots.map((r) => r.speed)))));
+    const dots = answer.rows.filter((r) => r.operations > 0), xs = [-2, Math.max(3, Math.ceil(Math.log10(Math.max(...dots.map((r) => r.intensity)))))], top = Math.ceil(Math.log10(Math.max(m.flops, ...dots.map((r) => r.speed)))), low = Math.min(top - 4, Math.floor(Math.log10(Math.min(...dots.map((r) => r.speed)))));
     const x = (v) => LEFT + ((W - LEFT - 12) * (Math.log10(v) - xs[0])) / (xs[1] - xs[0]), y = (v) => 12 + ((H - BOTTOM - 12) * (top - Math.log10(v))) / (top - low);
     const svg = s("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": "The roofline" });
     for (let p = low; p <= top; p += 1) svg.append(s("g", { class: "grid" }, s("line", { x1: LEFT, x2: W - 12, y1: y(10 ** p), y2: y(10 ** p) })), s("text", { class: "s", x: LEFT - 8, y: y(10 ** p) + 4, "text-anchor": "end" }, speed(10 ** p).replace(/\.0+ /, " ")));
