@@ -299,7 +299,35 @@ def test_any_step_is_edited_and_removed(page):
     assert page.locator(".error:not(:empty)").count() == 0
 
 
+def test_channels_last_and_devices_are_steps(page):
+    page.visit("h")
+    page.get_by_role("button", name="channels last").click()
+    x = mica.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=mica.channels_last)
+    page.wait_for_selector(f"[data-facts='2']:has-text('{tuple(x.shape)} \u00b7 strides {x.stride()}')")
+    assert "storage 1 of its own" in seen(page, "[data-pointer='2']")
+    tape = [t.get_attribute("data-tape") for t in page.locator("[data-step='2'] [data-tape].reach").all()]
+    assert len(tape) == x.numel()
+    page.wait_for_selector("#operation")
+    page.select_option("#operation", "to device")
+    page.select_option("#p-device", "meta")
+    page.click("#append")
+    page.wait_for_selector("[data-pointer='3']:has-text('on meta')")
+
+
 # ---- i
+
+
+def test_levels_and_times_are_drawn_as_they_are(page, ask):
+    page.visit("i", {"n": 64, "bits": 3})
+    page.wait_for_selector("[data-level]")
+    hits = [level for level, n in ask("quantize", bits=3)["hits"] if n]
+    bars = page.locator("[data-level]")
+    assert [float(b.get_attribute("data-level")) for b in bars.all()] == pytest.approx(hits)
+    assert min(b.bounding_box()["width"] for b in bars.all()) > 10  # wide enough to tell one from the next
+    for name in ("dense", "COO", "CSR"):
+        page.wait_for_selector(f"path[data-time={name}]")
+    words = "from about|always|never|not so far"
+    page.until(f"/COO ({words}).*CSR ({words})/.test(document.querySelector('#faster').textContent)")
 
 
 def test_the_crossover_is_computed_and_marked(page):
