@@ -102,7 +102,7 @@ def history() -> dict[str, list[Run]]:
 def plot(run: Run) -> str:
     """Bars of the groups' means on a logarithmic axis, with a dot for each row; what is under 1x has its own colour."""
     groups = run.groups()
-    left, width, step, top = 112, 560, 24, 26
+    left, width, step, top = 170, 560, 24, 26
     low, high = 0.5, max(2.0, max(r.ratio for r in run.rows) * 1.1)
 
     def x(ratio: float) -> float:
@@ -110,7 +110,7 @@ def plot(run: Run) -> str:
 
     height = top + step * len(groups) + 8
     parts = [
-        f'<svg viewBox="0 0 {left + width + 70} {height}" role="img" aria-label="{html.escape(run.title)}" class="bars">'
+        f'<svg viewBox="0 0 {left + width + 14} {height}" role="img" aria-label="{html.escape(run.title)}" class="bars">'
     ]
     for tick in (0.5, 1, 2, 5, 10, 20, 50, 100):
         if tick <= high:
@@ -122,7 +122,8 @@ def plot(run: Run) -> str:
         y, value = top + i * step, mean(rows)
         kind = "under" if value < 1 else "over"
         start, end = sorted((x(1), x(value)))
-        parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{group}</text>')
+        parts.append(f'<text x="{left - 66}" y="{y + 13}" text-anchor="end">{group}</text>')
+        parts.append(f'<text class="mean" x="{left - 8}" y="{y + 13}" text-anchor="end">{value:.2f}x</text>')
         parts.append(
             f'<rect class="{kind}" x="{start:.1f}" y="{y + 3}" width="{max(end - start, 1):.1f}" height="12" rx="2"/>'
         )
@@ -131,15 +132,12 @@ def plot(run: Run) -> str:
             parts.append(
                 f'<circle class="{dot}" cx="{x(r.ratio):.1f}" cy="{y + 9}" r="2.4"><title>{r.name}: {r.ratio:g}x</title></circle>'
             )
-        parts.append(f'<text x="{left + width + 8}" y="{y + 13}">{value:.2f}x</text>')
     return "".join([*parts, "</svg>"])
 
 
 def rows_table(run: Run) -> str:
     """All rows; each is a place for the reference to link to."""
-    lines = [
-        '<details class="rows"><summary>Every row</summary><table><thead><tr><th>row</th><th>Mica</th><th>torch</th>'
-    ]
+    lines = ['<div class="rows"><table><thead><tr><th>row</th><th>Mica</th><th>torch</th>']
     lines.append("<th>torch over Mica</th></tr></thead><tbody>")
     for r in run.rows:
         under = ' class="under"' if r.ratio < 1 else ""

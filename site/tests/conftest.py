@@ -4,12 +4,14 @@ import functools
 import http.server
 import os
 import shutil
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "ops"))  # what the tests of pages share
 SITE = Path(os.environ.get("MICA_SITE", ROOT / "build" / "site"))
 
 

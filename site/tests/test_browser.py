@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from page_contrast import CONTRAST
 
 SITE_PAGES = Path(__file__).resolve().parents[1] / "pages"
 # Every page that is written by hand, and one of each kind that is generated.
@@ -23,6 +24,21 @@ def test_nothing_sticks_out(look, address, scheme, width):
         assert wide <= width, (page, wide)
         background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
         assert background == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 22, 24)"}[scheme], page
+
+
+# One page of each kind; the Lab's own tests look at the Lab.
+KINDS = ["lab.html", "guides/views.html", "benchmarks.html", "differences.html", "reference/operations/arithmetic.html", "reference/cpp/tensors.html"]  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_is_enough_everywhere(look, address, scheme):
+    shown = look(address, 1280, scheme)
+    low = {}
+    for page in KINDS:
+        shown.goto(address + page, wait_until="domcontentloaded")
+        if found := shown.evaluate(CONTRAST):
+            low[page] = sorted(set(found))[:6]
+    assert not low, low
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

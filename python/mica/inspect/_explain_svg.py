@@ -8,10 +8,10 @@ _CELL, _GAP, _LEFT, _TOP = 26, 2, 16, 64
 _MOST_CELLS, _COLUMNS, _BAR = 96, 24, 388
 MOST_DRAWN = 24  # rows and columns of a sparse matrix
 _STYLE = """
-.ink{fill:#1d2226}.dim{fill:#5b666f}.reached{fill:#0a8f8a}.other{fill:#b4551c}.third{fill:#6d5bb0}.free{fill:#dfe5e8}
+.ink{fill:#1d2226}.dim{fill:#545d64}.reached{fill:#086f6b}.other{fill:#b4551c}.third{fill:#6d5bb0}.free{fill:#dfe5e8}
 .on{fill:#fff}text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:11px}
 .title{font-size:13px;font-weight:600}
-@media (prefers-color-scheme:dark){.ink{fill:#e8ecee}.dim{fill:#97a3ab}.free{fill:#333c42}}
+@media (prefers-color-scheme:dark){.ink{fill:#e8ecee}.dim{fill:#a9b4bb}.free{fill:#333c42}}
 """.strip()
 _PART_KINDS = ("reached", "other", "third")
 
