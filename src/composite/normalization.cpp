@@ -118,7 +118,12 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
   DimVector sizes(input.sizes());
   sizes[0] = 1;
   sizes[1] = batch * channels;
-  const Tensor mean = repeated(running_mean, batch), var = repeated(running_var, batch);
+  MICA_CHECK(running_mean.dtype() == running_var.dtype(), "expected scalar type ", info(running_mean.dtype()).legacy,
+             " but found ", info(running_var.dtype()).legacy, ": running_mean and running_var must share a dtype");
+  // Statistics of another dtype are converted, and keep theirs; 16-bit floats have some of float32 anyway.
+  const bool converts = input.dtype() == DType::Float32 || input.dtype() == DType::Float64;
+  const DType kept = converts ? input.dtype() : running_mean.dtype();
+  const Tensor mean = repeated(running_mean, batch).to(kept), var = repeated(running_var, batch).to(kept);
   const Tensor result =
       std::get<0>(mica::_batch_norm_statistics(input.contiguous().view(sizes), repeated(weight, batch),
                                                repeated(bias, batch), mean, var, use_input_stats, momentum, eps));

@@ -78,3 +78,17 @@ def test_a_rule_says_where_its_examples_are():
 
     with pytest.raises(RuntimeError, match="Expected the vmap staticmethod to have two returns"):
         vmap(Forgets.apply, in_dims=(0, None))(mica.ones(2, 2), [mica.ones(2), mica.ones(2)])
+
+    class Miscounts(Sum):
+        @staticmethod
+        def vmap(info, in_dims, x, others):
+            return x, (0,)
+
+    with pytest.raises(RuntimeError, match="returned an incompatible"):
+        vmap(Miscounts.apply, in_dims=(0, None))(mica.ones(2, 2), [mica.ones(2), mica.ones(2)])
+
+
+@pytest.mark.parametrize("out_dims", ["text", ("text",), 1.5, (0, "text")])
+def test_places_of_results_are_numbers(out_dims):
+    with pytest.raises(ValueError, match="`out_dims` must be an int, None or a python collection of ints"):
+        vmap(lambda x: x, out_dims=out_dims)(X)

@@ -236,3 +236,15 @@ def test_unpooling_wants_a_window_for_each_dimension():
     ):
         with pytest.raises(RuntimeError, match="There should be exactly"):
             unpool(x, torch.zeros(x.shape, dtype=torch.int64))
+
+
+def test_instances_are_normalized_beside_statistics_of_another_dtype():
+    x = torch.linspace(-1, 2, 24, dtype=torch.float64).view(2, 3, 2, 2)
+    layer = torch.nn.InstanceNorm2d(3, track_running_stats=True)
+    got = layer(x)
+    assert got.dtype == torch.float64 and layer.running_mean.dtype == torch.float32
+    assert got.flatten()[:2].tolist() == pytest.approx([-1.3413254630435638, -0.44710848768118777])
+    assert layer.running_mean.tolist() == pytest.approx([-0.0021739129, 0.05, 0.1021739095])
+    assert layer.running_var.tolist() == pytest.approx([0.9028355479] * 3)
+    with pytest.raises(RuntimeError, match="expected scalar type Double but found Float"):
+        torch.nn.functional.instance_norm(x, torch.zeros(3, dtype=torch.float64), torch.ones(3))

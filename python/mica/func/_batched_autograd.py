@@ -143,9 +143,16 @@ def _applied(cls, *args, **kwargs):
             f"with the output. Got a {type(answer).__name__} from {cls.__name__}.vmap"
         )
     result, out_dims = answer
-    if isinstance(result, Tensor) or result is None:
+    alone = isinstance(result, Tensor) or result is None
+    several = isinstance(out_dims, (tuple, list))
+    if several and (alone or len(out_dims) != len(result)):
+        raise RuntimeError(
+            "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
+            f"out_dims={out_dims} of {cls.__name__}.vmap to be compatible with the structure of `output`."
+        )
+    if alone:
         return _placed(result, out_dims, level)
-    dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
+    dims = out_dims if several else [out_dims] * len(result)
     return type(result)(_placed(x, d, level) for x, d in zip(result, dims, strict=True))
 
 

@@ -115,6 +115,12 @@ def _in_chunks(func, leaves, dims, spec, size, out_dims, kwargs, randomness, chu
 
 
 def _out_dims(func, out_dims, out_spec):
+    for dim in tree_flatten(out_dims)[0]:
+        if dim is not None and not isinstance(dim, int):
+            raise ValueError(
+                f"vmap({_name(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of "
+                "ints representing where in the outputs the vmapped dimension should appear."
+            )
     out = _broadcast_to_and_flatten(out_dims, out_spec)
     if out is None:
         raise ValueError(
