@@ -31,6 +31,9 @@ _CALLED_AT_ONCE = {
     "_utils._is_privateuse1_backend_available": False,
     "cpu._is_avx2_supported": False,
     "_nnpack_available": False,
+    # Whether vmap warns of its slow way; test classes put it back.
+    "_C._debug_only_are_vmap_fallback_warnings_enabled": False,
+    "_C._debug_only_display_vmap_fallback_warnings": None,
     "_C._DisableFuncTorch": contextlib.nullcontext(),
     # Classes of tests that stand on those of TorchScript set up and clear its hooks, whatever they test.
     "_C._jit_set_emit_hooks": None,
