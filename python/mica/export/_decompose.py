@@ -109,7 +109,9 @@ def decomposed(program, table):
 
 
 # Operators whose parts are the engine's own, which no mode sees: they are left whole.
-_WHOLE = frozenset(["l1_loss", "log_sigmoid", "max_pool1d", "pad", "rms_norm", "selu"])
+_WHOLE = frozenset(
+    ["gru", "lstm", "rnn_relu", "rnn_tanh", "l1_loss", "log_sigmoid", "max_pool1d", "pad", "rms_norm", "selu"]
+)
 
 
 def _is_whole(target):
