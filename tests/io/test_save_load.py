@@ -394,3 +394,27 @@ def test_safetensors_of_a_program_that_imports_torch(tmp_path):
     command = [sys.executable, "-m", "mica", "run", program, tmp_path / "x.safetensors"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] [1.0, 1.0] torch.bfloat16", done.stderr
+
+
+class OnlySlots:
+    __slots__ = ("x", "y")
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+class SlotsAndMore(OnlySlots):
+    def __init__(self, x, y, z):
+        super().__init__(x, y)
+        self.z = z
+
+
+def test_objects_with_slots_are_read_by_weights_only():
+    for saved, names in ((OnlySlots(1, mica.ones(2)), "xy"), (SlotsAndMore(1, mica.ones(2), "z"), "xyz")):
+        file = io.BytesIO()
+        mica.save(saved, file)
+        file.seek(0)
+        with mica.serialization.safe_globals([type(saved)]):
+            loaded = mica.load(file, weights_only=True)
+        assert type(loaded) is type(saved) and loaded.x == 1 and mica.equal(loaded.y, mica.ones(2))
+        assert all(hasattr(loaded, name) for name in names)

@@ -263,7 +263,8 @@ def _set_state_as_pickle_does(instance, state):
         instance.__setstate__(state)
         return
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-    instance.__dict__.update(attributes or {})
+    if attributes:  # a class that has slots alone has no dict
+        instance.__dict__.update(attributes)
     _utils._set_state(instance, checked_state(slots or {}))
 
 
