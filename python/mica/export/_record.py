@@ -90,9 +90,9 @@ class Recorder(TorchFunctionMode):
             if (name := names.get(id(each))) is not None:
                 number = counts[name] = counts.get(name, -1) + 1
                 called = f"{name}@{number}" if number else name
-                key = f"L__self__{called.replace('.', '_')}"
+                key = f"L__self__{called}"
                 stack[key] = (
-                    called,
+                    name,
                     f"{type(each).__module__}.{type(each).__qualname__}".replace("mica.", "torch.", 1),
                 )
 

@@ -50,7 +50,11 @@ class UnflattenedModule(_ProgramModule):
 
 def _path(node):
     """The modules that a node's call was made in, the outermost first; the root is not among them."""
-    return [fqn for fqn, _ in node.meta.get("nn_module_stack", {}).values() if fqn]
+    return [
+        f"{fqn}@{key.rpartition('@')[2]}" if "@" in key else fqn
+        for key, (fqn, _) in node.meta.get("nn_module_stack", {}).items()
+        if fqn
+    ]
 
 
 def _plain(fqn):
