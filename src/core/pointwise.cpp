@@ -330,7 +330,7 @@ void PointwisePlan::into(const Tensor& out, int output) {
   if (fits && out.numel() > 1) {
     const bool masked = op_.name == std::string_view("masked_fill");
     if (masked)
-      warn_if_expanded("masked_fill_", out);
+      direct = !warn_if_expanded("masked_fill_", out) && direct;
     else if (!writes_repeatedly(op_.name))
       check_no_internal_overlap(op_.name, out);
     for (int i = 0; i < ninputs_; ++i) {
@@ -357,6 +357,27 @@ void PointwisePlan::into(const Tensor& out, int output) {
   }
 }
 
+// Writes a result to an expanded tensor whose repeated elements may differ in it: what was changed stays. All changes
+// of an operation that may do this are to one value, or the same in all repetitions.
+[[gnu::cold]] static void write_expanded(const Tensor& out, const Tensor& result) {
+  NoGradGuard below;
+  DimVector sizes(out.sizes()), repeated;
+  for (int64_t d = 0; d < out.dim(); ++d) {
+    if (out.strides()[d] != 0 || sizes[d] < 2) continue;
+    sizes[d] = 1;
+    repeated.push_back(d);
+  }
+  const Tensor changed = result.ne(out);
+  const Tensor once = out.detach().as_strided(sizes, out.strides(), out.storage_offset());
+  Tensor here = changed, last = result;
+  for (const int64_t d : repeated) {
+    const Tensor at = here.to(DType::UInt8).argmax(d, true);
+    last = last.gather(d, at);
+    here = here.gather(d, at);
+  }
+  once.copy_(where(here, last, once));
+}
+
 void PointwisePlan::finish() {
   for (int i = 0; i < op_.noutputs; ++i) {
     if (!temporaries_[i].defined()) continue;
@@ -364,6 +385,12 @@ void PointwisePlan::finish() {
     for (int k = 0; k < ninputs_ && (thread_modes & mode_bit::kObserve); ++k)
       if (operands_[k].tensor) inputs.push_back(*operands_[k].tensor);
     inspect::BecauseOf overlap(*given_[i], inputs);
+    const bool repeats = op_.name == std::string_view("masked_fill") || writes_repeatedly(op_.name);
+    if (repeats && !given_[i]->impl()->contiguous && given_[i]->sizes() == temporaries_[i].sizes() &&
+        has_internal_overlap(given_[i]->sizes(), given_[i]->strides())) {
+      write_expanded(*given_[i], temporaries_[i]);
+      continue;
+    }
     write_out(op_.name, *given_[i], temporaries_[i]);
   }
 }

@@ -89,7 +89,11 @@ def test_masked_fill_warns_of_expanded_tensors():
     x, mask = mica.ones(1).expand(6), mica.tensor([True, False, True, True, False, False])
     for value in (0.0, mica.tensor(0.0)):
         with pytest.warns(UserWarning, match="Use of masked_fill_ on expanded tensors is deprecated"):
-            x.masked_fill_(mask, value)
+            assert x.masked_fill_(mask, value).tolist() == [0] * 6
+    rows = mica.tensor([[1.0], [2.0]]).expand(2, 3)
+    with pytest.warns(UserWarning, match="expanded tensors"):
+        rows.masked_fill_(mica.tensor([[False, True, False], [False] * 3]), 5.0)
+    assert rows.tolist() == [[5, 5, 5], [2, 2, 2]]
     assert mica.ones(1).expand(6).masked_fill(mask, 2.0).tolist() == [2, 1, 2, 2, 1, 1]
 
 
