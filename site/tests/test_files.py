@@ -35,11 +35,12 @@ def parsed(path: Path) -> Page:
 
 
 def places(path: Path, folder: Path) -> set[str]:
-    """What can follow # in the address of a page. The Lab's page is a program, whose list of instruments says it."""
+    """What can follow # in the address of a page. The Lab's page is a program, whose list of instruments adds to it."""
+    found = parsed(path).anchors | {"__skip"}
     if path == folder / "lab" / "index.html":
         listed = re.search(r"INSTRUMENTS = \[(.*?)\n\];", (path.parent / "main.js").read_text(), re.S)
-        return set(re.findall(r'^  \["(\w)", ', listed[1], re.M))
-    return parsed(path).anchors | {"__skip"}
+        found |= set(re.findall(r'^  \["(\w)", ', listed[1], re.M))
+    return found
 
 
 def pages(folder: Path) -> list[Path]:
