@@ -27,7 +27,7 @@ enum class LockOrder : uint8_t {
   LapackThreads,  // the thread count of the LAPACK library
   Lapack,         // calls of the LAPACK library
   Files,          // calls of the HDF5 library
-  Plans,          // plans of transforms
+  Plans,          // plans of transforms, code of compiled chains
   Workspaces,     // work space of products
   Segments,       // memory shared with other processes
   Devices,        // what a device's backend keeps
