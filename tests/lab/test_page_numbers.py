@@ -395,3 +395,45 @@ while True:
             context.close()
         finally:
             process.kill()
+
+
+@pytest.mark.served("nothing is watched")
+def test_ranks_of_a_program_have_a_row_each(browser, tmp_path):
+    import subprocess
+    import sys
+
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import time
+import mica
+import mica.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(3):
+    if dist.get_rank() == 1:
+        time.sleep(0.4)
+    dist.all_reduce(mica.ones(1000))
+dist.destroy_process_group()
+"""
+    )
+    command = [sys.executable, "-m", "mica.cli", "trace", "--ranks", "2", "--lab", "--no-browser", script]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path
+    ) as process:
+        try:
+            url = next(word for line in process.stdout for word in line.split() if word.startswith("http"))
+            context = browser.new_context()
+            shown = context.new_page()
+            shown.set_default_timeout(60000)
+            shown.goto(url)
+            shown.wait_for_selector("#run-ranks")
+            for rank in "01":
+                assert shown.locator(f"[data-rank='{rank}'][data-collective=all_reduce]").count() == 3
+            waited = [float(e.get_attribute("data-waited")) for e in shown.locator("[data-rank='0']").all()]
+            assert max(waited) > 0  # rank 1 slept
+            assert "rank 1" in shown.locator("#rank-lines tbody td").last.inner_text()
+            cells = shown.locator("#rank-waits tbody tr").first.locator("td").all_inner_texts()
+            assert cells[0] == "rank 0" and cells[1] == "" and float(cells[2].split()[0]) > 0
+            context.close()
+        finally:
+            process.kill()

@@ -70,4 +70,23 @@ def main(options):
     title = os.path.basename(options.program)
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(_report.page(f"mica trace {title}", f"<h1>{escape(title)}</h1>", *_ranks.sections(ranks)))
+    if options.lab:
+        _show(ranks, options)
     return status
+
+
+def _show(ranks, options):
+    """The run in the Lab, until Ctrl-C."""
+    import contextlib
+    import threading
+
+    from mica import lab
+    from mica.inspect import _ranks
+
+    server = lab._show(_ranks.for_lab(ranks), browser=not options.no_browser)
+    print(f"The program has ended; {server.url}#j shows it until Ctrl-C.", file=sys.stderr, flush=True)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+    finally:
+        server.stop()

@@ -12,13 +12,31 @@ _COLOURS = {
 _WAITING = "#c8781a"
 
 
+def visible(collectives, least):
+    """Those that a picture can show: what ends less than `least` seconds after the one before is left out."""
+    shown, end = [], -float("inf")
+    for each in collectives:
+        if each["began"] + each["seconds"] >= end + least:
+            shown.append(each)
+            end = each["began"] + each["seconds"]
+    return shown
+
+
+def spanned(ranks):
+    """When the first collective of all ranks begins, and the seconds from there to the end of the last; or None."""
+    collectives = [each for rank in ranks for each in rank["collectives"]]
+    if not collectives:
+        return None
+    first = min(each["began"] for each in collectives)
+    return first, max(each["began"] + each["seconds"] for each in collectives) - first or 1e-9
+
+
 def timeline_svg(ranks, width=1032, row=26):
     """A row for each rank: its collectives over time, with the part that it waited for another rank."""
-    begins = [each["began"] for rank in ranks for each in rank["collectives"]]
-    if not begins:
+    times = spanned(ranks)
+    if not times:
         return "<p>No rank called a collective.</p>"
-    first = min(begins)
-    span = max(each["began"] + each["seconds"] for rank in ranks for each in rank["collectives"]) - first or 1e-9
+    first, span = times
     left, right = 64, 16
     wide, height = width - left - right, len(ranks) * row + 36
     parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="collectives by rank over time">']
@@ -26,12 +44,8 @@ def timeline_svg(ranks, width=1032, row=26):
         top = 8 + index * row
         parts.append(f'<text class="s" x="{left - 8}" y="{top + 14}" text-anchor="end">rank {rank["rank"]}</text>')
         parts.append(f'<path d="M{left} {top + 20.5}H{width - right}" stroke="var(--edge)"/>')
-        drawn = -1.0  # where the last box ends: what is too close to be seen is left out
-        for each in rank["collectives"]:
+        for each in visible(rank["collectives"], 0.3 * span / wide):
             x, long = left + wide * (each["began"] - first) / span, wide * each["seconds"] / span
-            if x + long < drawn + 0.3:
-                continue
-            drawn = x + long
             text = f"{each['operation']} of {readable_bytes(each['bytes'])}, {each['seconds'] * 1e3:.3f} ms, {each['line']}"
             if each["late"] is not None:
                 text += f"\nwaited {each['waited'] * 1e3:.3f} ms for rank {each['late']}"
@@ -79,6 +93,18 @@ def by_line(ranks):
             }
         )  # fmt: skip
     return sorted(rows, key=lambda row: -row["seconds"])
+
+
+def for_lab(ranks):
+    """The same as what the Lab's page draws."""
+    _, span = spanned(ranks) or (0, 0)
+    return {
+        "state": "ended", "lines": by_line(ranks)[:60],
+        "ranks": [
+            {**rank, "calls": len(rank["collectives"]), "collectives": visible(rank["collectives"], span / 4000)}
+            for rank in ranks
+        ],
+    }  # fmt: skip
 
 
 def sections(ranks):

@@ -32,9 +32,25 @@ def watch(model=None, *, port=0, every=0.5, browser=False):
 
     server = serve(port)
     shown = Watch(server, model, every)
+    _announce(server, browser)
+    return shown
+
+
+def _show(report, browser):
+    """Show a run that has ended, as `run` of the page takes it; the server."""
+    import json
+
+    from mica import _lab
+
+    server = serve()
+    _lab.publish(json.dumps(report))
+    _announce(server, browser)
+    return server
+
+
+def _announce(server, browser):
     print(f"Mica Lab is at {server.url}#j", flush=True)
     if browser:
         import webbrowser
 
         webbrowser.open(server.url + "#j")
-    return shown

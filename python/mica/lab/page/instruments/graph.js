@@ -4,6 +4,7 @@ import { ask, guarded } from "../engine.js";
 import { button, segments } from "../fields.js";
 import { appender } from "../chain.js";
 import { figure } from "../save.js";
+import { drawRanks } from "../ranks.js";
 import { served } from "../transport.js";
 
 export const lede = [
@@ -55,7 +56,8 @@ export function mount(root, state, remember) {
   let latest = null;
   function drawRun(report) {
     latest = report;
-    if (!report) return replace(live, h("p", { class: "note" }, "No program is being watched. Write ", h("code", {}, "mica.lab.watch(model)"), " before its loop, or start it with ", h("code", {}, "mica trace --lab train.py"), "; then its memory, its hidden copies and its slowest lines are drawn here as it runs.", !served && " A page alone cannot watch one: this is the part that needs Mica on a machine of your own."));
+    if (!report) return replace(live, h("p", { class: "note" }, "No program is being watched. Write ", h("code", {}, "mica.lab.watch(model)"), " before its loop, or start it with ", h("code", {}, "mica trace --lab train.py"), " (", h("code", {}, "--ranks 4"), " for several processes); then its memory, its hidden copies and its slowest lines are drawn here as it runs.", !served && " A page alone cannot watch one: this is the part that needs Mica on a machine of your own."));
+    if (report.ranks) return drawRanks(live, report);
     const WIDE = room(live, 940), HIGH = 220, LEFT = 70;
     const moments = report.timeline, most = Math.max(1, ...moments.map(([, held]) => KINDS.reduce((sum, [k]) => sum + (held[k] ?? 0), 0))), span = moments.at(-1)?.[0] || 1;
     const x = (t) => LEFT + ((WIDE - LEFT - 8) * t) / span, y = (v) => 8 + (HIGH - 30) * (1 - v / most);
