@@ -11,9 +11,8 @@ Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
   MICA_CHECK(mat2.dim() == 2, "Expected mat2 to be of dimension 2 but got ", mat2.dim());
   MICA_CHECK(self.size(1) == mat2.size(0), "self.size(1) needs to match mat2.size(0) but got ", self.size(1), " and ",
              mat2.size(0));
-  const bool lifted = self.dtype() == DType::UInt8 && (self.is_cpu() || self.is_meta());
-  MICA_CHECK(self.dtype() == DType::Int8 || lifted, "Expected self dtype to be int8 ",
-             self.is_cuda() ? "" : "or uint8 ", "but got ", self.dtype());
+  const bool lifted = self.dtype() == DType::UInt8;  // which torch takes on the CPU alone
+  MICA_CHECK(self.dtype() == DType::Int8 || lifted, "Expected self dtype to be int8 or uint8 but got ", self.dtype());
   MICA_CHECK(mat2.dtype() == DType::Int8, "Expected mat2 dtype to be of type int8 but got ", mat2.dtype());
   const Tensor out = empty({self.size(0), mat2.size(1)}, TensorOptions(DType::Int32).device(self.device()));
   if (!has_work(out)) return out;
