@@ -74,5 +74,5 @@ def test_switch_of_deterministic_memory():
     torch.utils.deterministic.fill_uninitialized_memory = False
     assert torch.utils.deterministic.fill_uninitialized_memory is False
     torch.utils.deterministic.fill_uninitialized_memory = before
-    with pytest.raises(RuntimeError, match="expects a bool"):
+    with pytest.raises(RuntimeError, match="expected a bool, but got int"):
         torch.utils.deterministic.fill_uninitialized_memory = 1
