@@ -77,8 +77,10 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_end_with_the_one_that_has_started_them(tmp_path):
-    (tmp_path / "parent.py").write_text(PARENT)
+@pytest.mark.parametrize("ignored", [False, True])
+def test_processes_end_with_the_one_that_has_started_them(ignored, tmp_path):
+    interruption = "signal.SIG_IGN" if ignored else "signal.default_int_handler"  # as in a shell's background, or not
+    (tmp_path / "parent.py").write_text(f"import signal\nsignal.signal(signal.SIGINT, {interruption})\n" + PARENT)
     environment = {**os.environ, "PYTHONPATH": str(Path(mica.__file__).parent.parent.absolute())}
     parent = subprocess.Popen(
         [sys.executable, tmp_path / "parent.py"],
