@@ -53,8 +53,11 @@ static thread_local int thread_device = -1;
 int current_device() {
   check_not_forked();
   if (thread_device < 0) {
-    MICA_CUDA(cudaGetDevice(&thread_device));
+    int index = 0;
+    MICA_CUDA(cudaGetDevice(&index));
+    MICA_CUDA(cudaSetDevice(index));  // a new thread has no context yet, without which the driver takes no call
     watch_forks();
+    thread_device = index;
   }
   return thread_device;
 }

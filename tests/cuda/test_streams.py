@@ -1,5 +1,8 @@
 """Streams, events, graphs, pinned memory, and errors that a kernel finds."""
 
+import subprocess
+import sys
+
 import mica
 import pytest
 
@@ -255,3 +258,23 @@ def test_a_green_context_runs_on_a_part_of_the_gpu():
         context.pop_context()
     with pytest.raises(RuntimeError, match="Invalid number of SMs"):
         mica.cuda.GreenContext.create(num_sms=all_of_them + 1)
+
+
+def test_the_first_call_of_a_thread():
+    """A thread that has not used the device yet, whatever its first call is."""
+    program = """
+import threading, mica as torch
+found = []
+def first(call):
+    thread = threading.Thread(target=lambda: found.append(call()))
+    thread.start()
+    thread.join()
+x = torch.ones(3, device="cuda")
+first(lambda: torch.full((2, 3), 5.0, device="cuda"))
+first(lambda: x + 1)
+first(lambda: torch.zeros(4, device="cuda"))
+first(lambda: x.cpu())
+print([each.sum().item() for each in found])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "[30.0, 6.0, 0.0, 3.0]\n", done.stderr

@@ -87,8 +87,10 @@ class graph:
         self.cuda_graph.capture_begin(*self.pool, capture_error_mode=self._mode)
 
     def __exit__(self, *exception):
-        self.cuda_graph.capture_end()
-        self.stream_ctx.__exit__(*exception)
+        try:
+            self.cuda_graph.capture_end()
+        finally:
+            self.stream_ctx.__exit__(*exception)
 
 
 def _flat(things):
