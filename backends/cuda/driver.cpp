@@ -1,7 +1,5 @@
 #include "backends/cuda/driver.h"
 
-#include <atomic>
-
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/runtime.h"
 
@@ -44,8 +42,6 @@ const DriverApi& driver() {
 
 namespace {
 
-std::atomic<int> captures{0};
-
 // Whether kernels may be laid out before the last one has ended: from compute capability 9 on.
 bool can_overlap(int device) {
   static const auto* able = [] {
@@ -58,15 +54,13 @@ bool can_overlap(int device) {
 
 }  // namespace
 
-void count_captures(int change) { captures.fetch_add(change, std::memory_order_relaxed); }
-
 void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments) {
   CUlaunchAttribute early;
   CUlaunchConfig config{};
   config.gridDimX = blocks.x, config.gridDimY = blocks.y, config.gridDimZ = blocks.z;
   config.blockDimX = threads.x, config.blockDimY = threads.y, config.blockDimZ = threads.z;
   config.hStream = current_stream(device);
-  if (can_overlap(device) && captures.load(std::memory_order_relaxed) == 0) {
+  if (can_overlap(device)) {
     early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     early.value.programmaticStreamSerializationAllowed = 1;
     config.attrs = &early;

@@ -26,8 +26,6 @@ struct DriverApi {
 const DriverApi& driver();
 // launch.cuh
 void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments);
-// While a graph is captured, kernels start one after the other.
-void count_captures(int change);
 [[noreturn]] void fail_driver(CUresult status, const char* call);
 
 }  // namespace mica::cuda

@@ -47,9 +47,7 @@ void* begin(int device, std::string_view error_mode, uintptr_t pool) {
   begin_capture(made->stream, made->owner, device);
   philox(default_generator(device)).begin_capture(made->philox);
   const cudaError_t status = cudaStreamBeginCapture(made->stream, mode);
-  count_captures(1);
   if (status != cudaSuccess) {
-    count_captures(-1);
     philox(default_generator(device)).end_capture();
     end_capture(made->stream, device);
     check(status, "cudaStreamBeginCapture");
@@ -62,7 +60,6 @@ void end(void* handle) {
   queue_what_is_put_off();
   DeviceGuard guard(g->device);
   const cudaError_t status = cudaStreamEndCapture(g->stream, &g->graph);
-  count_captures(-1);
   g->drawn = philox(default_generator(g->device)).end_capture();
   end_capture(g->stream, g->device);
   check(status, "cudaStreamEndCapture");

@@ -1,5 +1,6 @@
 // Attention without the matrix of scores: tiles of 128 queries meet tiles of 64 keys, whose exponentials are taken
 // relative to the largest score so far. Scores are in units of log 2.
+#include "backends/cuda/attention/few.h"
 #include "backends/cuda/attention/plain.h"
 #include "backends/cuda/attention/plans.h"
 #include "backends/cuda/attention/walk.cuh"
@@ -155,9 +156,11 @@ void attention_forward(const TensorView& out, const TensorView& logsumexp, const
                        const TensorView& key, const TensorView& value, const TensorView& mask, bool is_causal,
                        double scale) {
   DeviceGuard guard(out.device.index());
+  const bool only = !attention::own_kernels_take(query, value);
+  if (!only && attention::few::takes(query))
+    return attention::few::forward(out, logsumexp, query, key, value, mask, is_causal, scale);
   if (query.dtype == DType::Float32 || mask.defined())
     return attention::plain::forward(out, logsumexp, query, key, value, mask, is_causal, scale);
-  const bool only = !attention::own_kernels_take(query, value);
   if (attention::forward_by_cudnn(out, logsumexp, query, key, value, is_causal, scale, only)) return;
   attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
     attention::launch_forward<T, kWidth>(attention::problem<T>(query, key, value, is_causal, scale), query.sizes[0],

@@ -174,11 +174,16 @@ void forward(const char* op, bool centred, const TensorView& out, const TensorVi
         return;
       }
     }
+    auto run = [&]<int kGroup, int kChunks>() {
+      launch<norm_rows<T, kGroup, kChunks>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
+                                            row_threads(kGroup), p);
+    };
+    if constexpr (sizeof(T) < 8) {  // a few rows, for which there are more threads than work
+      constexpr int64_t kOfWarp = 32 * kVector<T>;
+      if (p.rows <= multiprocessors && count > kOfWarp && count <= 16 * kOfWarp)
+        return run.template operator()<128, 4>();
+    }
     visit_tile<T>(count, [&](auto group, auto chunks) {
-      auto run = [&]<int kGroup, int kChunks>() {
-        launch<norm_rows<T, kGroup, kChunks>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
-                                              row_threads(kGroup), p);
-      };
       if (group() > 128 && !p.aligned) return run.template operator()<512, 0>();
       run.template operator()<group(), chunks()>();
     });

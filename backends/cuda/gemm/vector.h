@@ -1,0 +1,11 @@
+#pragma once
+
+#include "mica/backend/kernel_types.h"
+
+namespace mica::cuda {
+
+// Whether the product was queued as that of one row with a matrix of 16-bit floats whose columns lie together, as the
+// weights of a layer do. It takes as long as reading the matrix does.
+bool vector_matmul(const MatmulCall& call);
+
+}  // namespace mica::cuda
