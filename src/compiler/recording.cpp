@@ -281,6 +281,7 @@ uint32_t users(const StorageImpl& storage) {
 // What fits the second cache gains nothing by being cut: five operations on 10,000 elements took 14 us at once and 20
 // put off. As machine code they took 12, so that half as many elements of float32 are enough.
 std::atomic<int64_t> least_elements{4 * kLeastElements};
+thread_local int64_t least_fused = 2048;
 
 bool pending() { return known && !known->empty(); }
 

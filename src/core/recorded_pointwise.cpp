@@ -35,9 +35,7 @@ bool PointwisePlan::can_wait() const {
   }
   int64_t count = 1;
   for (const int64_t n : sizes) count *= n;
-  // What saves a launch is worth it for few elements too.
-  constexpr int64_t kLeastFused = 2048;
-  if (!device_.is_cpu()) return (count >= kLeastFused || (awaited && count > 0)) && count <= kFusedElements;
+  if (!device_.is_cpu()) return (count >= recording::least_fused || (awaited && count > 0)) && count <= kFusedElements;
   const int64_t least = recording::least_elements.load(std::memory_order_relaxed);
   // Chains of float32 may become machine code, which gains where passes over the first cache do not.
   return (common_ == DType::Float32 ? 2 * count : count) >= least || (awaited && count > 0);

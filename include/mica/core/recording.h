@@ -41,6 +41,8 @@ bool pending();                              // whether this thread has put anyt
 // Calls on fewer elements run at once (of float32, on fewer than half), unless an operand is pending. Tests put
 // everything off.
 extern std::atomic<int64_t> least_elements;
+// The same for devices that fuse. What saves a launch is worth it for few elements too.
+extern thread_local int64_t least_fused;
 
 // Whether chains of simple operations run as machine code that is made for them (src/compiler/code.h); returns what was
 // before. MICA_COMPILER_CODE=0 in the environment turns it off.

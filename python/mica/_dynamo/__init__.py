@@ -45,11 +45,14 @@ def compile(
     from mica.nn import Module
 
     compiler = _graph_compiler(backend, options, fullgraph)
+    captured = _captured(model, compiler, fullgraph, dynamic)
+    if captured is None and backend not in AS_IT_IS and compile_options.asks_for_replay(mode, options):
+        captured = _replayed(model, bool(fullgraph))
     if isinstance(model, Module):
-        return OptimizedModule(model, backend, _captured(model, compiler, fullgraph, dynamic), bool(fullgraph))
+        return OptimizedModule(model, backend, captured, bool(fullgraph))
     if inspect.isclass(model):
         return model
-    return _compiled_function(model, backend, _captured(model, compiler, fullgraph, dynamic), bool(fullgraph))
+    return _compiled_function(model, backend, captured, bool(fullgraph))
 
 
 def _graph_compiler(backend, options, fullgraph):
@@ -77,6 +80,14 @@ def _captured(model, compiler, fullgraph, dynamic):
     from mica._dynamo.capture import Captured
 
     return Captured(getattr(model, "_torchdynamo_orig_callable", model), compiler, fullgraph, dynamic)
+
+
+def _replayed(model, fullgraph):
+    """The function with calls that are replayed as graphs of a GPU's work, where a GPU's tensors are its arguments."""
+    from mica._dynamo.replay import Replayed
+
+    function = getattr(model, "_torchdynamo_orig_callable", model)
+    return Replayed(function, _C._CompiledCall(function, fullgraph))
 
 
 def _check(backend):
@@ -107,6 +118,7 @@ def _compiled_function(function, backend=None, captured=None, fullgraph=False):
 
     compiled._torchdynamo_orig_callable = inner
     compiled._torchdynamo_inline = inner
+    compiled._captured = captured
     compiled._is_torch_compile = True
     return compiled
 
@@ -156,11 +168,11 @@ def optimize_assert(backend, **options):
 
 
 def reset():
-    """Forget what was counted, and what backends have compiled. Nothing else is kept."""
+    """Forget what was counted, what backends have compiled, and graphs that are replayed. Nothing else is kept."""
     _C._reset_recording_counts()
-    capture = sys.modules.get("mica._dynamo.capture")
-    if capture is not None:
-        capture.forget()
+    for name in ("mica._dynamo.capture", "mica._dynamo.replay.calls"):
+        if name in sys.modules:
+            sys.modules[name].forget()
 
 
 reset_code_caches = reset

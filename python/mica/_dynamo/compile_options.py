@@ -1,8 +1,8 @@
 """What torch.compile's `mode`, `options` and `dynamic` may be.
 
 All of them say how torch's compiler is to work, none what a function computes. Here a plan is made for every call, with
-its sizes as numbers: there is nothing to specialize, to tune or to keep, so that each of them holds as it is. Options
-that ask for files and reports of torch's compiler are refused.
+its sizes as numbers: there is nothing to specialize, to tune or to keep, so that each of them holds as it is. Those that
+ask for CUDA graphs get them (replay/). Options that ask for files and reports of torch's compiler are refused.
 """
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
@@ -14,6 +14,11 @@ def check(mode, options, dynamic):
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if dynamic is not None and not isinstance(dynamic, bool):
         raise AssertionError(f"Expected enable to be a bool, got {type(dynamic)}")
+
+
+def asks_for_replay(mode, options):
+    """Whether a function's work on a GPU is to be replayed as a graph."""
+    return mode in ("reduce-overhead", "max-autotune") or bool(options and options.get("triton.cudagraphs"))
 
 
 def check_names(mode, options, backend):

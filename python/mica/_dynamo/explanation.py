@@ -39,4 +39,7 @@ def explain_call(function, *args, **kwargs):
     finally:
         text = _C._recording_explanation()
     counts = {name: value - before[name] for name, value in _C._recording_counts().items()}
+    replayed = getattr(function, "_captured", None)
+    if replayed is not None and hasattr(replayed, "reasons"):
+        text = f"{replayed}\n{text}"
     return CompiledExplanation(text, counts, result)

@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include <atomic>
+#include <utility>
 
 #include "modes/modes.h"
 #include "operations/entry.h"
@@ -178,6 +179,12 @@ static PyObject* set_least_elements(PyObject*, PyObject* number) {
   return PyLong_FromLongLong(recording::least_elements.exchange(least));
 }
 
+static PyObject* set_least_fused(PyObject*, PyObject* number) {
+  const long long least = PyLong_AsLongLong(number);
+  if (least == -1 && PyErr_Occurred()) return nullptr;
+  return PyLong_FromLongLong(std::exchange(recording::least_fused, least));
+}
+
 static PyObject* set_generated_code(PyObject*, PyObject* on) {
   const int wanted = PyObject_IsTrue(on);
   return wanted < 0 ? nullptr : PyBool_FromLong(recording::generate_code(wanted != 0));
@@ -203,6 +210,7 @@ bool add_recording(PyObject* module) {
       {"_recording_counts", recording_counts, METH_NOARGS, nullptr},
       {"_reset_recording_counts", reset_recording_counts, METH_NOARGS, nullptr},
       {"_set_least_recorded_elements", set_least_elements, METH_O, "For tests; returns the number before."},
+      {"_set_least_fused_elements", set_least_fused, METH_O, "Of this thread; returns the number before."},
       {"_set_generated_code", set_generated_code, METH_O, "For tests; returns whether machine code was made before."},
       {"_explain_recording", explain_recording, METH_NOARGS, nullptr},
       {"_recording_explanation", recording_explanation, METH_NOARGS, nullptr},

@@ -1,0 +1,17 @@
+"""Calls of compiled functions that are replayed without Python: torch.compile(mode="reduce-overhead") on a GPU.
+
+A function that was seen to do the same several times is captured as a CUDA graph, and a later call queues the graph. That
+is right as long as the function would do the same again, so everything that it read must be known and unchanged:
+
+- `observe.py` sees which functions of Python a call ran, and refuses what cannot be seen into;
+- `state.py` takes a snapshot of what these functions can read: globals, closures, attributes, containers, classes, tensors;
+- `structure.py` takes arguments and results apart;
+- `calls.py` counts, captures and replays.
+
+What cannot be shown to do the same again is not replayed: it runs as every compiled function does. docs/compiler.md has
+the rest.
+"""
+
+from mica._dynamo.replay.calls import Replayed
+
+__all__ = ["Replayed"]

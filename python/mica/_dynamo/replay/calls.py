@@ -1,0 +1,281 @@
+"""Calls of one compiled function: counted, observed, captured, replayed."""
+
+import contextlib
+import threading
+import weakref
+
+import mica
+from mica import _C
+from mica._C import _functorch
+from mica._dynamo.replay.observe import Observation, Refused
+from mica._dynamo.replay.state import Snapshot
+from mica._dynamo.replay.structure import Arguments, Result, substituted
+from mica._dynamo.utils import counters
+
+_CALLS_BEFORE = 2  # that run as they are, so that libraries choose their kernels
+_MOST_KINDS, _MOST_GRAPHS = 64, 8
+_LARGE = 1 << 20  # bytes: an argument of as many is not copied while its address stays
+# In a graph a launch costs about a microsecond, and following instructions costs more where there are few elements.
+_LEAST_FUSED = 1 << 17
+_within = threading.local()
+
+
+def _settings():
+    """What every operation depends on, of the thread and the process."""
+    return (
+        mica.is_grad_enabled(),
+        mica.is_inference_mode_enabled(),
+        mica.is_autocast_enabled("cuda") and (mica.get_autocast_dtype("cuda"), mica.is_autocast_cache_enabled()),
+        mica.is_autocast_enabled("cpu") and mica.get_autocast_dtype("cpu"),
+        mica.get_default_dtype(),
+        mica.are_deterministic_algorithms_enabled(),
+        mica.cuda.current_device() if mica.cuda.is_initialized() else 0,
+    )
+
+
+def _is_watched():
+    """Whether somebody would see each call of an operation, and would miss those of a replay."""
+    return (
+        _C._len_torch_function_stack() or _C._len_torch_dispatch_stack() or _functorch.maybe_current_level() is not None
+    )
+
+
+class CudaGraphs:
+    """Graphs of a GPU's work. All of them share their memory, one after the other: results are copied out at once."""
+
+    _pools, _streams, _side, _lock = {}, {}, {}, threading.RLock()
+
+    @staticmethod
+    def takes(device):
+        return device.type == "cuda" and device.index == mica.cuda.current_device()
+
+    @staticmethod
+    def is_busy():
+        """Whether the program itself captures the current stream."""
+        return mica.cuda.is_current_stream_capturing()
+
+    @classmethod
+    @contextlib.contextmanager
+    def in_turn(cls):
+        """One thread at a time, and one stream after the other."""
+        with cls._lock:
+            now, device = mica.cuda.current_stream(), mica.cuda.current_device()
+            last = cls._streams.get(device)
+            if last is not None and last != now:
+                now.wait_stream(last)
+            cls._streams[device] = now
+            yield
+
+    @classmethod
+    def capture(cls, run):
+        """A function that queues what `run` queues, and what it returned."""
+        device = mica.cuda.current_device()
+        pool = cls._pools.setdefault(device, mica.cuda.graph_pool_handle())
+        graph, side = mica.cuda.CUDAGraph(), cls._side.setdefault(device, mica.cuda.Stream())
+        before = _C._set_least_fused_elements(_LEAST_FUSED)
+        side.wait_stream(mica.cuda.current_stream())
+        try:
+            with mica.cuda.stream(side):
+                graph.capture_begin(pool, "thread_local")
+                try:
+                    value = run()
+                finally:
+                    graph.capture_end()
+        finally:
+            _C._set_least_fused_elements(before)
+        return graph.replay, value
+
+
+class _Graph:
+    """A captured call: for arguments of one kind, some of them at these addresses, and this state."""
+
+    def __init__(self, snapshot, replay, result, inputs, fixed):
+        self.snapshot, self._replay, self._result = snapshot, replay, result
+        self._inputs, self._fixed = inputs, fixed
+        self.changed, self.changed_arguments = (), ()  # tensors of the state, numbers of arguments
+
+    def holds(self, tensors):
+        return all(tensors[i].data_ptr() == address for i, address in self._fixed) and self.snapshot.holds()
+
+    def replay(self, tensors):
+        for i, buffer in self._inputs:
+            buffer.copy_(tensors[i])
+        self._replay()
+        for tensor in self.changed:
+            _C._count_change(tensor)
+        for i in self.changed_arguments:
+            _C._count_change(tensors[i])
+        return self._result.made(tensors)
+
+
+class _Kind:
+    """Calls with arguments of one kind."""
+
+    def __init__(self, objects):
+        self.calls, self.graphs, self.reason = 0, [], None
+        self.objects = objects  # kept, so that their ids stay theirs
+        self.observation = None
+        self.snapshot = None  # of the last call that was checked
+        self.addresses, self.changed, self.changed_arguments = (), (), ()  # of its arguments; what it changed
+
+
+_known = weakref.WeakSet()
+
+
+def forget():
+    """Let every replayed function forget its graphs."""
+    for each in list(_known):
+        each.forget()
+
+
+class Replayed:
+    """A compiled function whose calls are replayed where that is known to be right."""
+
+    def __init__(self, function, call, graphs=CudaGraphs):
+        self.function, self.call, self._graphs = function, call, graphs
+        self._kinds = {}
+        self.reasons = {}  # why calls were not replayed, and how often that was found
+        _known.add(self)
+
+    def __str__(self):
+        graphs = sum(len(kind.graphs) for kind in self._kinds.values())
+        said = f"replay: {graphs} graphs for arguments of {len(self._kinds)} kinds"
+        return "; not replayed: ".join([said, *self.reasons])
+
+    def forget(self):
+        self._kinds.clear()
+        self.reasons.clear()
+
+    def __call__(self, *args, **kwargs):
+        if getattr(_within, "depth", 0) or _is_watched():
+            return self.call(*args, **kwargs)
+        try:
+            arguments = Arguments(args, kwargs)
+        except Refused as refused:
+            self._note(str(refused))
+            return self.call(*args, **kwargs)
+        tensors = arguments.tensors
+        if not tensors or not all(self._graphs.takes(each.device) for each in tensors) or self._graphs.is_busy():
+            return self.call(*args, **kwargs)
+        with self._graphs.in_turn():
+            kind = self._kind((arguments.key, _settings()), arguments.objects)
+            if kind is None or kind.reason is not None:
+                return self.call(*args, **kwargs)
+            for graph in kind.graphs:
+                if graph.holds(tensors):
+                    counters["replay"]["replayed"] += 1
+                    return graph.replay(tensors)
+            _within.depth = 1
+            try:
+                return self._run(kind, tensors, args, kwargs)
+            except Refused as refused:
+                kind.reason = str(refused)
+            finally:
+                _within.depth = 0
+            self._note(kind.reason)
+        return self.call(*args, **kwargs)
+
+    def _note(self, reason):
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def _kind(self, key, objects):
+        kind = self._kinds.get(key)
+        if kind is None:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._note("arguments of too many kinds")
+                return None
+            kind = self._kinds[key] = _Kind(objects)
+        return kind
+
+    # ---- before there is a graph
+
+    def _run(self, kind, tensors, args, kwargs):
+        """The next step: calls as they are, one that is observed, one that is checked, then the capture."""
+        kind.calls += 1
+        if kind.calls <= _CALLS_BEFORE:
+            return self.call(*args, **kwargs)
+        if kind.observation is None:
+            kind.observation = Observation()
+            result = kind.observation.run(self.call, args, kwargs)
+            self._refuse(kind, kind.observation.reason)
+            return result
+        if kind.snapshot is None:
+            return self._checked(kind, tensors, args, kwargs)
+        if len(kind.graphs) >= _MOST_GRAPHS:
+            raise Refused(f"what it reads has changed {_MOST_GRAPHS} times")
+        return self._captured(kind, tensors, args, kwargs)
+
+    def _refuse(self, kind, reason):
+        if reason is not None:
+            kind.reason = reason
+            self._note(reason)
+
+    def _checked(self, kind, tensors, args, kwargs):
+        """A call before and after which everything that it can read is compared."""
+        snapshot = Snapshot(kind.observation, self._roots(args, kwargs, tensors))
+        state = list(snapshot.tensors)
+        before = [_C._change_count(each) for each in (*state, *tensors)]
+        draws = mica.get_rng_state()
+        observation = Observation()
+        result = observation.run(self.call, args, kwargs)
+        after = [_C._change_count(each) for each in (*state, *tensors)]
+        reason = observation.reason or snapshot.difference()
+        if reason is None and not mica.equal(draws, mica.get_rng_state()):
+            reason = "it draws random numbers on the CPU"
+        self._refuse(kind, reason)
+        if observation.codes.keys() != kind.observation.codes.keys():
+            kind.observation = observation  # other functions ran: what they read is looked at by the next call
+            return result
+        changed = [a != b for a, b in zip(before, after, strict=True)]
+        kind.snapshot, kind.addresses = snapshot, [each.data_ptr() for each in tensors]
+        kind.changed = [each for each, is_changed in zip(state, changed, strict=False) if is_changed]
+        kind.changed_arguments = {i for i, is_changed in enumerate(changed[len(state) :]) if is_changed}
+        return result
+
+    def _roots(self, args, kwargs, tensors):
+        """Where reading begins: the function, and the arguments but for containers and tensors, which the key describes."""
+        known = {id(each) for each in tensors}
+        roots, queue = [self.function], [*args, *kwargs.values()]
+        while queue:
+            value = queue.pop()
+            if type(value) in (list, tuple):
+                queue += value
+            elif type(value) is dict:
+                queue += value.values()
+            elif id(value) not in known:
+                roots.append(value)
+        return roots
+
+    def _captured(self, kind, tensors, args, kwargs):
+        snapshot, kind.snapshot = kind.snapshot, None  # another graph of this kind needs another check
+        if not snapshot.holds():
+            return self._checked(kind, tensors, args, kwargs)
+        shares = [each.untyped_storage().data_ptr() for each in tensors]
+        state = {each.untyped_storage().data_ptr() for each in snapshot.tensors}
+        inputs, fixed, buffers = [], [], {}
+        for i, each in enumerate(tensors):
+            large = each.data_ptr() == kind.addresses[i] and each.nbytes >= _LARGE
+            if i in kind.changed_arguments or large or shares.count(shares[i]) > 1 or shares[i] in state:
+                fixed.append((i, each.data_ptr()))
+            else:
+                buffer = mica.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device)
+                buffer.copy_(each)
+                inputs.append((i, buffer))
+                buffers[id(each)] = buffer.requires_grad_(each.requires_grad)
+        given = {id(buffers.get(id(each), each)): i for i, each in enumerate(tensors)}
+        inner_args, inner_kwargs = substituted(args, buffers), substituted(kwargs, buffers)
+        try:
+            replay, value = self._graphs.capture(lambda: self.call(*inner_args, **inner_kwargs))
+        except Exception as error:
+            first = str(error).partition("\n")[0] or type(error).__name__
+            raise Refused(f"it cannot be captured: {first}") from error
+        result = Result(value, given, snapshot.known, {*state, *(shares[i] for i, _ in fixed)})
+        if result.shares_with(buffer for _, buffer in inputs):
+            raise Refused("a result is a part of an argument")
+        if (difference := snapshot.difference()) is not None:
+            raise Refused(difference)
+        graph = _Graph(snapshot, replay, result, inputs, fixed)
+        graph.changed, graph.changed_arguments = kind.changed, kind.changed_arguments
+        kind.graphs.append(graph)
+        counters["replay"]["captured"] += 1
+        return graph.replay(tensors)

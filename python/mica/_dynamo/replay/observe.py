@@ -1,0 +1,77 @@
+"""What a call runs: its functions of Python, and what they call that cannot be seen into."""
+
+import sys
+import types
+
+from mica import _C
+
+
+class Refused(Exception):
+    """A function that cannot be replayed, and why."""
+
+
+# Modules of C functions whose results depend on their arguments alone, or on nothing that a result depends on.
+_PLAIN_MODULES = frozenset((
+    "builtins", "math", "cmath", "_operator", "_functools", "itertools", "_collections", "_abc", "_weakref", "_warnings",
+    "_typing", "_struct", "_codecs", "_string", "_imp", "_thread", "gc", "sys",
+))  # fmt: skip
+_REFUSED = {
+    "builtins": {"open", "input", "print", "exec", "breakpoint", "vars", "locals"},
+    "_thread": {"start_new_thread", "start_joinable_thread"},
+    "sys": {"getrefcount", "stdin", "settrace", "setprofile", "gettrace", "getallocatedblocks"},
+    "gc": {"get_objects", "get_referrers", "collect", "get_count"},
+}
+_REFUSED_OF_MICA = ("backward", "manual_seed", "set_rng_state", "synchronize", "_graph_", "_set_backend_flag")
+_PLAIN_OWNERS = (
+    str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice, type(None), property, type,
+    types.FunctionType, types.MethodType, types.GeneratorType, types.MappingProxyType, types.GenericAlias,
+    type({}.keys()), type({}.values()), type({}.items()), _C.TensorBase,
+)  # fmt: skip
+_PLAIN_TYPE_NAMES = frozenset(("lock", "RLock", "_thread.lock", "_RLock", "Pattern", "Match", "_lru_cache_wrapper"))
+
+
+def refusal_of(called):
+    """Why a call of a C function cannot be replayed; None where it can."""
+    name = getattr(called, "__name__", "?")
+    owner = getattr(called, "__self__", None)
+    module = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(called, "__module__", None)
+    if module is None and owner is not None:
+        if isinstance(owner, _PLAIN_OWNERS) or type(owner).__name__ in _PLAIN_TYPE_NAMES:
+            return _refusal_in_mica(name) if isinstance(owner, _C.TensorBase) else None
+        module = type(owner).__module__
+    module = module or ""
+    if module.partition(".")[0] in ("mica", "torch"):
+        return _refusal_in_mica(name)
+    if module not in _PLAIN_MODULES or name in _REFUSED.get(module, ()):
+        return f"it calls {module}.{name}" if module else f"it calls {name}"
+    return None
+
+
+def _refusal_in_mica(name):
+    return f"it calls {name}" if any(part in name for part in _REFUSED_OF_MICA) else None
+
+
+class Observation:
+    """One call, watched: the code of each function of Python that ran, with its globals."""
+
+    def __init__(self):
+        self.codes, self.reason = {}, None
+
+    def _watch(self, frame, event, arg):
+        if event == "call":
+            self.codes.setdefault(frame.f_code, frame.f_globals)
+        elif event == "c_call" and self.reason is None:
+            self.reason = refusal_of(arg)
+
+    def run(self, function, args, kwargs):
+        """Call the function. Afterwards `reason` says why such a call cannot be replayed, if it cannot."""
+        if sys.getprofile() is not None:
+            self.reason = "a profiler watches the program"
+            return function(*args, **kwargs)
+        sys.setprofile(self._watch)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            sys.setprofile(None)
+            if self.reason and self.reason.endswith("sys.setprofile"):
+                self.reason = None

@@ -1,0 +1,265 @@
+"""A snapshot of all that a call can read: whether it still holds says whether the call would do the same again.
+
+The functions that ran are known (observe.py). What they can read begins with their globals, closures and defaults and with
+the arguments, and goes on through attributes, containers and classes. A snapshot has a record of each: what it held, as
+the same objects or equal numbers and texts. `_C._Snapshot` compares them.
+"""
+
+import _collections
+import contextvars
+import dis
+import enum
+import functools
+import gc
+import logging
+import re
+import sys
+import threading
+import types
+import weakref
+
+import mica
+from mica import _C
+from mica._dynamo.replay.observe import Refused
+from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS
+from mica.backends import _precision
+from mica.backends import cuda as _cuda_settings
+from mica.backends import cudnn as _cudnn_settings
+
+DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET = range(7)  # as state.cpp numbers them
+_MOST_RECORDS = 200_000
+# Objects whose state is no part of what a function computes, or that cannot change.
+_OPAQUE = (
+    *CONSTANTS, logging.Logger, re.Pattern, weakref.ref, enum.Enum, slice, types.ModuleType,
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, types.CodeType,
+    types.MappingProxyType, type(threading.Lock()), type(threading.RLock()), type(NotImplemented), mica.Generator,
+    functools._lru_cache_wrapper, contextvars.ContextVar, _collections._tuplegetter,
+)  # fmt: skip
+_OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc", "logging")
+
+
+class Snapshot:
+    """What the functions of an observed call can read, when it is taken."""
+
+    def __init__(self, observation, roots):
+        self._codes, self._records, self._seen, self._keep = observation.codes, [], {}, []
+        self._found, self.tensors = set(), []
+        self._queue = [*roots]
+        for settings in (_precision._settings, _cuda_settings._attention):
+            self._record_dict(settings)
+        for name in ("enabled", "benchmark", "deterministic"):
+            self._record_entry(vars(_cudnn_settings), name)
+        for code, names in self._codes.items():
+            self._visit_names(code, names)
+        self._drain()
+        self._visit_closures()
+        self.records = tuple(self._records)
+        self._compared = _C._Snapshot(self.records)
+
+    def difference(self):
+        """What no longer holds, as a sentence; None if all does."""
+        number = self._compared.first_difference()
+        return None if number < 0 else _sentence(self.records[number])
+
+    def holds(self):
+        return self._compared.first_difference() < 0
+
+    @property
+    def known(self):
+        """The ids of all objects that were met."""
+        return self._seen.keys()
+
+    # ---- where reading begins
+
+    def _visit_names(self, code, names):
+        modules = [names[name] for name in code.co_names if isinstance(names.get(name), types.ModuleType)]
+        if _imports(code):
+            modules += [sys.modules[name] for name in code.co_names if name in sys.modules]
+        is_own = _is_own(names.get("__name__", ""))
+        for name in code.co_names:
+            if name in names:
+                self._record_entry(names, name, shallow=is_own)
+        seen = set()
+        while modules:
+            module = modules.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            for name in code.co_names:
+                if name in vars(module):
+                    own = _is_own(module.__name__)
+                    self._record_entry(vars(module), name, shallow=own)
+                    if isinstance(vars(module)[name], types.ModuleType):
+                        modules.append(vars(module)[name])
+
+    def _record_entry(self, names, name, shallow=False):
+        value = names[name]
+        self._records.append((ENTRY, names, name, value))
+        if not shallow or isinstance(value, (types.FunctionType, type)):
+            self._queue.append(value)
+        elif type(value) is dict:
+            self._record_dict(value)
+        elif type(value) in (list, tuple):
+            self._record_sequence(value)
+
+    def _visit_closures(self):
+        """Functions that ran and were met nowhere, such as one that a decorator keeps: found by their code."""
+        hidden = [code for code in self._codes if code.co_freevars and code not in self._found]
+        if hidden:
+            for function in gc.get_referrers(*hidden):
+                if isinstance(function, types.FunctionType):
+                    self._queue.append(function)
+            self._drain()
+
+    # ---- what can be reached
+
+    def _drain(self):
+        while self._queue:
+            value = self._queue.pop()
+            if id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value  # kept, so that the id stays its own
+            if len(self._records) > _MOST_RECORDS:
+                raise Refused("it can read too much")
+            self._visit(value)
+
+    def _visit(self, value):
+        kind = type(value)
+        if kind in PLAIN_TENSORS:
+            self._visit_tensor(value)
+        elif isinstance(value, _C.TensorBase):
+            raise Refused(f"it can read a {kind.__name__}")
+        elif isinstance(value, type):
+            self._visit_class(value)
+        elif kind is types.FunctionType:
+            self._visit_function(value)
+        elif kind in (types.MethodWrapperType, types.BuiltinFunctionType):
+            if not isinstance(value.__self__, types.ModuleType):
+                self._queue.append(value.__self__)
+        elif isinstance(value, _OPAQUE) or kind is object or kind.__module__ in _OPAQUE_MODULES:
+            return
+        elif kind is types.MethodType:
+            self._queue += [value.__self__, value.__func__]
+        elif kind is functools.partial:
+            self._queue += [value.func, value.args, value.keywords]
+        elif kind in (staticmethod, classmethod):
+            self._queue.append(value.__func__)
+        elif kind is property:
+            self._queue += [each for each in (value.fget, value.fset, value.fdel) if each is not None]
+        else:
+            self._visit_object(value, kind)
+
+    def _visit_object(self, value, kind):
+        known = False
+        if isinstance(value, dict):
+            self._record_dict(value)
+            self._queue += value.values()
+            known = True
+        elif isinstance(value, (list, tuple)):
+            self._record_sequence(value)
+            self._queue += value
+            known = True
+        elif isinstance(value, (set, frozenset)) and all(map(_is_compared_in_c, value)):
+            self._records.append((SET, value, frozenset(value)))
+            known = True
+        own = getattr(value, "__dict__", None)
+        if isinstance(own, dict):
+            self._record_dict(own)
+            self._queue += own.values()
+            known = True
+        if kind in (dict, list, tuple):
+            return
+        if not known and not kind.__flags__ & 1 << 9:  # a type of C's, which may hold anything
+            raise Refused(f"it can read a {kind.__module__}.{kind.__qualname__}")
+        if _has_slots(kind) and not _is_own(kind.__module__):
+            raise Refused(f"it can read a {kind.__qualname__}, which has __slots__")
+        self._queue.append(kind)
+
+    def _visit_tensor(self, tensor):
+        if tensor.layout is not mica.strided or tensor.is_quantized:
+            raise Refused("it can read a tensor that is not dense")
+        self._records.append((TENSOR, tensor, _C._tensor_facts(tensor)))
+        self.tensors.append(tensor)
+        own = tensor.__dict__
+        if own:
+            self._record_dict(own)
+            self._queue += own.values()
+
+    def _visit_class(self, kind):
+        for each in kind.__mro__:
+            if each is not kind and id(each) not in self._seen:
+                self._queue.append(each)
+        if not kind.__flags__ & 1 << 9 or kind.__module__ in sys.stdlib_module_names:
+            return
+        keys, values = _C._class_entries(kind)
+        self._records.append((CLASS, kind, keys, values))
+        own = _is_own(kind.__module__)
+        for name, value in zip(keys, values, strict=True):
+            is_special = name.startswith("__") and name.endswith("__")
+            if isinstance(value, (types.FunctionType, staticmethod, classmethod, property)) or not (own or is_special):
+                self._queue.append(value)
+
+    def _visit_function(self, function):
+        """A function that did not run would not run again: only of those that did is anything read."""
+        wrapped = vars(function).get("__wrapped__")
+        if wrapped is not None:
+            self._queue.append(wrapped)
+        if function.__code__ not in self._codes:
+            return
+        self._found.add(function.__code__)
+        for cell in function.__closure__ or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                content = ...
+            self._records.append((CELL, cell, content))
+            self._queue.append(content)
+        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._queue.append(value)
+
+    # ---- records
+
+    def _record_dict(self, value):
+        self._records.append((DICT, value, tuple(value.keys()), tuple(value.values())))
+
+    def _record_sequence(self, value):
+        self._records.append((SEQUENCE, value, tuple(value)))
+
+
+@functools.lru_cache(4096)
+def _imports(code):
+    return any(each.opname == "IMPORT_NAME" for each in dis.get_instructions(code))
+
+
+@functools.lru_cache(4096)
+def _has_slots(kind):
+    return any(vars(each).get("__slots__") for each in kind.__mro__)
+
+
+def _is_compared_in_c(value):
+    """Whether == of such values runs no code of the program's."""
+    kind = type(value)
+    return kind in (str, int, type, type(None)) or (kind.__eq__, kind.__hash__) == (object.__eq__, object.__hash__)
+
+
+def _is_own(module):
+    """Whether a module is Mica's: its tables are compared, but not what they hold."""
+    return module.partition(".")[0] in ("mica", "torch")
+
+
+def _sentence(record):
+    kind, value = record[0], record[1]
+    if kind == TENSOR:
+        return f"a tensor of shape {tuple(value.shape)} has other memory, another shape or another gradient"
+    if kind == ENTRY:
+        return f"the global {record[2]!r} has changed"
+    if kind == CLASS:
+        return f"the class {value.__name__} has changed"
+    if kind == CELL:
+        return "a variable of an enclosing function has changed"
+    if kind == DICT:
+        changed = [k for k, v in zip(record[2], record[3], strict=True) if value.get(k, ...) is not v]
+        names = ", ".join(map(repr, changed[:3])) or "its entries"
+        return f"an object's attribute or a dict's entry has changed: {names}"
+    return f"a {type(value).__name__} has changed"

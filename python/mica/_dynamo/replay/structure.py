@@ -1,0 +1,141 @@
+"""Arguments and results, taken apart: tensors, and all that is not a tensor."""
+
+import dataclasses
+from collections import OrderedDict
+
+import mica
+from mica import _C
+from mica._dynamo.replay.observe import Refused
+
+CONSTANTS = (
+    type(None), bool, int, float, complex, str, bytes, type(...), mica.dtype, mica.device, mica.layout,
+    mica.memory_format, mica.Size, range,
+)  # fmt: skip
+PLAIN_TENSORS = (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer)
+
+
+class Arguments:
+    """The arguments of a call: a key that says what they are but for the tensors' values and addresses, and the tensors."""
+
+    __slots__ = ("key", "objects", "tensors")
+
+    def __init__(self, args, kwargs):
+        self.tensors, self.objects = [], []
+        self.key = (self._key(args), self._key(kwargs))
+
+    def _key(self, value):
+        kind = type(value)
+        if kind in PLAIN_TENSORS:
+            if value.layout is not mica.strided or value.is_quantized:
+                raise Refused("an argument that is not dense")
+            first = next((i for i, t in enumerate(self.tensors) if t is value), None)
+            if first is not None:
+                return ("again", first)
+            self.tensors.append(value)
+            return (kind, value.dtype, tuple(value.shape), value.stride(), value.device, value.requires_grad)
+        if kind in CONSTANTS:
+            return (kind, value) if kind is not float or value == value else (kind, "nan")
+        if kind in (list, tuple):
+            return (kind, *map(self._key, value))
+        if kind is dict:
+            return (dict, *((self._key(k), self._key(v)) for k, v in value.items()))
+        if isinstance(value, _C.TensorBase):
+            raise Refused(f"an argument is a {kind.__name__}")
+        self.objects.append(value)
+        return ("object", id(value))
+
+
+def substituted(value, tensors):
+    """Arguments with other tensors in the places of those that `Arguments` found."""
+    kind = type(value)
+    if kind in PLAIN_TENSORS:
+        return tensors.get(id(value), value)
+    if kind in (list, tuple):
+        return kind([substituted(each, tensors) for each in value])
+    if kind is dict:
+        return {k: substituted(v, tensors) for k, v in value.items()}
+    return value
+
+
+class Result:
+    """What a captured call returned, and how to make it anew with tensors of its own."""
+
+    def __init__(self, value, given, known, lasting):
+        """`given`: numbers of the arguments by their ids; `known`: ids of objects that stay what they are, among them all
+        that the function can reach; `lasting`: addresses of storages that are no part of the graph.
+        """
+        self._value, self._given, self._known = value, given, known
+        self._copied, self._shown = [], []
+        self._find(value, lasting, set())
+        places = [t.untyped_storage().data_ptr() for t in self._copied if t.numel()]
+        if len(set(places)) != len(places):
+            raise Refused("results that share memory")
+
+    def shares_with(self, tensors):
+        """Whether a result is a view of one of these."""
+        places = {each.untyped_storage().data_ptr() for each in tensors if each.numel()}
+        return any(each.numel() and each.untyped_storage().data_ptr() in places for each in self._copied)
+
+    def _find(self, value, lasting, seen):
+        kind = type(value)
+        if kind in CONSTANTS or id(value) in seen or self._stays(value):
+            return
+        seen.add(id(value))
+        if kind in PLAIN_TENSORS:
+            if value.requires_grad:
+                raise Refused("a result that requires grad")
+            if value.layout is not mica.strided or value.is_quantized:
+                raise Refused("a result that is not dense")
+            (self._shown if value.untyped_storage().data_ptr() in lasting else self._copied).append(value)
+        elif isinstance(value, _C.TensorBase):
+            raise Refused(f"a result is a {kind.__name__}")
+        elif isinstance(value, (list, tuple)):
+            for each in value:
+                self._find(each, lasting, seen)
+        elif isinstance(value, dict):
+            for each in (*value.keys(), *value.values()):
+                self._find(each, lasting, seen)
+            if kind is not dict:
+                self._find(vars(value), lasting, seen) if hasattr(value, "__dict__") else None
+        elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
+            self._find(vars(value), lasting, seen)
+        else:
+            raise Refused(f"a result is a {kind.__name__}")
+
+    def _stays(self, value):
+        return id(value) in self._given or id(value) in self._known
+
+    def made(self, arguments):
+        """The result of a replay for these arguments."""
+        made = {id(each): each.clone() for each in self._copied}
+        made.update((id(each), each.view_as(each)) for each in self._shown)
+        return self._made(self._value, made, arguments)
+
+    def _made(self, value, made, arguments):
+        if id(value) in made:
+            return made[id(value)]
+        if id(value) in self._given:
+            return arguments[self._given[id(value)]]
+        kind = type(value)
+        if kind in CONSTANTS or id(value) in self._known:
+            return value
+        if kind in (list, tuple):
+            new = kind([self._made(each, made, arguments) for each in value])
+        elif isinstance(value, tuple):
+            items = [self._made(each, made, arguments) for each in value]
+            new = kind(*items) if hasattr(value, "_fields") else kind(items)
+        elif kind is dict:
+            new = {k: self._made(v, made, arguments) for k, v in value.items()}
+        else:
+            new = kind.__new__(kind)
+            made[id(value)] = new
+            if isinstance(value, dict):
+                keep = OrderedDict.__setitem__ if isinstance(value, OrderedDict) else dict.__setitem__
+                for k, v in dict.items(value):
+                    keep(new, k, self._made(v, made, arguments))
+            elif isinstance(value, list):
+                list.extend(new, [self._made(each, made, arguments) for each in value])
+            if hasattr(value, "__dict__"):
+                vars(new).update({k: self._made(v, made, arguments) for k, v in vars(value).items()})
+        made[id(value)] = new
+        return new

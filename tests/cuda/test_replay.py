@@ -1,0 +1,126 @@
+"""Compiled functions that are replayed as CUDA graphs: torch.compile(mode="reduce-overhead")."""
+
+import sys
+from pathlib import Path
+
+import mica
+import mica as torch
+import pytest
+from mica._dynamo.replay import Replayed
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "compiler"))
+from replay_cases import CASES, agree, model, reasons, replays
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA backend or no GPU"),
+]
+
+
+def made(function):
+    return Replayed(function, torch._C._CompiledCall(function, False))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_replay(case):
+    CASES[case](made, "cuda")
+
+
+def test_the_mode_of_compile():
+    plain = model("cuda")
+    for mode in ("reduce-overhead", "max-autotune"):
+        compiled = torch.compile(plain, mode=mode)
+        agree(compiled, plain, "cuda")
+        assert replays(compiled._captured) == 1
+    compiled = torch.compile(lambda x: x * 2 + 1, mode="reduce-overhead")
+    agree(compiled, lambda x: x * 2 + 1, "cuda")
+    for i in range(9):  # the CPU has nothing to replay
+        assert compiled(torch.tensor(float(i))).item() == 2 * i + 1
+
+
+def test_explanations_and_reset():
+    compiled = torch.compile(lambda x: x * 2, mode="reduce-overhead")
+    agree(compiled, lambda x: x * 2, "cuda")
+    x = torch.ones(3, device="cuda")
+    assert "replay: 1 graphs" in str(mica.explain(compiled, x))
+    asking = torch.compile(lambda x: x * x.sum().item(), mode="reduce-overhead")
+    agree(asking, lambda x: x * x.sum().item(), "cuda")
+    assert "it cannot be captured" in str(mica.explain(asking, x))
+    torch._dynamo.reset()
+    assert replays(compiled._captured) == 0
+    agree(compiled, lambda x: x * 2, "cuda")
+
+
+def test_values_are_asked_for():
+    def plain(x):
+        return x * 2 if x.sum().item() > 20 else x - 1
+
+    function = made(plain)
+    agree(function, plain, "cuda")
+    assert replays(function) == 0
+    assert "captured" in reasons(function)
+
+
+def test_a_tensor_from_the_host():
+    function = made(lambda x: x + torch.tensor([1.0, 2.0, 3.0]).cuda())
+    agree(function, lambda x: x + torch.tensor([1.0, 2.0, 3.0], device="cuda"), "cuda")
+    assert replays(function) == 0
+
+
+def test_random_numbers_go_on():
+    drop = torch.nn.Dropout(0.5)
+    function = made(drop)
+    x = torch.ones(1000, device="cuda")
+    torch.manual_seed(5)
+    want = [drop(x) for _ in range(9)]
+    torch.manual_seed(5)
+    got = [function(x) for _ in range(9)]
+    assert replays(function) == 1, reasons(function)
+    assert all(torch.equal(a, b) for a, b in zip(want, got, strict=True))
+    assert not torch.equal(got[-1], got[-2])
+
+
+def test_state_on_the_gpu_changes():
+    class Cache(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kept, self.length = torch.zeros(8, device="cuda"), torch.zeros((), dtype=torch.int64, device="cuda")
+
+        def forward(self, x):
+            self.kept.index_copy_(0, self.length.reshape(1), x)
+            self.length.add_(1)
+            return self.kept * 2
+
+    plain, function = Cache(), made(Cache())
+    for i in range(8):
+        x = torch.full((1,), float(i + 1), device="cuda")
+        version = function.function.kept._version
+        assert torch.equal(function(x), plain(x))
+        assert function.function.kept._version > version
+    assert replays(function) == 1, reasons(function)
+    assert function.function.length.item() == 8
+
+
+def test_streams():
+    plain = model("cuda")
+    function = made(plain)
+    agree(function, plain, "cuda")
+    side = torch.cuda.Stream()
+    for i in range(20):
+        with torch.cuda.stream(side if i % 2 else torch.cuda.default_stream()):
+            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+            agree(function, plain, "cuda", calls=1)
+    torch.cuda.synchronize()
+    assert replays(function) == 1, reasons(function)
+
+
+def test_memory_does_not_grow():
+    plain = model("cuda")
+    function = made(plain)
+    agree(function, plain, "cuda")
+    x = torch.ones(2, 3, device="cuda")
+    function(x)
+    before = torch.cuda.memory_allocated()
+    for _ in range(50):
+        function(x)
+    assert torch.cuda.memory_allocated() == before
