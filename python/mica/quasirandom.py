@@ -1,35 +1,43 @@
 """Sobol sequences: points that fill a cube more evenly than random ones.
 
-The direction numbers are those of Joe and Kuo. Mica reads them from SciPy, which brings the same table.
+The direction numbers are those that S. Joe and F. Y. Kuo found (Constructing Sobol sequences with better two-dimensional projections, SIAM
+J. Sci. Comput. 30, 2008), up to 21,201 dimensions. sobol_numbers.bin holds them; scripts/sobol_numbers.py says how.
 """
+
+from pathlib import Path
 
 import mica
 
 __all__ = ["SobolEngine"]
 
+# How many primitive polynomials there are of degree 1, 2, ...
+_POLYNOMIALS = (1, 1, 2, 2, 6, 6, 18, 16, 48, 60, 176, 144, 630, 756, 1800, 2048, 7710, 7776)
+
+
+def _table(count):
+    """The first `count` polynomials, as integers of their coefficients, each with its initial numbers."""
+    data = (Path(__file__).parent / "sobol_numbers.bin").read_bytes()
+    start = 0
+    for degree, polynomials in enumerate(_POLYNOMIALS, 1):
+        width = degree - 1 + degree * (degree - 1) // 2
+        for _ in range(min(polynomials, count)):
+            end = start + width
+            record = int.from_bytes(data[start // 8 : -(-end // 8)], "big") >> (-end % 8)
+            numbers = []
+            for j in range(degree - 1, 0, -1):
+                numbers.append((record & ((1 << j) - 1)) << 1 | 1)
+                record >>= j
+            inner = record & ((1 << (degree - 1)) - 1)
+            yield 1 << degree | inner << 1 | 1, [1, *reversed(numbers)]
+            start = end
+        count -= min(polynomials, count)
+
 
 def _direction_numbers(dimension, bits):
     """One row of integers for each dimension, scaled to `bits` bits."""
-    try:
-        import numpy
-        from scipy.stats import _sobol
-    except ImportError as error:
-        raise ImportError(
-            "SobolEngine needs SciPy, whose table of direction numbers it reads: pip install scipy"
-        ) from error
-    # SciPy keeps the initial numbers and the polynomials in a file of its own.
-    import os
-
-    table = numpy.load(os.path.join(os.path.dirname(_sobol.__file__), "_sobol_direction_numbers.npz"))
-    polynomials, initial = table["poly"], table["vinit"]
-    rows = []
-    for d in range(dimension):
-        if d == 0:
-            rows.append([1 << (bits - 1 - j) for j in range(bits)])
-            continue
-        polynomial = int(polynomials[d])
+    rows = [[1 << (bits - 1 - j) for j in range(bits)]]
+    for polynomial, numbers in _table(dimension - 1):
         degree = polynomial.bit_length() - 1
-        numbers = [int(initial[d, j]) for j in range(min(degree, bits))]
         for j in range(degree, bits):
             new = numbers[j - degree]
             for k in range(degree):

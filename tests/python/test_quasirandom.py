@@ -1,13 +1,7 @@
 """torch.quasirandom.SobolEngine: torch's points."""
 
-import importlib.util
-
 import mica
 import pytest
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("scipy") is None, reason="the table of direction numbers is SciPy's"
-)
 
 
 def test_points_are_those_of_torch():
@@ -26,3 +20,8 @@ def test_scrambled_points_fill_every_half():
         mica.quasirandom.SobolEngine(2).fast_forward(3).draw_base2(2)
     with pytest.raises(ValueError, match="Supported range"):
         mica.quasirandom.SobolEngine(30000)
+
+
+def test_all_dimensions():
+    engine = mica.quasirandom.SobolEngine(21201)
+    assert engine.draw(3)[2, -4:].tolist() == [0.75, 0.25, 0.75, 0.75]

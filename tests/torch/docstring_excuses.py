@@ -17,7 +17,6 @@ NOT_RUN = {
     r"torch\.nn\.attention\.flex_attention\.create_block_mask|torch\.while_loop|torch\.utils\.debug_log\..*": "torch compiles it first, for half a minute",
     r"torch\.(autograd\.)?profiler\..*|torch\.utils\.benchmark\..*": "times, and events within torch's operators",
     r"torch\.(Event|Stream)(\..*)?": "the CPU has none in torch; in Mica they are those of its one queue",
-    r"torch\.quasirandom\.SobolEngine": "reads its table from SciPy here",
     r"torch\.utils\.(generate_methods_for|rename)_privateuse1_backend": "another way to bring a backend (docs/backends.md)",
     r"torch\.autograd\.detect_anomaly": "the trace names files",
 }
