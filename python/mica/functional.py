@@ -130,7 +130,7 @@ def meshgrid(*tensors, indexing=None):
         warn_once(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=2
         )
-    return _C._meshgrid(_listed(tensors), indexing=indexing or "ij")
+    return _C._meshgrid(_listed(tensors), indexing="ij" if indexing is None else indexing)
 
 
 @_overridable

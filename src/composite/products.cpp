@@ -101,6 +101,7 @@ Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Sc
   const DType dtype = type.get();
   for (const auto& [name, factor] : {std::pair("beta", &beta), std::pair("alpha", &alpha)}) {
     const bool whole = !factor->is_floating() && !factor->is_complex();
+    MICA_CHECK(!factor->is_bool() || dtype == DType::Bool, "Boolean ", name, " only supported for Boolean results.");
     MICA_CHECK(whole || is_floating(dtype) || is_complex(dtype), "For integral input tensors, argument ", name,
                " must not be a floating point number.");
     MICA_CHECK(!factor->is_complex() || is_complex(dtype),

@@ -8,6 +8,7 @@
 #include "core/expanded.h"
 #include "core/geometry.h"
 #include "core/observe.h"
+#include "core/out_dtype.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -93,12 +94,7 @@ bool warn_if_expanded(const char* op, const Tensor& target) {
 
 void write_out(const char* op, const Tensor& out, const Tensor& result) {
   MICA_CHECK(out.device() == result.device(), op, "(): expected out on ", result.device(), " but got ", out.device());
-  const std::string_view name = op;
-  MICA_CHECK(name != "float_power" || out.dtype() == result.dtype(), "the output given to float_power has dtype ",
-             info(out.dtype()).legacy, " but the operation's result requires dtype ", info(result.dtype()).legacy);
-  MICA_CHECK(out.dtype() == result.dtype() || can_cast(result.dtype(), out.dtype()) || name == "bernoulli",
-             "result type ", info(result.dtype()).legacy, " can't be cast to the desired output type ",
-             info(out.dtype()).legacy);
+  check_dtype_of_out(op, out.dtype(), result.dtype());
   if (!(out.sizes() == result.sizes())) {
     if (out.numel() > 0) {
       warn(cat("An output with one or more elements was resized since it had shape ", out.sizes(),
@@ -118,6 +114,7 @@ Out::Out(const char* op, const Tensor& given, TensorList inputs, bool in_place)
 const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRef strides) {
   if (given_.defined()) {
     MICA_CHECK(given_.device() == device, op_, "(): expected out on ", device, " but got ", given_.device());
+    if (!in_place_) check_dtype_of_out(op_, given_.dtype(), dtype);
     MICA_CHECK(given_.dtype() == dtype || can_cast(dtype, given_.dtype()), "result type ", info(dtype).legacy,
                " can't be cast to the desired output type ", info(given_.dtype()).legacy);
     if (in_place_) {

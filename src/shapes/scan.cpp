@@ -28,8 +28,6 @@ Prepared prepare(Out& out, const Tensor& self, int64_t dim, DType dtype) {
 }
 
 Prepared prepare_extremum(Out& values, Out& indices, const Tensor& self, int64_t dim) {
-  check_out_dtype(values, self.dtype());
-  check_out_dtype(indices, DType::Int64);
   const Prepared p = prepare(values, self, dim, self.dtype());
   indices.set(self.sizes(), DType::Int64, self.device());
   return p;

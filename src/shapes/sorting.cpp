@@ -9,7 +9,7 @@ namespace mica::shapes {
 namespace {
 
 void check_sortable(const char* op, const Tensor& self) {
-  MICA_CHECK(!self.is_complex(), "Sort currently does not support complex dtypes on CPU (", op, ")");
+  MICA_CHECK(!self.is_complex(), " Sort does not support complex dtypes on CPU (", op, ")");
 }
 
 const TensorView kUnwanted{};

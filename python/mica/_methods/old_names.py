@@ -1,5 +1,7 @@
 """Tensor's methods that torch keeps for old programs, or for devices and functions that are elsewhere."""
 
+import math
+
 from mica import _C
 from mica._C import Tensor
 
@@ -28,7 +30,15 @@ def resize(self, *sizes):
     import warnings
 
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
-    return self.reshape(*sizes)
+    size = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if math.prod(size) != self.numel():
+        text, own = ("x".join(map(str, each)) for each in (size, self.shape))
+        raise RuntimeError(
+            f"requested resize to {text} ({math.prod(size)} elements in total), but the given tensor has a size of {own} "
+            f"({self.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving "
+            "the number of elements. "
+        )
+    return self.reshape(size)
 
 
 def resize_as(self, tensor):
