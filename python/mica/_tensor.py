@@ -352,7 +352,11 @@ _dim_order = Tensor.dim_order
 
 @_method
 def resize_as_sparse_(self, the_template):
-    """Give a sparse COO tensor the shape and the sparse and dense dimensions of another one."""
+    """Give a sparse COO tensor the shape and the sparse and dense dimensions of another one, a compressed one its indices."""
+    from mica.sparse._compressed import COMPRESSED, resize_as
+
+    if self.layout in COMPRESSED or the_template.layout in COMPRESSED:
+        return resize_as(self, the_template)
     return self.sparse_resize_(the_template.shape, the_template.sparse_dim(), the_template.dense_dim())
 
 

@@ -55,6 +55,8 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
         raise RuntimeError(
             f"sampled_addmm(): functions with out=... arguments don't support automatic differentiation, {words}"
         )
+    if out.layout == _C.sparse_csr and out._nnz() != result._nnz():
+        out.resize_as_sparse_(result)
     return out.copy_(result)
 
 

@@ -21,6 +21,7 @@ Tensor summed(const Tensor& t) { return is_coo(t) ? t.coalesce() : t; }
     return with_values(once, mica::name(values_of(once))); \
   }
 MICA_SPARSE_UNARY(abs)
+MICA_SPARSE_UNARY(angle)
 MICA_SPARSE_UNARY(sqrt)
 MICA_SPARSE_UNARY(square)
 MICA_SPARSE_UNARY(sin)
@@ -238,13 +239,32 @@ Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_block
   return mica::_sparse_compressed_tensor_unsafe(compressed, indices, values, self.sizes(), self.layout());
 }
 
+// What a compressed tensor is copied from has its layout, its size and as many elements.
+static void check_compressed_copy(const Tensor& self, const Tensor& src) {
+  MICA_CHECK(self.layout() == src.layout(), "torch.copy_: copy of sparse compressed tensors having different layouts ",
+             "is not supported. self layout is ", self.layout(), " and src layout is ", src.layout());
+  const Tensor &ours = sparse_parts(self).values, &theirs = sparse_parts(src).values;
+  MICA_CHECK(sparse_parts(self).indices.size(-1) == sparse_parts(src).indices.size(-1), "torch.copy_: only sparse ",
+             "compressed tensors with the same number of specified elements are supported.");
+  MICA_CHECK(self.dim() == src.dim(), "torch.copy_: expected src of ", self.dim(), " dimensions, but got ", src.dim());
+  for (int64_t d = 0; d < self.dim(); ++d)
+    MICA_CHECK(self.size(d) == src.size(d), "torch.copy_: expected shapes of self and src to match along dimension ", d,
+               " for ", self.layout(), " layout but the corresponding dimensions of self and src are ", self.size(d),
+               " and ", src.size(d), ", respectively.");
+  MICA_CHECK(ours.sizes() == theirs.sizes(), "torch.copy_: copy of sparse compressed tensors having different block ",
+             "sizes is not supported. The values of self have the shape ", ours.sizes(), ", those of src ",
+             theirs.sizes());
+}
+
 void copy_(const Tensor& self, const Tensor& src, bool) {
   if (!is_sparse(self) || !is_sparse(src)) {
+    if (is_sparse(self) && is_compressed(self)) check_compressed_copy(self, src);
     MICA_CHECK(self.sizes() == src.sizes(), "copy_() between dense and sparse Tensors is not implemented! Found self ",
                "of layout ", self.layout(), " and src of layout ", src.layout());
     fail(cat("copy_() between dense and sparse Tensors is not implemented! Found self of layout ", self.layout(),
              " and src of layout ", src.layout()));
   }
+  if (is_compressed(self)) check_compressed_copy(self, src);
   const Tensor value = in_layout(src, self.layout()).to(self.dtype()).clone();
   entry::write_rare("copy_", self, value);
 }

@@ -144,6 +144,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   if (is_compressed(self)) {
     const int64_t batch = sparse_parts(self).compressed.dim() - 1;
     if (d < batch) return select_batch(self, d, at);
+    MICA_CHECK(batch == 0 || d >= batch + 2, "selecting sparse dimensions is not supported for batched sparse ",
+               "compressed tensors.");
     return sparse::select(mica::_convert_layout(self, Layout::SparseCoo).coalesce(), d, at);
   }
   const SparseParts& p = parts_of(self);
