@@ -43,6 +43,8 @@ class RareForms:
     def mask(self) -> str:
         """The bits that lead to the rare function: not those of layouts that the whole family is made for."""
         base = "tensor_bit::kSpecialView" if self.op.kind == "view" else "tensor_bit::kSpecial"
+        if self.op.kind == "view" and "quantized" in self.op.layouts_of(self.schema):
+            base = "(tensor_bit::kSpecialView | tensor_bit::kQuantized)"
         return base + "".join(f" & ~{BITS[t]}" for t in self.op.takes if t in BITS)
 
     def tests_special(self, *extra: str) -> str:

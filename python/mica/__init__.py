@@ -119,11 +119,11 @@ _LAZY = {
 _LAZY |= dict.fromkeys(["e", "inf", "nan", "pi"], "math")
 _LAZY |= dict.fromkeys(
     [
-        "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_dyn_quant_matmul_4bit",
-        "_dyn_quant_pack_4bit_weight", "_indices_copy",
-        "_native_batch_norm_legit", "_safe_softmax", "_segment_reduce", "_softmax_backward_data",
+        "_addmm_activation", "_batch_norm_with_update", "_choose_qparams_per_tensor", "_chunk_cat", "_dyn_quant_matmul_4bit",
+        "_dyn_quant_pack_4bit_weight", "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_indices_copy",
+        "_native_batch_norm_legit", "_safe_softmax", "_saturate_weight_to_fp16", "_segment_reduce", "_softmax_backward_data",
         "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
-        "_values_copy", "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "dsmm", "eig",
+        "_values_copy", "ccol_indices_copy", "choose_qparams_optimized", "col_indices_copy", "crow_indices_copy", "dsmm", "eig",
         "empty_quantized", "hash_tensor", "hsmm", "indices_copy", "lstsq", "matrix_rank", "native_dropout",
         "native_dropout_backward", "native_norm", "nuclear_norm", "quantized_batch_norm",
         "quantized_max_pool1d", "quantized_max_pool2d", "quantized_max_pool3d", "row_indices_copy", "saddmm",

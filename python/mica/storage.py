@@ -58,6 +58,10 @@ def warn_of_typed_storage(stacklevel):
     )
 
 
+# What the elements of quantized dtypes are in memory.
+_INTEGERS = {_C.qint8: _C.int8, _C.quint8: _C.uint8, _C.qint32: _C.int32, _C.quint4x2: _C.uint8, _C.quint2x4: _C.uint8}
+
+
 class TypedStorage:
     """A storage seen as numbers of one dtype."""
 
@@ -99,7 +103,7 @@ class TypedStorage:
         return TypedStorage(wrap_storage=made, dtype=dtype, _internal=True)
 
     def _tensor(self):
-        return self._untyped_storage._tensor(self.dtype)
+        return self._untyped_storage._tensor(_INTEGERS.get(self.dtype, self.dtype))
 
     def _wrap(self, untyped, dtype=None):
         return TypedStorage(wrap_storage=untyped, dtype=dtype or self.dtype, _internal=True)

@@ -71,13 +71,7 @@ namespace {
   view->set_own_version(from->own_version());
   const auto& quantizer = from->rare->quantizer;
   if (!quantizer || !quantized) return;
-  const int64_t axis = quantizer->axis;
-  MICA_CHECK_KIND(axis < 0 || (axis < view->view.ndim && view->view.ndim == from->view.ndim &&
-                               view->view.sizes[axis] == from->view.sizes[axis] &&
-                               view->view.strides[axis] == from->view.strides[axis] && view->offset == from->offset),
-                  NotImplemented, "views of a tensor that is quantized per channel keep its channels as they are: ",
-                  "dequantize() it, or take the view of its int_repr()");
-  view->rare_facts().quantizer = quantizer;
+  view->rare_facts().quantizer = quantizer->axis < 0 ? quantizer : quantizer_of_view(*view, *from, quantizer);
   view->bits |= tensor_bit::kQuantized;
 }
 

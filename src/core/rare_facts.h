@@ -37,6 +37,11 @@ struct Quantizer {
   bool float_zero_points = false;
 };
 
+// How a view of a tensor that is quantized per channel is quantized; a view in which channels do not lie along one
+// dimension is refused. It is defined beside the operations of quantized tensors.
+std::shared_ptr<const Quantizer> quantizer_of_view(const TensorImpl& view, const TensorImpl& from,
+                                                   const std::shared_ptr<const Quantizer>& quantizer);
+
 struct RareFacts {
   Ref<VersionCounter> own_version;  // counts the changes apart from the storage; null: the storage counts
   std::vector<std::string> names;   // one for each dimension, "" where there is none; or empty

@@ -41,8 +41,8 @@ MemoryFormat Tensor::suggest_memory_format() const {
 Scalar Tensor::item() const {
   MICA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   MICA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
-  MICA_CHECK(!(impl_->bits & tensor_bit::kForeignLayout),
-             "item() of a sparse or quantized tensor: use to_dense() or dequantize() first");
+  if (is_quantized()) return dequantize().item();
+  MICA_CHECK(!(impl_->bits & tensor_bit::kForeignLayout), "item() of a sparse tensor: use to_dense() first");
   if (!is_cpu()) return cpu().item();
   Scalar value = read_scalar(dtype(), data_ptr());
   if (is_conj()) value = value.conj();

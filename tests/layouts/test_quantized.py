@@ -107,7 +107,7 @@ def test_a_view_as_another_dtype_is_of_plain_integers():
             y = q.view(dtype)
             assert y.dtype == dtype and not y.is_quantized and y.data_ptr() == q.data_ptr() and repr(y)
     assert channels.view(torch.int8).tolist() == [[2] * 4, [13] * 4]
-    with pytest.raises(NotImplementedError, match="views of a tensor that is quantized per channel"):
+    with pytest.raises(NotImplementedError, match="possible only on uniformly quantized tensor"):
         channels.view(8)
 
 
@@ -117,7 +117,7 @@ def test_operations_that_quantized_tensors_do_not_have():
         q + q
     with pytest.raises(NotImplementedError, match="'QuantizedCPU' backend"):
         q.sum()
-    for call in (q.numpy, q.tolist, q[0].item):
+    for call in (q.numpy, q.tolist):
         with pytest.raises((RuntimeError, TypeError)):
             call()
 

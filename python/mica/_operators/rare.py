@@ -6,6 +6,14 @@ import math
 import mica
 from mica import _C
 from mica._operators.four_bits import _dyn_quant_matmul_4bit, _dyn_quant_pack_4bit_weight  # noqa: F401
+from mica._operators.quantized_makers import SCHEMAS as _QUANTIZED_MAKERS
+from mica._operators.quantized_makers import (  # noqa: F401
+    _choose_qparams_per_tensor,
+    _empty_affine_quantized,
+    _empty_per_channel_affine_quantized,
+    _saturate_weight_to_fp16,
+    choose_qparams_optimized,
+)
 from mica._operators.segments import segment_reduce
 
 # For torch.ops.aten (see mica._ops).
@@ -26,6 +34,7 @@ _unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -
 _unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor
 _addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor
 """
+SCHEMAS += _QUANTIZED_MAKERS
 
 
 def _into(result, out):

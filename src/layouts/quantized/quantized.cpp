@@ -8,6 +8,7 @@
 #include "core/kernel_arguments.h"
 #include "core/rare_facts.h"
 #include "layouts/quantized/packed.h"
+#include "layouts/quantized/parts.h"
 #include "mica/autograd.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/quantized.h"
@@ -70,13 +71,6 @@ const Quantizer& need_per_channel(const char* op, const Tensor& t) {
   return q;
 }
 
-// `integers`, which nobody else holds, as a quantized tensor.
-Tensor attach(Tensor integers, std::shared_ptr<const Quantizer> quantizer) {
-  integers.impl()->rare_facts().quantizer = std::move(quantizer);
-  integers.impl()->bits |= tensor_bit::kQuantized;
-  return integers;
-}
-
 std::shared_ptr<const Quantizer> per_tensor(double scale, int64_t zero_point) {
   auto q = std::make_shared<Quantizer>();
   q->scale = scale;
@@ -84,12 +78,10 @@ std::shared_ptr<const Quantizer> per_tensor(double scale, int64_t zero_point) {
   return q;
 }
 
-// The integers as a plain tensor over the same memory.
-Tensor bare(const Tensor& t) {
-  MICA_CHECK_KIND(!is_packed_quantized(t.dtype()), NotImplemented, "this is not there for ", t.dtype(),
-                  ": dequantize() it first");
-  return make_view_as(t, t.dtype(), t.sizes(), t.strides(), t.storage_offset());
+Tensor attach(Tensor integers, std::shared_ptr<const Quantizer> quantizer) {
+  return attach_quantizer(std::move(integers), std::move(quantizer));
 }
+Tensor bare(const Tensor& t) { return bare_integers(t); }
 
 // How many elements follow each other in one channel of a contiguous tensor.
 int64_t inner_size(const Tensor& t, int64_t axis) {
@@ -156,6 +148,18 @@ std::shared_ptr<const Quantizer> per_channel(const Tensor& self, const Tensor& s
 }
 
 }  // namespace
+
+Tensor attach_quantizer(Tensor integers, std::shared_ptr<const Quantizer> quantizer) {
+  integers.impl()->rare_facts().quantizer = std::move(quantizer);
+  integers.impl()->bits |= tensor_bit::kQuantized;
+  return integers;
+}
+
+Tensor bare_integers(const Tensor& quantized) {
+  MICA_CHECK_KIND(!is_packed_quantized(quantized.dtype()), NotImplemented, "this is not there for ", quantized.dtype(),
+                  ": dequantize() it first");
+  return make_view_as(quantized, quantized.dtype(), quantized.sizes(), quantized.strides(), quantized.storage_offset());
+}
 
 namespace composite {
 
@@ -306,10 +310,12 @@ Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_block
 
 // Real numbers are quantized as self is; quantized ones are taken over with their integers and quantizer.
 void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
-  MICA_CHECK(self.is_quantized(), "copy_() from quantized to non-quantized Tensor is not allowed, please use ",
+  MICA_CHECK(self.is_quantized(), "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use ",
              "dequantize to get a float Tensor from a quantized Tensor");
   if (!src.is_quantized()) {
     const Tensor spread = src.to(DType::Float32).expand(self.sizes());
+    MICA_CHECK(self.is_contiguous() || self.is_contiguous(self.suggest_memory_format()),
+               "Quantized copy only works with contiguous and NHWC Tensors");
     if (is_packed_quantized(self.dtype())) {
       packed_bytes(self).copy_(packed_bytes(mica::quantized(spread, self.impl()->rare->quantizer, self.dtype())));
       return;
