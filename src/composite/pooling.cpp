@@ -74,8 +74,23 @@ Tensor max_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
                   IntArrayRef dilation, bool ceil_mode) {
   return max_pool("max_pool2d", self, kernel_size, stride, padding, dilation, ceil_mode, 2);
 }
+// Whether a volume without a batch lies with its channels last: the maxima then do too, as in torch.
+static bool is_volume_channels_last(const Tensor& self) {
+  return self.dim() == 4 && self.size(0) > 1 && !self.is_contiguous() &&
+         self.unsqueeze(0).is_contiguous(MemoryFormat::ChannelsLast3d);
+}
+
+// The volume as a batch of one, whose strides say that.
+static Tensor batch_of_one(const Tensor& self) {
+  const int64_t sizes[] = {1, self.size(0), self.size(1), self.size(2), self.size(3)};
+  const int64_t strides[] = {self.numel(), self.stride(0), self.stride(1), self.stride(2), self.stride(3)};
+  return self.as_strided(sizes, strides, self.storage_offset());
+}
+
 Tensor max_pool3d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
                   IntArrayRef dilation, bool ceil_mode) {
+  if (is_volume_channels_last(self))
+    return mica::max_pool3d(batch_of_one(self), kernel_size, stride, padding, dilation, ceil_mode).squeeze(0);
   return max_pool("max_pool3d", self, kernel_size, stride, padding, dilation, ceil_mode, 3);
 }
 
@@ -94,6 +109,11 @@ std::tuple<Tensor, Tensor> functional_max_pool2d_with_indices(const Tensor& inpu
 std::tuple<Tensor, Tensor> functional_max_pool3d_with_indices(const Tensor& input, IntArrayRef kernel_size,
                                                               OptionalIntArrayRef stride, IntArrayRef padding,
                                                               IntArrayRef dilation, bool ceil_mode, bool) {
+  if (is_volume_channels_last(input)) {
+    const auto [values, indices] = mica::max_pool3d_with_indices(
+        batch_of_one(input), kernel_size, stride.value_or(IntArrayRef()), padding, dilation, ceil_mode);
+    return {values.squeeze(0), indices.squeeze(0)};
+  }
   return mica::max_pool3d_with_indices(input, kernel_size, stride.value_or(IntArrayRef()), padding, dilation,
                                        ceil_mode);
 }
