@@ -9,8 +9,8 @@ __all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
 WARN_FOR_UNFUSED_KERNELS = False
 
 
-class SDPBackend(enum.IntEnum):
-    """The kernels that torch chooses among for attention; Mica has its own and keeps the choice."""
+class SDPBackend(enum.Enum):
+    """The kernels that torch chooses among for attention; Mica has its own and keeps the choice. They are no numbers, as in torch."""
 
     ERROR = -1
     MATH = 0
@@ -18,6 +18,11 @@ class SDPBackend(enum.IntEnum):
     EFFICIENT_ATTENTION = 2
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
+
+    def __int__(self):
+        return self.value
+
+    __index__ = __int__
 
     def __repr__(self):
         return f"<SDPBackend.{self.name}: {self.value}>"
