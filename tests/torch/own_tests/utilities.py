@@ -45,6 +45,9 @@ _CALLED_AT_ONCE = {
     "_dynamo.utils.disable_cache_limit": lambda given: given,
     "_C._add_docstr": None,
     "autograd._force_original_view_tracking": None,
+    "_utils_internal.deprecated": lambda given: given,
+    "utils._pallas.has_pallas_package": False,
+    "utils._helion.has_helion": False,
     "cuda.jiterator._create_jit_fn": len,  # whatever is a function: it stands for operators of CUDA
     "cuda.jiterator._create_multi_output_jit_fn": len,
 }
