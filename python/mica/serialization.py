@@ -170,8 +170,10 @@ def save(
             raise RuntimeError(f"Parent directory {folder} does not exist.")
         if os.path.isdir(f):
             raise RuntimeError(f"File {f} cannot be opened: it is a folder.")
-    elif not callable(getattr(f, "write", None)):
+    elif not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    elif not callable(f.write):
+        raise TypeError(f"'write' of a file-like object is called, and {type(f.write).__name__!r} is not callable")
     if _use_new_zipfile_serialization:
         writer = _C.PyTorchFileWriter(f, _compute_crc32, 64)
         try:

@@ -255,9 +255,12 @@ void index_select(Out& out, const Tensor& self, int64_t dim, const Tensor& index
   const int64_t d = wrap_dim(dim, self.dim());
   const Tensor at = plain_index(at_least_1d(index), self.device());
   const int64_t n = self.dim() ? self.sizes()[d] : 1;
-  if (const auto bad = index_outside(at, 0, n))
+  if (const auto bad = index_outside(at, 0, n)) {
+    MICA_CHECK(n > 0, "index_select(): self indexing axis dim should be positive");
+    MICA_CHECK(d == 0 && self.numel() > 0, "INDICES element is out of DATA bounds, id=", *bad, " axis_dim=", n);
     fail(ErrorKind::Index,
          mica::cat("index out of range in self: index_select() got ", *bad, " for dimension ", d, " with size ", n));
+  }
   DimVector sizes(self.sizes());
   if (self.dim()) sizes[d] = at.numel();
   const Tensor& result = out.set(sizes, self.dtype(), self.device());

@@ -91,3 +91,20 @@ def test_compressed_copies_and_selections():
         batched.select(-1, 0)
     assert torch.equal(batched.select(0, 1).to_dense(), A)
     assert torch.angle(-a).values().tolist() == [3.1415927410125732] * 4
+
+
+def test_indices_outside():
+    """Rows are refused with an IndexError, other slices with a RuntimeError, as in torch."""
+    for call, kind, words in (
+        (
+            lambda: torch.index_select(torch.ones(0, 3), 0, torch.tensor([0])),
+            RuntimeError,
+            "axis dim should be positive",
+        ),
+        (lambda: torch.index_select(A, 1, torch.tensor([4])), RuntimeError, "out of DATA bounds, id=4 axis_dim=2"),
+        (lambda: torch.index_select(A, 0, torch.tensor([4])), IndexError, "index out of range in self"),
+    ):
+        with pytest.raises(kind, match=words):
+            call()
+    with pytest.raises(RuntimeError, match="memory format option is only supported by strided tensors"):
+        torch.empty_like(A.to_sparse(), memory_format=torch.preserve_format)

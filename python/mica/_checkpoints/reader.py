@@ -112,8 +112,8 @@ class _ArchiveStorages:
         _, available, _, compressed = self._archive._record_info(name)
         if nbytes > available:
             raise RuntimeError(
-                f"PytorchStreamReader failed reading file {name}: it has {available} bytes in {self._archive._file}, and "
-                f"{nbytes} are asked for"
+                f"PytorchStreamReader failed reading file {name} of {self._archive._file}: record size ({available} bytes) "
+                f"does not match expected size ({nbytes} bytes)"
             )
         if self._to_meta:
             return UntypedStorage(nbytes, device="meta")

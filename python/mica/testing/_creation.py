@@ -64,7 +64,11 @@ def make_tensor(
         low, high = _bounds(low, high, limits.min, limits.max, -9, 9)
         exact = dtype if part in (_C.float32, _C.float64) else _C.complex64 if dtype.is_complex else _C.float32
         result = _C.empty(made, dtype=exact, device=device)
-        (_C.view_as_real(result) if dtype.is_complex else result).uniform_(low, high)
+        parts = _C.view_as_real(result) if dtype.is_complex else result
+        if high - low >= _C.finfo(exact).max:  # a range that uniform_ refuses
+            parts.uniform_(low / 2, high / 2).mul_(2)
+        else:
+            parts.uniform_(low, high)
         result = result.to(dtype)
     else:
         limits = _C.iinfo(dtype)

@@ -77,6 +77,7 @@ Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optiona
 // Compressed layouts keep their indices: there is room for as many elements.
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   const Layout layout = options.layout_opt().value_or(self.layout());
+  MICA_CHECK(!memory_format || layout == Layout::Strided, "memory format option is only supported by strided tensors");
   check_layout_kept(self, layout);
   const TensorOptions own = own_options(self, options);
   NoGradGuard below;
