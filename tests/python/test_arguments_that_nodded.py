@@ -141,4 +141,7 @@ def test_graphs_inside_are_printed_too():
     graph.output(graph.call_module("inner", (graph.placeholder("x"),)))
     text = mica.fx.GraphModule(outer, graph, "Outer").print_readable(False)
     assert text.startswith("class Outer(torch.nn.Module):\n    def forward(self, x):\n")
-    assert "\n    class inner(torch.nn.Module):\n        def forward(self, input):\n" in text
+    assert (
+        "\n    class inner(torch.nn.Module):\n        def forward(self, input : torch.Tensor) -> torch.Tensor:\n"
+        in text
+    )

@@ -7,6 +7,7 @@ import math
 import re
 
 import mica
+from mica.fx._annotations import annotation_of
 from mica.fx.node import Node, qualified_name
 
 __all__ = ["CodeGen", "PythonCode"]
@@ -112,17 +113,18 @@ class CodeGen:
         for node in reversed(nodes):
             for used in node.all_input_nodes:
                 last_use.setdefault(used, node)
-        free_vars = []
+        free_vars, returned = [], ""
         for node in nodes:
             if node.op == "placeholder":
                 free_vars.append(writer.placeholder(node, lines))
             elif node.op == "output":
                 lines.append(self.generate_output(writer.text(node.args[0])))
+                returned = "" if node.type is None else f" -> {annotation_of(node.type, writer.name_of)}"
                 continue
             else:
                 if notes is not None:
                     lines += notes.comment(node)
-                kind = "" if notes is None else notes.type_of(node)
+                kind = writer.type_of(node)
                 lines.append(
                     f"{node.name}{kind} = {writer.call(node)}"
                     if not writer.is_statement(node)
@@ -136,7 +138,7 @@ class CodeGen:
                 let_go = " = ".join([*(each.name for each in dead), "None"])
                 lines[-1] += ";  " + (let_go if notes is None else notes.dim(let_go))
         head = self.gen_fn_def(
-            free_vars, "", **({"expanded_def": True} if notes is not None and notes.expanded_def else {})
+            free_vars, returned, **({"expanded_def": True} if notes is not None and notes.expanded_def else {})
         )
         body = "\n".join(f"    {line}" for line in lines) or "    pass"
         for name, value in self.additional_globals():
@@ -209,8 +211,14 @@ class _Writer:
         raw = name.lstrip("*")
         if raw != node.name:
             lines.append(f"{node.name} = {raw}")
-        kind = "" if self._notes is None else self._notes.type_of(node)
-        return f"{'*' * stars}{raw}{kind}{default}"
+        return f"{'*' * stars}{raw}{self.type_of(node)}{default}"
+
+    def type_of(self, node):
+        """What stands behind a node's name: what is known of its value, or the type that it was given."""
+        if self._notes is not None and (known := self._notes.type_of(node)):
+            return known
+        starred = node.op == "placeholder" and node.target.startswith("*")
+        return "" if node.type is None or starred else f" : {annotation_of(node.type, self.name_of)}"
 
     def arguments(self, node, skip=0):
         parts = [self.text(each) for each in node.args[skip:]]

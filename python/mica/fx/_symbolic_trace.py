@@ -296,7 +296,8 @@ class Tracer(TracerBase):
                 for module in self._autowrap_search:
                     self._wrap_table(patches, vars(module))
                 result = self._run(function, args, kwargs)
-            self.create_node("output", "output", (self.create_arg(result),), {})
+            returned = getattr(function, "__annotations__", {}).get("return")
+            self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         finally:
             _tracing[0] = was
             _restore_short_ways(Module)

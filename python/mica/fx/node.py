@@ -5,6 +5,7 @@ import types
 import typing
 
 import mica
+from mica.fx._annotations import type_name
 from mica.fx.immutable_collections import immutable_dict, immutable_list
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
@@ -237,17 +238,18 @@ class Node:
 
     def format_node(self, placeholder_names=None, maybe_return_typename=None, *, include_tensor_metadata=False):
         """The node as a line of text."""
+        kind = "" if self.type is None else f"{type_name(self.type)} "
         if self.op == "placeholder":
             if placeholder_names is not None:
                 placeholder_names.append(self.target)
             default = f"(default={self.args[0]})" if self.args else ""
-            return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self.target}]{default}"
+            return f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}[target={self.target}]{default}"
         if self.op == "get_attr":
-            return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self.target}]"
+            return f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}[target={self.target}]"
         if self.op == "output":
             return f"return {self.args[0]}"
         return (
-            f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={self._pretty_print_target(self.target)}]"
+            f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}[target={self._pretty_print_target(self.target)}]"
             f"(args = {_format_arg(self.args)}, kwargs = {_format_arg(self.kwargs)})"
         )
 

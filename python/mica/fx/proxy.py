@@ -1,6 +1,7 @@
 """What stands for a value while a program is traced: operations on it become nodes."""
 
 import collections
+import dataclasses
 import dis
 import enum
 import inspect
@@ -87,6 +88,9 @@ class TracerBase:
             return slice(*(self.create_arg(each) for each in (a.start, a.stop, a.step)))
         if isinstance(a, range):
             return range(*(self.create_arg(each) for each in (a.start, a.stop, a.step)))
+        if dataclasses.is_dataclass(a) and not isinstance(a, type):
+            fields = {each.name: self.create_arg(getattr(a, each.name)) for each in dataclasses.fields(a)}
+            return self.create_node("call_function", type(a), (), fields)
         if (
             isinstance(a, (*base_types, mica.finfo, enum.Enum))
             or a is None
