@@ -149,7 +149,7 @@ struct Direct {
     const bool direct = c.target.channels_last();
     const int64_t stride = direct ? c.target.col_stride : c.filters, width = c.target.width;
     float* target = direct ? to.data + image * to.batch_stride + group * c.filters + first * to.row_stride : sums;
-    const int64_t step = equal_part(width, kernel.rows);
+    const int64_t step = equal_part(width, kernel.rows_of(run_length));
     DirectTile tile;
     tile.position_stride = c.stride_x * band.col_step(c.channels);
     tile.runs = runs.data();

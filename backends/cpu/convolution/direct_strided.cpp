@@ -139,7 +139,7 @@ struct Strided {
         tile.run_length = x.taps * c.filters;
         tile.target_stride = c.stride_x * column;
         const int64_t width = c.source.width <= x.first ? 0 : divide_up(c.source.width - x.first, c.stride_x);
-        const int64_t step = width > 0 ? equal_part(width, kernel.rows) : 1;
+        const int64_t step = width > 0 ? equal_part(width, kernel.rows_of(tile.run_length)) : 1;
         for (int64_t panel = 0; panel < panels; ++panel) {
           tile.panel = packed + panel * depth(y, x) * kernel.width;
           tile.bias = bias ? bias + panel * kernel.width : nullptr;

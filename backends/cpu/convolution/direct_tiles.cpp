@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "backends/cpu/gemm/kernels.h"
 #include "backends/cpu/simd/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -96,7 +97,45 @@ struct Tiles {
 template <int N>
 constexpr Tiles<N> kTiles{std::make_integer_sequence<int, kTileRows>{}};
 
+#if HWY_ARCH_ARM_A64
+// There a broadcasting load takes a vector slot beside its load slot. The tiles of products take factors from lanes
+// instead; they add up one run after the other.
+constexpr int kLongRunRows = 7;
+void add_up_runs(const DirectTile& t) {
+  static const gemm_impl::MicroKernel& kernel = gemm_impl::micro_kernel_f32();
+  gemm_impl::Epilogue with_bias{};
+  const float one = 1;
+  __builtin_memcpy(with_bias.alpha, &one, sizeof one);
+  with_bias.bias = t.bias;
+  gemm_impl::MicroTile part{};
+  part.a_row_stride = t.position_stride;
+  part.a_k_stride = 1;
+  part.b = t.panel;
+  part.b_k_stride = kernel.cols;
+  part.b_padded = true;
+  part.c = t.target;
+  part.c_row_stride = t.target_stride;
+  part.c_near = true;
+  part.k = t.run_length;
+  part.rows = t.rows;
+  part.cols = t.cols;
+  part.store = t.bias ? gemm_impl::Store::General : gemm_impl::Store::Overwrite;
+  part.epilogue = &with_bias;
+  for (int64_t r = 0; r < t.run_count; ++r) {
+    part.a = t.source + t.runs[r];
+    kernel.run(part);
+    part.b = static_cast<const float*>(part.b) + t.run_length * kernel.cols;
+    part.store = gemm_impl::Store::Accumulate;
+  }
+}
+#else
+constexpr int kLongRunRows = kTileRows;
+#endif
+
 void run(const DirectTile& t) {
+#if HWY_ARCH_ARM_A64
+  if (t.run_count > 0 && t.run_length >= DirectKernel::kLongRun) return add_up_runs(t);
+#endif
   const int lanes = static_cast<int>(hn::Lanes(D()));
   const int vectors = (t.cols + lanes - 1) / lanes;
 #if HWY_MEM_OPS_MIGHT_FAULT
@@ -124,7 +163,7 @@ void run(const DirectTile& t) {
   }
 }
 
-DirectKernel describe() { return {kTileRows, kTileVectors * static_cast<int>(hn::Lanes(D())), run}; }
+DirectKernel describe() { return {kTileRows, kTileVectors * static_cast<int>(hn::Lanes(D())), run, kLongRunRows}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

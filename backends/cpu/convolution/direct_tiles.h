@@ -23,6 +23,9 @@ struct DirectKernel {
   int rows;   // most positions of a tile
   int width;  // filters of a panel
   void (*run)(const DirectTile&);
+  int long_run_rows;  // the same where runs are long
+  static constexpr int64_t kLongRun = 32;
+  int rows_of(int64_t run_length) const { return run_length >= kLongRun ? long_run_rows : rows; }
 };
 const DirectKernel& direct_kernel();
 

@@ -39,6 +39,7 @@ bool is_short(const Correlation& c) {
 }
 
 bool correlate(const Correlation& original) {
+  if (suits_winograd(original)) return convolve_winograd(original), true;
   if (is_short(original)) return false;
   const MergedGroups groups(original, true);
   const Correlation& c = groups.correlation();

@@ -17,7 +17,12 @@ using gemm_impl::MicroTile;
 
 constexpr int64_t kBlockBytes = 1 << 20;  // of coefficients, in the second cache
 constexpr int64_t kLeastTiles = 112;      // or the filters' coefficients are read for too few
-constexpr int64_t kFilterWork = 1000;     // what a filter's coefficients of one channel cost, in multiply-adds
+// What a filter's coefficients of one channel cost beyond its plain taps, in multiply-adds.
+#if defined(__aarch64__)
+constexpr int64_t kFilterWork = 100;
+#else
+constexpr int64_t kFilterWork = 700;
+#endif
 
 // How tiles are taken: some rows of tiles at a time, counted through all images.
 struct Tiling {
@@ -89,22 +94,46 @@ struct TargetRows {
 };
 
 // The filters' coefficients as the products take them: [coefficient][panel][channel][filter of the panel].
-void transform_filters(const Correlation& c, const WinogradTransforms& transforms, int64_t width, float* to) {
-  const int64_t panels = divide_up(c.filters, width), plane = panels * c.channels * width;
-  parallel_for(0, panels * c.channels, std::max<int64_t>(1, (1 << 12) / width), [&](int64_t begin, int64_t end) {
-    const Scratch taps(bytes_of_floats(9 * width));
-    std::fill_n(taps.as<float>(), 9 * width, 0.0f);
+struct FilterPanels {
+  int64_t width, panels, panel_size;
+  int64_t
+      plane;  // floats of a coefficient: one line more than whole pages, or all 16 would meet in one set of the cache
+
+  FilterPanels(const Correlation& c, int64_t width)
+      : width(width), panels(divide_up(c.filters, width)), panel_size(c.channels * width) {
+    constexpr int64_t kPage = 1024, kLine = 16;
+    plane = round_up(panels * panel_size, kPage) + kLine;
+  }
+  int64_t at(int64_t coefficient, int64_t panel) const { return coefficient * plane + panel * panel_size; }
+};
+
+// The taps of some channels of a panel's filters: [channel][tap][filter].
+void gather_taps(const Correlation& c, int64_t first, int64_t count, int64_t channel, int64_t channels, int64_t width,
+                 float* to) {
+  if (c.weight_x == 1 && c.weight_y == 3 && c.weight_channel == 9)
+    return transpose_floats(c.weight_at(0, first, channel), c.weight_filter, to, width, count, 9 * channels);
+  for (int64_t ch = 0; ch < channels; ++ch, to += 9 * width) {
+    for (int64_t f = 0; f < count; ++f) {
+      const float* from = c.weight_at(0, first + f, channel + ch);
+      for (int k = 0; k < 9; ++k) to[k * width + f] = from[k / 3 * c.weight_y + k % 3 * c.weight_x];
+    }
+  }
+}
+
+void transform_filters(const Correlation& c, const WinogradTransforms& transforms, const FilterPanels& p, float* to) {
+  constexpr int64_t kTogether = 16;  // channels whose taps stay in the first cache
+  const int64_t parts = divide_up(c.channels, kTogether);
+  parallel_for(0, p.panels * parts, divide_up(int64_t{1 << 8}, p.width), [&](int64_t begin, int64_t end) {
+    const Scratch taps(bytes_of_floats(kTogether * 9 * p.width));
+    std::fill_n(taps.as<float>(), kTogether * 9 * p.width, 0.0f);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i / c.channels * width, count = std::min(width, c.filters - first);
-      for (int64_t f = 0; f < count; ++f) {
-        const float* from = c.weight_at(0, first + f, i % c.channels);
-        float* at = taps.as<float>() + f;
-        for (int y = 0; y < 3; ++y)
-          for (int x = 0; x < 3; ++x, at += width) *at = from[y * c.weight_y + x * c.weight_x];
-      }
-      for (int64_t k = 0; k < 9; ++k)  // of the panel before
-        std::fill(taps.as<float>() + k * width + count, taps.as<float>() + (k + 1) * width, 0.0f);
-      transforms.filters(taps.as<float>(), width, width, to + i * width, plane);
+      const int64_t panel = i / parts, first = panel * p.width, count = std::min(p.width, c.filters - first);
+      const int64_t channel = i % parts * kTogether, channels = std::min(kTogether, c.channels - channel);
+      if (count < p.width) std::fill_n(taps.as<float>(), kTogether * 9 * p.width, 0.0f);  // of the panel before
+      gather_taps(c, first, count, channel, channels, p.width, taps.as<float>());
+      for (int64_t ch = 0; ch < channels; ++ch)
+        transforms.filters(taps.as<float>() + ch * 9 * p.width, p.width, p.width,
+                           to + p.at(0, panel) + (channel + ch) * p.width, p.plane);
     }
   });
 }
@@ -122,9 +151,9 @@ bool suits_winograd(const Correlation& c) {
 
 void convolve_winograd(const Correlation& c) {
   const Tiling t(c);
-  const int64_t width = t.kernel.cols, panels = divide_up(c.filters, width), panel_size = c.channels * width;
-  const Scratch filters(bytes_of_floats(kCoefficients * panels * panel_size));
-  transform_filters(c, t.transforms, width, filters.as<float>());
+  const FilterPanels panels(c, t.kernel.cols);
+  const Scratch filters(bytes_of_floats(kCoefficients * panels.plane));
+  transform_filters(c, t.transforms, panels, filters.as<float>());
   const bool direct = c.target.channels_last();
   const int64_t whole = round_up(c.filters, t.transforms.lanes);
   std::atomic<bool> finite{true};
@@ -140,19 +169,19 @@ void convolve_winograd(const Correlation& c) {
       MicroTile tile;
       tile.a_row_stride = t.channels;
       tile.a_k_stride = 1;
-      tile.b_k_stride = width;
+      tile.b_k_stride = panels.width;
       tile.c_row_stride = t.filters;
       tile.k = c.channels;
       tile.store = gemm_impl::Store::Overwrite;
       tile.epilogue = nullptr;
       for (int64_t k = 0; k < kCoefficients; ++k) {
-        for (int64_t panel = 0; panel < panels; ++panel) {
-          tile.b = filters.as<float>() + (k * panels + panel) * panel_size;
-          tile.cols = static_cast<int>(std::min(width, whole - panel * width));
+        for (int64_t panel = 0; panel < panels.panels; ++panel) {
+          tile.b = filters.as<float>() + panels.at(k, panel);
+          tile.cols = static_cast<int>(std::min(panels.width, whole - panel * panels.width));
           for (int64_t i = 0; i < tiles; i += step) {
             tile.rows = static_cast<int>(std::min(step, tiles - i));
             tile.a = source.as<float>() + (k * tiles + i) * t.channels;
-            tile.c = products.as<float>() + (k * tiles + i) * t.filters + panel * width;
+            tile.c = products.as<float>() + (k * tiles + i) * t.filters + panel * panels.width;
             t.kernel.run(tile);
           }
         }
