@@ -21,6 +21,8 @@ constexpr int kInPlaceRows = 6;           // of those the fastest
 constexpr int64_t kSumDepth = 256;        // products that are summed one after the other
 constexpr int64_t kPrefetchBytes = 1024;  // of B, ahead of use
 constexpr int64_t kPanelDepthBytes = 2048, kBlockBytes = 1 << 19, kNearRowBytes = 512;
+// Panels of B are lines whole and adjacent. More than one first cache of it, or many rows of A, are worth the copy.
+constexpr int64_t kNearRows = 255, kNearBytes = 1 << 17;
 
 template <class T>
 struct Lanes;
@@ -333,6 +335,8 @@ constexpr MicroKernel kKernel = {.rows = kRows,
                                  .panel_depth_bytes = kPanelDepthBytes,
                                  .block_bytes = kBlockBytes,
                                  .near_row_bytes = kNearRowBytes,
+                                 .near_rows = kNearRows,
+                                 .near_bytes = kNearBytes,
                                  .packs_blocks = true};
 
 }  // namespace

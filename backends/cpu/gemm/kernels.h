@@ -46,7 +46,8 @@ struct MicroKernel {
   bool packs_rows_adjacent;  // else depths are, unless A comes with adjacent rows
   int64_t panel_depth_bytes;
   int64_t block_bytes;
-  int64_t near_row_bytes;     // rows of B that are used where they lie
+  int64_t near_row_bytes;                                      // rows of B that are used where they lie, with at most
+  int64_t near_rows = 1 << 30, near_bytes = int64_t{1} << 40;  // so many rows of A, and so many bytes of B
   bool packs_blocks = false;  // a thread packs the block of B that it is about to use; else all of B is packed first
 };
 

@@ -132,7 +132,8 @@ class PackedProduct {
     // Rows close together are as good as a panel while all of them stay in the second cache; rows far apart pay only
     // when they are used a few times.
     const int64_t row_bytes = std::abs(p_.b.row_stride) * s_.element_size;
-    const bool near = row_bytes <= s_.kernel.near_row_bytes &&
+    const bool near = row_bytes <= s_.kernel.near_row_bytes && p_.m <= s_.kernel.near_rows &&
+                      p_.k * row_bytes <= s_.kernel.near_bytes &&
                       (row_bytes <= kShortRowBytes || p_.k * row_bytes <= s_.kernel.block_bytes);
     return p_.m <= 2 * s_.kernel.rows || near;
   }
