@@ -1,6 +1,7 @@
 // Direct convolution in float32. A thread loads a band of input rows with the zeros around it, then sums whole tiles of
 // positions and filters in registers, reading the band in place: nothing is copied per tap.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "backends/cpu/convolution/correlation.h"
@@ -92,8 +93,15 @@ struct Direct {
       const int64_t n = std::min(together, c.channels - ch);
       transpose_floats(filters + ch * taps, c.weight_filter, turned.as<float>(), width, count, n * taps);
       for (int64_t i = 0; i < n; ++i)
-        for (int64_t tap = 0; tap < taps; ++tap)
-          std::copy_n(turned.as<float>() + (i * taps + tap) * width, count, to + (tap * c.channels + ch + i) * width);
+        for (int64_t tap = 0; tap < taps; ++tap) {
+          const float* from = turned.as<float>() + (i * taps + tap) * width;
+          float* at = to + (tap * c.channels + ch + i) * width;
+          if (count < width) {
+            std::copy_n(from, count, at);
+          } else {  // a panel is whole vectors: no call for so few bytes
+            for (int64_t f = 0; f < width; f += 4) std::memcpy(at + f, from + f, 4 * sizeof(float));
+          }
+        }
     }
   }
 

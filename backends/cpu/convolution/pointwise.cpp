@@ -83,10 +83,19 @@ struct Panels {
   }
   float* target(int64_t image) const { return reinterpret_cast<float*>(p.target.data) + image * p.target.batch_stride; }
 
+  // A length that the compiler knows needs no call for each depth.
+  static constexpr int64_t kNeonWidth = 12, kNeonLanes = 4;
+  template <int64_t kLength>
+  void copy_runs(const float* from, float* to) const {
+    for (int64_t k = 0; k < p.depth; ++k, from += p.source.channel_stride, to += kLength)
+      std::memcpy(to, from, kLength * sizeof(float));
+  }
+
   void pack(int64_t panel, float* to) const {
     if ((panel + 1) * width > total) std::fill_n(to, p.depth * width, 0.0f);
     for_each_piece(panel, [&](int64_t image, int64_t position, int64_t column, int64_t n) {
       const float* from = source(image) + position;
+      if (n == kNeonWidth && width == kNeonWidth) return copy_runs<kNeonWidth>(from, to);
       for (int64_t k = 0; k < p.depth; ++k)
         std::memcpy(to + k * width + column, from + k * p.source.channel_stride, bytes_of_floats(n));
     });
@@ -107,7 +116,9 @@ struct Panels {
     tile.c_row_stride = whole ? p.target.channel_stride : width;
     tile.k = p.depth;
     tile.rows = static_cast<int>(rows);
-    tile.cols = static_cast<int>(width);
+    // Of the last panel no more vectors than have positions, where vectors are short.
+    const int64_t here = std::min(width, total - panel * width);
+    tile.cols = static_cast<int>(width == kNeonWidth ? round_up(here, kNeonLanes) : width);
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
     tile.soon = reinterpret_cast<const char*>(soon);
