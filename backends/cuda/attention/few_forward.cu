@@ -23,13 +23,10 @@ struct alignas(16) Piece {
 
 template <class T>
 __device__ Piece<T> piece_or_zeros(const T* from, bool inside) {
+  int4 bits{0, 0, 0, 0};
+  if (inside) bits = *reinterpret_cast<const int4*>(from);  // one load, where a struct's elements would be loaded each
   Piece<T> piece;
-  if (inside) {
-    piece = *reinterpret_cast<const Piece<T>*>(from);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kPiece<T>; ++i) piece.item[i] = convert<T>(0.0f);
-  }
+  memcpy(&piece, &bits, sizeof piece);
   return piece;
 }
 
