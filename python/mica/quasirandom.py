@@ -1,7 +1,8 @@
 """Sobol sequences: points that fill a cube more evenly than random ones.
 
 The direction numbers are those that S. Joe and F. Y. Kuo found (Constructing Sobol sequences with better two-dimensional projections, SIAM
-J. Sci. Comput. 30, 2008), up to 21,201 dimensions. sobol_numbers.bin holds them; scripts/sobol_numbers.py says how.
+J. Sci. Comput. 30, 2008), up to 21,201 dimensions. sobol_numbers.bin holds them, under
+their authors' licence; scripts/sobol_numbers.py says how.
 """
 
 from pathlib import Path
