@@ -15,13 +15,20 @@ import sys
 import types
 from pathlib import Path
 
+import compilers
+
 # Modules of the wheel beside torch.testing._internal: the classes that compare are utilities too.
 _WHEELS_OWN = (
     "torch.testing._internal",
     "torch.testing._comparison",
     "torch.testing._utils",
     "torch.utils._import_utils",
+    "torch._dynamo.test_case",
+    "torch._dynamo.testing",
+    "torch._inductor.test_case",
 )
+# Of these Mica has a part, which programs use; a test gets Mica's.
+_IN_PART = ("torch._dynamo.testing",)
 _ROOTS = ("torch", "functorch", "torchgen")
 
 # What the utilities and test files call as they are loaded, and its answer. It is of no concern to a test; without it none would run.
@@ -55,7 +62,13 @@ _CALLED_AT_ONCE = {
 # Decorators that mark what they are given for a compiler.
 _MARKS = ("mark_subclass_constructor_exportable_experimental", "_disable_dynamo")
 # What functions name without importing it that run as the files are loaded.
-_NAMED_BY_FUNCTIONS = ("torch._refs", "torch._prims", "torch._foreach_mm", "torch._C._functorch.TransformType")
+_NAMED_BY_FUNCTIONS = (
+    "torch._refs",
+    "torch._prims",
+    "torch._foreach_mm",
+    "torch._C._functorch.TransformType",
+    "torch._dynamo.eval_frame.unsupported",
+)
 
 
 def _mark(marked=None, **options):
@@ -165,6 +178,9 @@ def _chain_of(node):
 class _Lenient(ast.NodeTransformer):
     """Rewrites imports at the top of a file, within `if` too, and what is evaluated there, to calls of the functions above."""
 
+    def __init__(self, package=None):
+        self.package = package  # that the file is in, where its relative imports are of torch's
+
     def visit_FunctionDef(self, node):
         """Decorators and defaults are evaluated with the file; the body is the test's own."""
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
@@ -192,9 +208,14 @@ class _Lenient(ast.NodeTransformer):
         return call
 
     def visit_ImportFrom(self, node):
-        if node.level or not _is_torchs(node.module) or any(alias.name == "*" for alias in node.names):
+        module = node.module
+        if node.level and self.package:
+            module = importlib.util.resolve_name("." * node.level + (module or ""), self.package)
+        elif node.level:
             return node
-        return [self._call(node, a.asname or a.name, f"imported({node.module!r}, {a.name!r})") for a in node.names]
+        if not _is_torchs(module) or any(alias.name == "*" for alias in node.names):
+            return node
+        return [self._call(node, a.asname or a.name, f"imported({module!r}, {a.name!r})") for a in node.names]
 
     def visit_Import(self, node):
         statements = []
@@ -221,7 +242,7 @@ class _Utilities(_Lenient):
 
     def visit_FunctionDef(self, node):
         node = super().visit_FunctionDef(node)
-        node.body = [each for given in node.body for each in _listed(_ImportsOnly().visit(given))]
+        node.body = [each for given in node.body for each in _listed(_ImportsOnly(self.package).visit(given))]
         return node
 
 
@@ -252,7 +273,14 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, name):
         source = self.get_source(name)
-        return compile(ast.fix_missing_locations(self.rewriting().visit(ast.parse(source))), self.path, "exec")
+        package = name.rpartition(".")[0] if name.startswith(("torch._dynamo.", "torch._inductor.")) else None
+        return compile(ast.fix_missing_locations(self.rewriting(package).visit(ast.parse(source))), self.path, "exec")
+
+    def exec_module(self, module):
+        super().exec_module(module)
+        if module.__name__ in _IN_PART:
+            ours = importlib.import_module("mica" + module.__name__.removeprefix("torch"))
+            vars(module).update({name: getattr(ours, name) for name in ours.__all__})
 
 
 def _take_lists_of_overrides(wheel):
@@ -287,7 +315,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._wheel, self._tests = wheel, tests
 
     def find_spec(self, name, path=None, target=None):
-        if any(name == own or name.startswith(f"{own}.") for own in _WHEELS_OWN):
+        if self._wheel and any(name == own or name.startswith(f"{own}.") for own in _WHEELS_OWN):
             spec = self._lenient(name, self._wheel)
             if spec is not None:
                 spec.loader.rewriting = _Utilities
@@ -312,6 +340,20 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(name, file, loader=_Loader(name, str(file)))
 
 
+def _give(name, value):
+    """Let torch's testing utilities find a name that Mica does not have."""
+    module, _, own = f"torch.{name}".rpartition(".")
+    if not hasattr(holder := module_or_stand_in(module), own) or isinstance(holder, StandInModule):
+        setattr(holder, own, value)
+
+
+def be_lenient(tests):
+    """On torch itself: let test files name at their top what this version of torch has no more; the tests that use it fail."""
+    importlib.import_module("torch")
+    sys.meta_path.insert(0, _Finder(None, [Path(folder) for folder in tests]))
+    sys.modules.setdefault("utilities", sys.modules[__name__])
+
+
 def install(wheel, tests):
     """Let torch be Mica, and its testing utilities those of the wheel.
 
@@ -323,9 +365,9 @@ def install(wheel, tests):
 
     alias.install()
     for name, answer in _CALLED_AT_ONCE.items():
-        module, _, own = f"torch.{name}".rpartition(".")
-        if not hasattr(holder := module_or_stand_in(module), own) or isinstance(holder, StandInModule):
-            setattr(holder, own, lambda *args, _answer=answer, **kwargs: _answer)
+        _give(name, lambda *args, _answer=answer, **kwargs: _answer)
+    for name, value in compilers.GIVEN.items():
+        _give(name, value)
     for name in _WHEELS_OWN:
         importlib.import_module(name.rpartition(".")[0])  # which imports Mica's own under this name, where there is one
         sys.modules.pop(name, None)

@@ -123,10 +123,12 @@ def main(library, folder, file, outcomes, limit, wheel, names=None):
     with open(outcomes, "a") as out:
         result = Outcomes(out, path, float(limit))
         try:
-            if library == "mica":
-                import utilities
+            import utilities
 
+            if library == "mica":
                 utilities.install(os.path.dirname(wheel), reversed(folders))
+            else:
+                utilities.be_lenient(reversed(folders))
             module = __import__(os.path.splitext(os.path.basename(path))[0])
         except BaseException as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]

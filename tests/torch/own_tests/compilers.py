@@ -1,0 +1,61 @@
+"""What torch's tests of its compilers ask for before they test: whether tools are there, counters to set back, a log to listen to.
+
+Names that programs use are Mica's own. What stands here is of use to torch's tests alone, by the name below torch that they
+have it under.
+"""
+
+import logging
+
+
+def _no(*args, **kwargs):
+    return False
+
+
+def _nothing(*args, **kwargs):
+    return None
+
+
+def _decorator(*args, **kwargs):
+    return lambda given: given
+
+
+def _by_default(static, dynamic):
+    """What a test expects of sizes that are fixed by default, and of those that are not."""
+    import torch
+
+    return static if torch._dynamo.config.assume_static_by_default else dynamic
+
+
+class _CompileCounterInt(int):
+    pass
+
+
+class _Device:
+    """What a test asks of a device: whether it has a dtype. The processor has all."""
+
+    @staticmethod
+    def is_dtype_supported(dtype, including_emulation=True):
+        return True
+
+
+GIVEN = {
+    "_C._autograd._saved_tensors_hooks_enable": _nothing,
+    "_dynamo.device_interface.get_interface_for_device": lambda device: _Device,
+    "_dynamo.utils.CompileCounterInt": _CompileCounterInt,
+    "_dynamo.utils.ifdynstaticdefault": _by_default,
+    "_dynamo.utils.range_iterator": type(iter(range(0))),
+    "_dynamo.utils.disable_cache_limit": _decorator,
+    "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
+    "_inductor.lowering.force_fallback": _decorator,  # kernels of the library, which is what runs here
+    "_inductor.metrics.reset": _nothing,
+    "_inductor.utils.get_gpu_type": lambda: "cuda",
+    "_inductor.utils.GPU_TYPES": ("cuda",),
+    "_inductor.utils.has_torchvision_roi_align": _no,
+    "_inductor.utils.is_gpu": _no,
+    "_logging._internal.trace_log": logging.getLogger("torch.__trace"),
+    "utils._helion.has_helion": _no,
+    "utils._pallas.has_pallas_package": _no,
+    "utils._pallas.has_tpu_pallas": _no,
+    "utils._triton.has_triton": _no,
+    "utils._triton.has_triton_package": _no,
+}
