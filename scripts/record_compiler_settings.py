@@ -11,11 +11,11 @@ import importlib
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parent.parent / "python" / "mica" / "_dynamo" / "settings.txt"
-MODULES = ("_dynamo.config", "compiler.config", "_inductor.config")
+MODULES = ("_dynamo.config", "compiler.config", "_inductor.config", "_functorch.config")
 
 
 def literal(value):
-    text = repr(value)
+    text = f"{{{', '.join(map(repr, sorted(value)))}}}" if isinstance(value, set) and value else repr(value)
     try:
         ast.literal_eval(text)
     except (ValueError, SyntaxError):

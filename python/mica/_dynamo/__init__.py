@@ -242,6 +242,10 @@ def lookup_backend(compiler_fn):
         from mica._dynamo.backends import debugging
 
         return debugging.aot_eager if compiler_fn.startswith("aot") else debugging.eager
+    if compiler_fn == "inductor":
+        from mica._inductor.compile_fx import compile_fx
+
+        return compile_fx
     if compiler_fn not in _registered:
         from mica._dynamo.exc import InvalidBackend
 

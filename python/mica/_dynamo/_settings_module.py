@@ -39,6 +39,10 @@ class _Group:
         module, prefix = self._place
         module._write({f"{prefix}.{name}": value})
 
+    def __delattr__(self, name):
+        module, prefix = self._place
+        module.__delattr__(f"{prefix}.{name}")
+
 
 class SettingsModule(types.ModuleType):
     """A module whose attributes are settings."""

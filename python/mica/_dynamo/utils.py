@@ -5,6 +5,18 @@ import functools
 import warnings
 
 
+def __getattr__(name):
+    if name == "same":
+        from mica._dynamo._comparison import same
+
+        return same
+    if name == "detect_fake_mode":
+        from mica._guards import detect_fake_mode
+
+        return detect_fake_mode
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def is_compile_supported(device_type):
     """Whether kernels on a type of device are put off and run together."""
     return str(device_type).partition(":")[0] == "cpu"

@@ -39,7 +39,7 @@ def cudagraph_mark_step_begin():
 def __getattr__(name):
     import importlib
 
-    if name in ("config", "decomposition", "packages"):
+    if name in ("compile_fx", "config", "decomposition", "packages", "utils"):
         return importlib.import_module(f"mica._inductor.{name}")
     if name in ("aoti_compile_and_package", "aoti_load_package"):
         return getattr(importlib.import_module("mica._inductor.packages"), name)

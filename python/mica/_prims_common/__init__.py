@@ -2,7 +2,12 @@
 
 from mica import _C
 
-__all__ = ["make_channels_last_strides_for", "make_contiguous_strides_for", "suggest_memory_format"]
+__all__ = [
+    "check_significant_strides",
+    "make_channels_last_strides_for",
+    "make_contiguous_strides_for",
+    "suggest_memory_format",
+]
 
 
 def make_contiguous_strides_for(shape, row_major=True):
@@ -37,3 +42,13 @@ def suggest_memory_format(x):
         if x.dim() == 5 and x.is_contiguous(memory_format=_C.channels_last_3d) and not x.is_contiguous():
             return _C.channels_last_3d
     return _C.contiguous_format
+
+
+def check_significant_strides(a, b, *, only_cuda=True, allow_rhs_unbacked=False):
+    """Whether two tensors of one shape lie alike: (yes or no, the first dimension that differs)."""
+    if (only_cuda and "cuda" not in (a.device.type, b.device.type)) or a.numel() == 0:
+        return True, None
+    for dim, size in enumerate(a.shape):
+        if size > 1 and a.stride(dim) != b.stride(dim):
+            return False, dim
+    return True, None

@@ -172,7 +172,19 @@ MICA_ENTRY_END
 // ---- methods that are functions too
 
 // torch.numel(x) for x.numel(), and so on; the self of the function is the method's name.
-static PyObject* call_method(PyObject* name, PyObject* input) {
+static PyObject* call_method(PyObject* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  if (nargs + named == 0) {
+    return PyErr_Format(PyExc_TypeError, "%U() missing 1 required positional arguments: \"input\"", name);
+  }
+  if (nargs + named > 1) {
+    return PyErr_Format(PyExc_TypeError, "%U() takes 1 positional argument but %zd were given", name, nargs + named);
+  }
+  if (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "input") != 0) {
+    return PyErr_Format(PyExc_TypeError, "%U() got an unexpected keyword argument '%U'", name,
+                        PyTuple_GET_ITEM(kwnames, 0));
+  }
+  PyObject* input = args[0];
   if (is_tensor(input) || overrides_torch_function(input)) return PyObject_CallMethodNoArgs(input, name);
   return PyErr_Format(PyExc_TypeError, "%U(): argument 'input' (position 1) must be Tensor, not %s", name,
                       Py_TYPE(input)->tp_name);
@@ -180,16 +192,16 @@ static PyObject* call_method(PyObject* name, PyObject* input) {
 
 static bool add_methods_as_functions(PyObject* module) {
   static PyMethodDef definitions[] = {
-      {"numel", call_method, METH_O, "The number of elements."},
-      {"get_device", call_method, METH_O, "The device index, -1 on the CPU."},
-      {"detach_", call_method, METH_O, "Takes a tensor out of its graph, in place."},
-      {"is_floating_point", call_method, METH_O, "Whether the dtype is a floating-point one."},
-      {"is_complex", call_method, METH_O, "Whether the dtype is a complex one."},
-      {"is_signed", call_method, METH_O, "Whether the dtype has negative numbers."},
-      {"is_conj", call_method, METH_O, "Whether the tensor is a lazily conjugated view."},
-      {"is_neg", call_method, METH_O, "Whether the tensor is a lazily negated view."},
-      {"is_inference", call_method, METH_O, "Whether the tensor was made under inference_mode."},
-      {"is_nonzero", call_method, METH_O, "Whether the single element is not zero."},
+      {"numel", as_cfunction(call_method), kEntryFlags, "The number of elements."},
+      {"get_device", as_cfunction(call_method), kEntryFlags, "The device index, -1 on the CPU."},
+      {"detach_", as_cfunction(call_method), kEntryFlags, "Takes a tensor out of its graph, in place."},
+      {"is_floating_point", as_cfunction(call_method), kEntryFlags, "Whether the dtype is a floating-point one."},
+      {"is_complex", as_cfunction(call_method), kEntryFlags, "Whether the dtype is a complex one."},
+      {"is_signed", as_cfunction(call_method), kEntryFlags, "Whether the dtype has negative numbers."},
+      {"is_conj", as_cfunction(call_method), kEntryFlags, "Whether the tensor is a lazily conjugated view."},
+      {"is_neg", as_cfunction(call_method), kEntryFlags, "Whether the tensor is a lazily negated view."},
+      {"is_inference", as_cfunction(call_method), kEntryFlags, "Whether the tensor was made under inference_mode."},
+      {"is_nonzero", as_cfunction(call_method), kEntryFlags, "Whether the single element is not zero."},
   };
   for (PyMethodDef& definition : definitions) {
     Owned name(PyUnicode_InternFromString(definition.ml_name));

@@ -1,0 +1,38 @@
+"""Torch's compiler as a backend that is handed graphs: torch.compile(backend=compile_fx), or a part of one of one's own."""
+
+from mica._functorch.compilers import make_boxed_func
+
+__all__ = ["compile_fx", "compile_fx_inner"]
+
+
+def _compiled(gm):
+    from mica import _C
+
+    if not callable(gm):
+        raise RuntimeError(f"compile_fx expects a graph, but got {type(gm)}")
+    return _C._CompiledCall(gm, False)
+
+
+def _check(options):
+    from mica._dynamo.compile_options import check_names
+
+    check_names(None, options, "inductor")
+
+
+def compile_fx(model_, example_inputs_, inner_compile=None, config_patches=None, decompositions=None,
+               ignore_shape_env=False, **options):  # fmt: skip
+    """A function that computes what a graph does, with its kernels run together.
+
+    An `inner_compile` of the caller's own is handed the forward and the backward graph of aten's operators.
+    """
+    _check({**(config_patches or {}), **(options.get("options") or {})})
+    if inner_compile is None or inner_compile is compile_fx_inner:
+        return _compiled(model_)
+    from mica._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(inner_compile, inner_compile, decompositions=decompositions)(model_, example_inputs_)
+
+
+def compile_fx_inner(gm, example_inputs, **options):
+    """The same of a graph of aten's operators. What it returns takes its inputs as one list."""
+    return make_boxed_func(_compiled(gm))

@@ -1,0 +1,17 @@
+"""Small parts of torch._inductor.utils that programs use."""
+
+import contextlib
+
+__all__ = ["fresh_cache", "fresh_inductor_cache"]
+
+
+@contextlib.contextmanager
+def fresh_cache(cache_entries=None, dir=None, delete=True):
+    """A block without what was compiled before. Mica keeps nothing on disk, so that there are no entries to tell of."""
+    from mica._dynamo import reset
+
+    reset()
+    yield
+
+
+fresh_inductor_cache = fresh_cache
