@@ -1,6 +1,7 @@
 """torch.compile(backend=function): the graphs that a backend is handed, and what becomes of their values."""
 
 import copy
+import operator
 
 import mica as torch
 import pytest
@@ -164,3 +165,62 @@ def test_aot_eager_is_captured_with_fullgraph():
     module.zero_grad()
     module(x).sum().backward()
     assert torch.allclose(ours, module[0].weight.grad)
+
+
+def test_results_that_are_let_go_are_not_taken_for_others():
+    def function(x):
+        kept = []
+        for i in range(150):
+            y = (x + i).relu()
+            if i % 7 == 0:
+                kept.append(y * i)
+            y = None
+        return kept
+
+    x = torch.randn(4)
+    made = torch.compile(function, backend=CompileCounter(), fullgraph=True)(x)
+    for a, b in zip(made, function(x), strict=True):
+        assert type(a) is torch.Tensor and torch.equal(a, b)
+
+
+def test_an_exception_of_the_programs_own_is_raised_as_it_is():
+    @torch.compile(backend=CompileCounter(), fullgraph=True)
+    def function(x):
+        x.add_(1)
+        raise KeyError("mine")
+
+    x = torch.zeros(2)
+    with pytest.raises(KeyError, match="mine"):
+        function(x)
+    assert x.tolist() == [1, 1]
+
+
+def test_operators_are_written_as_the_program_writes_them():
+    graphs = EagerAndRecordGraphs()
+
+    def function(x, y):
+        x = x + y
+        x -= 1
+        return x.mul(2) > y
+
+    x, y = torch.randn(3), torch.randn(3)
+    assert torch.equal(torch.compile(function, backend=graphs)(x, y), function(x, y))
+    targets = [node.target for node in graphs.graphs[0].graph.nodes if "call" in node.op]
+    assert targets == [operator.add, operator.isub, "mul", operator.gt]
+
+
+def test_numbers_of_numpy_are_numbers():
+    numpy = pytest.importorskip("numpy")
+    counter = CompileCounter()
+    function = torch.compile(lambda x, n: x + n, backend=counter)
+    assert function(torch.zeros(2), numpy.float32(1.5)).tolist() == [1.5, 1.5]
+    assert function(torch.zeros(2), numpy.float64(1.5)).tolist() == [1.5, 1.5] and counter.frame_count == 1
+
+
+def test_ranges_and_types_are_part_of_a_graph():
+    counter = CompileCounter()
+    function = torch.compile(lambda x: (torch.tensor(range(x.size(0))), x.type("torch.DoubleTensor")), backend=counter)
+    for _ in range(3):
+        indices, double = function(torch.ones(3))
+        assert indices.tolist() == [0, 1, 2] and double.dtype == torch.float64
+    assert counter.frame_count == 1

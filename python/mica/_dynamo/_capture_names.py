@@ -2,12 +2,14 @@
 
 import contextlib
 import operator
+import os
 import sys
 import threading
 import types
 
 import mica
 from mica import _C
+from mica._dynamo.full_graph import instruction
 
 getitem = operator.getitem
 nothing = contextlib.nullcontext
@@ -27,8 +29,8 @@ _PLAIN = frozenset([
     "is_floating_point", "is_complex", "is_signed", "get_device", "__len__", "is_same_size", "is_conj", "is_neg",
     "is_inference", "has_names", "type", "__hash__", "is_tensor", "__dir__",
 ])  # fmt: skip
-_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag"])
-_VALUE_ATTRIBUTES = frozenset(["grad", "data", "_base", "__cuda_array_interface__", "_grad"])
+_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
+_VALUE_ATTRIBUTES = frozenset(["grad", "_base", "__cuda_array_interface__", "_grad"])
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "multinomial", "exponential", "poisson", "geometric",
            "cauchy", "rrelu", "gumbel", "init_", "random_", "binomial", "fractional_max_pool", "_gamma")  # fmt: skip
 _MAGIC = {f"__{name}__": getattr(operator, name) for name in (
@@ -37,6 +39,16 @@ _MAGIC = {f"__{name}__": getattr(operator, name) for name in (
 _MAGIC |= {"__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor, "__abs__": operator.abs}
 _REFLECTED = {f"__r{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod",
                                                                    "matmul", "pow")}  # fmt: skip
+
+
+# Methods that stand for Python's operators, by what the running instruction says.
+_WRITTEN = {
+    "add": {"+": operator.add}, "sub": {"-": operator.sub}, "mul": {"*": operator.mul}, "div": {"/": operator.truediv},
+    "remainder": {"%": operator.mod}, "matmul": {"@": operator.matmul}, "ne": {"!=": operator.ne},
+    "gt": {">": operator.gt}, "lt": {"<": operator.lt}, "ge": {">=": operator.ge}, "le": {"<=": operator.le},
+    "add_": {"+=": operator.iadd}, "sub_": {"-=": operator.isub}, "mul_": {"*=": operator.imul},
+    "div_": {"/=": operator.itruediv},
+}  # fmt: skip
 
 
 _local = threading.local()
@@ -62,11 +74,16 @@ def kind_of(func, args):
     if name == "__get__":
         attribute = func.__self__.__name__
         return "call" if attribute in _ATTRIBUTES else "break" if attribute in _VALUE_ATTRIBUTES else "plain"
-    if name in _PLAIN:
+    if name in _PLAIN and (name != "type" or len(args) == 1):
         return "plain"
     if name in _BREAKS or getattr(func, "_torchdynamo_disable", False):
         return "break"
     return "random" if any(part in name for part in _RANDOM) else "call"
+
+
+def told_apart(value):
+    """What tells a value that a graph's code names from others: itself where it cannot change, or which object it is."""
+    return (type(value), value) if isinstance(value, (int, float, complex, str, bytes, range)) else id(value)
 
 
 def changes_arguments(func):
@@ -85,6 +102,8 @@ def call(func, args, kwargs):
     if name in _REFLECTED and not kwargs and _is_method(func):
         return "call_function", _REFLECTED[name], (args[1], args[0]), {}, name.strip("_")[1:]
     if _is_method(func):
+        if name in _WRITTEN and len(args) == 2 and not kwargs and (written := _written_as(name)) is not None:
+            return "call_function", written, args, {}, written.__name__
         return "call_method", name, args, kwargs, name.strip("_") or name
     return "call_function", func, args, kwargs, name.rpartition(".")[2] or name
 
@@ -95,14 +114,26 @@ def _is_method(func):
     return isinstance(func, types.FunctionType) and getattr(_C.Tensor, func.__name__, None) is func
 
 
+_OWN = os.path.dirname(os.path.dirname(__file__))
+
+
+def _user_frame():
+    frame = sys._getframe(2)
+    while frame is not None and (frame.f_code.co_filename.startswith(_OWN) or frame.f_code.co_filename.startswith("<")):
+        frame = frame.f_back
+    return frame
+
+
+def _written_as(name):
+    """The operator that the program's line writes for a method, if it does: `x + y` is the method add too."""
+    frame = _user_frame()
+    here = instruction(frame) if frame is not None else None
+    return None if here is None else _WRITTEN[name].get(here.argrepr.removeprefix("bool(").removesuffix(")"))
+
+
 def user_line():
     """The line of the program's own that is being run."""
-    import os
-
-    own = os.path.dirname(os.path.dirname(__file__))
-    frame = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename.startswith(own) or frame.f_code.co_filename.startswith("<")):
-        frame = frame.f_back
+    frame = _user_frame()
     if frame is None:
         return ""
     import linecache
@@ -181,6 +212,11 @@ def in_modes(modes):
         if inference != mica.is_inference_mode_enabled():
             stack.enter_context(mica.inference_mode(inference))
         yield
+
+
+def version_of(tensor):
+    """How often a tensor was changed; tensors of inference mode do not count."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def kind_of_input(tensor):

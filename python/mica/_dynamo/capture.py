@@ -45,9 +45,9 @@ class Captured:
                 except Unsupported:
                     raise
                 except BaseException:
-                    capture.flush("an exception")
+                    capture.flush("an exception", whole=False)
                     raise
-                capture.flush(None, result)
+                capture.flush(None)
             return result
         finally:
             _names.set_active(None)
@@ -109,8 +109,8 @@ class Capture(TorchFunctionMode):
 
     def _begin(self):
         self.graph = Graph()
-        self._inputs, self._nodes, self._promises = [], {}, {}
-        self._keep, self._modes, self._grad, self._random = [], None, None, None
+        self._inputs, self._nodes, self._promises = [], {}, {}  # _nodes: id -> (a reference, the node)
+        self._modes, self._grad, self._random = None, None, None
         self.count = 0
 
     # ---- calls
@@ -198,9 +198,9 @@ class Capture(TorchFunctionMode):
             node.meta["example_value"] = node.meta["val"] = self._likeness(out)
             if id(out) in originals:
                 return originals[id(out)]
-            if id(out) not in self._nodes:
-                self._nodes[id(out)] = node
+            if self._known_node(out) is None:
                 self._promises[id(out)] = weakref.ref(out)
+                self._nodes[id(out)] = (self._promises[id(out)], node)
             return out
         if isinstance(out, (list, tuple)):
             items = []
@@ -225,12 +225,19 @@ class Capture(TorchFunctionMode):
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
         if isinstance(value, dict):
             return {key: self._argument(each) for key, each in value.items()}
+        if hasattr(value, "dtype") and type(value).__module__ == "numpy" and not hasattr(value, "__len__"):
+            return value.item()  # a number of NumPy's
         if isinstance(value, slice):
             return slice(*map(self._argument, (value.start, value.stop, value.step)))
         return value
 
+    def _known_node(self, tensor):
+        """The node that computes a tensor. Another tensor, which has gone, may have had its id."""
+        reference, node = self._nodes.get(id(tensor), (None, None))
+        return node if reference is not None and reference() is tensor else None
+
     def _node_of(self, tensor):
-        node = self._nodes.get(id(tensor))
+        node = self._known_node(tensor)
         if node is None:
             if isinstance(tensor, _fakes.FakeTensor) and tensor.fake_mode is self.fakes:
                 raise InternalTorchDynamoError(
@@ -241,8 +248,8 @@ class Capture(TorchFunctionMode):
             with self.graph.inserting_before(before) if before is not None else _names.nothing():
                 node = self.graph.create_node("placeholder", target, (), {}, target.lower())
             node.meta["example_value"] = node.meta["val"] = self.fakes.from_tensor(tensor, static_shapes=True)
-            self._inputs.append((tensor, tensor._version))
-            self._nodes[id(tensor)] = node
+            self._inputs.append((tensor, _names.version_of(tensor)))
+            self._nodes[id(tensor)] = (lambda: tensor, node)
         return node
 
     def _note_random(self):
@@ -256,11 +263,15 @@ class Capture(TorchFunctionMode):
 
     # ---- graphs
 
-    def flush(self, reason, result=None):
-        """Run what was recorded. A reason is that of a break; None is the end."""
+    def flush(self, reason, whole=True):
+        """Run what was recorded. A reason is that of a break; None is the end.
+
+        Where the function is to be one graph, a break is refused, unless that was not asked for (`whole`): an exception
+        of the program's own ends the graph, and what was changed in place before it has changed.
+        """
         if not self.active:
             return
-        if reason is not None and self.owner.fullgraph:
+        if reason is not None and whole and self.owner.fullgraph:
             self.active = False
             raise Unsupported(
                 f"{reason}\n\nfrom user code:\n{_names.user_line()}\ntorch.compile(fullgraph=True) asks for one graph"
@@ -272,12 +283,12 @@ class Capture(TorchFunctionMode):
             if _logging.is_on("graph_breaks"):
                 _logging.write("graph_breaks", f"Graph break in user code at {_names.user_line()}\nReason: {reason}")
         for tensor, version in self._inputs:
-            if tensor._version != version:
+            if _names.version_of(tensor) != version:
                 raise Unsupported(
                     "a tensor that the graph reads was changed by a call that Mica's capture does not see; "
                     "torch.compiler.disable around that call ends the graph before it"
                 )
-        promises = [(made, self._nodes[key]) for key, ref in self._promises.items() if (made := ref()) is not None]
+        promises = [(made, self._nodes[key][1]) for key, ref in self._promises.items() if (made := ref()) is not None]
         if self._grad != self._first_grad:
             self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
         self.graph.output(tuple(node for _, node in promises))
@@ -296,7 +307,7 @@ class Capture(TorchFunctionMode):
             counters["stats"]["calls_captured"] += count
             module = GraphModule(mica.nn.Module(), graph)
             code = graph.python_code("self")
-            names = tuple(sorted((name, id(value)) for name, value in code.globals.items()))
+            names = tuple(sorted((name, _names.told_apart(value)) for name, value in code.globals.items()))
             key = (code.src, names, modes, grad, tuple(map(_names.kind_of_input, inputs)))
             state = None if random is None else mica.get_rng_state()
             with _names.in_modes(modes), mica.set_grad_enabled(grad):

@@ -50,7 +50,8 @@ def _instructions(code):
     return found, {each.offset: i for i, each in enumerate(found)}
 
 
-def _instruction(frame, ahead=0):
+def instruction(frame, ahead=0):
+    """The instruction that a frame runs, or one after it."""
     found, index = _instructions(frame.f_code)
     at = index.get(frame.f_lasti)
     return found[at + ahead] if at is not None and at + ahead < len(found) else None
@@ -59,13 +60,13 @@ def _instruction(frame, ahead=0):
 def _branches(frame):
     """Whether a frame asks for a truth value in order to choose its way; an assertion is no such choice, as in torch."""
     for ahead in range(3):
-        here = _instruction(frame, ahead)
+        here = instruction(frame, ahead)
         if here is None:
             return False
         if here.opname == "UNARY_NOT":
             return True
         if "JUMP" in here.opname and "IF" in here.opname:
-            after = _instruction(frame, ahead + 1)
+            after = instruction(frame, ahead + 1)
             return after is None or not (after.opname == "LOAD_ASSERTION_ERROR" or "AssertionError" in after.argrepr)
         if here.opname not in ("TO_BOOL", "CACHE", "COPY", "COMPARE_OP"):
             return False
@@ -81,7 +82,7 @@ def refuse(what):
         return
     if what == "__bool__" and not _branches(frame):
         return
-    if what == "__repr__" and (here := _instruction(frame)) is not None and here.opname.startswith("FORMAT_"):
+    if what == "__repr__" and (here := instruction(frame)) is not None and here.opname.startswith("FORMAT_"):
         return
     from mica._dynamo.exc import Unsupported
 

@@ -126,6 +126,13 @@ class FakeTensor(mica.Tensor):
     def is_cpu(self):
         return self.fake_device.type == "cpu"
 
+    def type(self, dtype=None, non_blocking=False, **options):
+        if dtype is not None:
+            return _C.TensorBase.type(self, dtype, non_blocking, **options)
+        name = _C.TensorBase.type(self)
+        place = "" if self.fake_device.type == "cpu" else f"{self.fake_device.type}."
+        return name.replace("torch.meta.", f"torch.{place}", 1)
+
     def get_device(self):
         return -1 if self.fake_device.type == "cpu" else self.fake_device.index
 

@@ -143,7 +143,9 @@ def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
             raise
         mica.set_rng_state(before)
         result = _one_by_one(func, leaves, dims, spec, size, out_dims, kwargs, randomness, before)
-    if randomness == "error" and not mica.equal(before, mica.get_rng_state()):
+    with mica._C.DisableTorchFunction():  # what a mode sees are the program's own calls
+        drawn = not mica.equal(before, mica.get_rng_state())
+    if randomness == "error" and drawn:
         from mica.func._batch_rules_layers import _ERROR
 
         mica.set_rng_state(before)

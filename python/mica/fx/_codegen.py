@@ -123,7 +123,7 @@ class CodeGen:
                 continue
             else:
                 if notes is not None:
-                    lines += notes.comment(node)
+                    lines += notes.comment(node, bool(lines))
                 kind = writer.type_of(node)
                 lines.append(
                     f"{node.name}{kind} = {writer.call(node)}"

@@ -57,14 +57,14 @@ class Notes:
             return f': "{value}"'
         return ""
 
-    def comment(self, node):
-        """A line that says where the nodes from here on come from, where that changes."""
+    def comment(self, node, begun):
+        """A line that says where the nodes from here on come from, where that changes; apart from what has `begun`."""
         meta = "".join(f"{name}: {node.meta[name]} # " for name in self._meta if name in node.meta)
         text = self.dim(f"# {meta}{_origin(node.stack_trace)}")
         if text == self._last:
             return []
-        first, self._last = self._last is None, text
-        return [text] if first else ["", text]
+        self._last = text
+        return ["", text] if begun else [text]
 
 
 def _origin(trace):
