@@ -1,5 +1,6 @@
 """Compilation of Python functions: `compile`. What is compiled runs as Python, and its kernels run together: docs/compiler.md."""
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -34,8 +35,9 @@ def compile(
     compile_options.check(mode, options, dynamic)
     if model is None:
         return lambda function: compile(
-            function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
-        )
+            function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable,
+            recompile_limit=recompile_limit,
+        )  # fmt: skip
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable, but got {type(model)}")
     compile_options.check_names(mode, options, _check(backend))
@@ -44,14 +46,13 @@ def compile(
     from mica._dynamo.optimized_module import OptimizedModule
     from mica.nn import Module
 
-    compiler = _graph_compiler(backend, options, fullgraph)
-    captured = _captured(model, compiler, fullgraph, dynamic)
+    if inspect.isclass(model):
+        return model
+    captured = _captured(model, _graph_compiler(backend, options, fullgraph), fullgraph, dynamic, recompile_limit)
     if captured is None and backend not in AS_IT_IS and compile_options.asks_for_replay(mode, options):
         captured = _replayed(model, bool(fullgraph))
     if isinstance(model, Module):
         return OptimizedModule(model, backend, captured, bool(fullgraph))
-    if inspect.isclass(model):
-        return model
     return _compiled_function(model, backend, captured, bool(fullgraph))
 
 
@@ -74,12 +75,12 @@ def _graph_compiler(backend, options, fullgraph):
     return functools.partial(compiler, options=options) if options and backend not in AS_IT_IS else compiler
 
 
-def _captured(model, compiler, fullgraph, dynamic):
+def _captured(model, compiler, fullgraph, dynamic, recompile_limit):
     if compiler is None:
         return None
     from mica._dynamo.capture import Captured
 
-    return Captured(getattr(model, "_torchdynamo_orig_callable", model), compiler, fullgraph, dynamic)
+    return Captured(getattr(model, "_torchdynamo_orig_callable", model), compiler, fullgraph, dynamic, recompile_limit)
 
 
 def _replayed(model, fullgraph):
@@ -186,6 +187,26 @@ def graph_break(msg=""):
     _C._flush_recording()
 
 
+class error_on_graph_break(contextlib.ContextDecorator):
+    """In this block, or in the functions that it decorates, a break of a captured graph is an error, or is none.
+
+    With fullgraph=True breaks are errors anyway.
+    """
+
+    def __init__(self, error_on_graph_break):
+        self._wanted, self._before = bool(error_on_graph_break), []
+
+    def __enter__(self):
+        from mica._dynamo._capture_names import let_breaks_be_errors
+
+        self._before.append(let_breaks_be_errors(self._wanted))
+
+    def __exit__(self, *exception):
+        from mica._dynamo._capture_names import let_breaks_be_errors
+
+        let_breaks_be_errors(self._before.pop())
+
+
 def _same(function=None, *args, **kwargs):
     return function if callable(function) else lambda fn: fn
 
@@ -212,19 +233,34 @@ disallow_in_graph = forbid_in_graph = nonstrict_trace = run = skip_frame = dont_
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
     """Say of a tensor that a size of it, or several, is to be left open in graphs."""
-    if isinstance(index, (list, tuple)):
-        for each in index:
-            mark_dynamic(t, each, min=min, max=max)
-        return
-    vars(t).setdefault("_dynamo_dynamic_indices", set()).add(index % t.dim())
-    vars(t).setdefault("_dynamo_dynamic_range", {})[index % t.dim()] = (min, max)
+    for axis in _marked(t, index, "_dynamo_dynamic_indices"):
+        vars(t).setdefault("_dynamo_dynamic_range", {})[axis] = (min, max)
 
 
-def _marked(tensor, *args, **kwargs):
-    """What is known of sizes before a graph is made: graphs have the sizes of their inputs unless told otherwise."""
+def maybe_mark_dynamic(t, index):
+    """Say of a tensor that a size of it, or several, may be left open in graphs: where the code needs a number, it has it."""
+    _marked(t, index, "_dynamo_weak_dynamic_indices")
 
 
-maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _marked
+def mark_unbacked(t, index, *, hint_override=None, strict=False, specialize_on=None, shape_id=None):
+    """The same as maybe_mark_dynamic: a branch on the size goes the way that it goes in this call."""
+    _marked(t, index, "_dynamo_weak_dynamic_indices")
+
+
+def mark_static(t, index=None):
+    """Say of a tensor that a size of it, several or all, is a number in graphs."""
+    if isinstance(t, _C.TensorBase):
+        _marked(t, range(t.dim()) if index is None else index, "_dynamo_static_indices")
+
+
+def _marked(tensor, index, kind):
+    axes = [axis % tensor.dim() for axis in ([index] if isinstance(index, int) else index)]
+    vars(tensor).setdefault(kind, set()).update(axes)
+    return axes
+
+
+def mark_static_address(t, guard=True):
+    """Nothing: where a tensor lies is no part of a graph."""
 
 
 def is_dynamo_supported():

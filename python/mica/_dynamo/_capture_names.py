@@ -29,6 +29,7 @@ _PLAIN = frozenset([
     "is_floating_point", "is_complex", "is_signed", "get_device", "__len__", "is_same_size", "is_conj", "is_neg",
     "is_inference", "has_names", "type", "__hash__", "is_tensor", "__dir__",
 ])  # fmt: skip
+SIZES = frozenset(["shape", "size", "stride", "numel", "nelement"])
 _ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
 _VALUE_ATTRIBUTES = frozenset(["grad", "_base", "__cuda_array_interface__", "_grad"])
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "multinomial", "exponential", "poisson", "geometric",
@@ -61,6 +62,17 @@ def active():
 
 def set_active(capture):
     _local.capture = capture
+
+
+def are_breaks_errors():
+    """Whether a break is an error here: error_on_graph_break(True)."""
+    return getattr(_local, "breaks_are_errors", False)
+
+
+def let_breaks_be_errors(enabled):
+    """Returns what was before."""
+    before, _local.breaks_are_errors = are_breaks_errors(), enabled
+    return before
 
 
 def name_of(func):
@@ -181,6 +193,16 @@ class InputNames:
             for key, each in value.items():
                 self._walk(each, f"{name}{key}_")
 
+    @staticmethod
+    def is_argument(name):
+        return not name.startswith(("L_captured_", "L_self_")) or not any(
+            part in name for part in ("L_captured_", "parameters_", "buffers_")
+        )
+
+    def given(self):
+        """(tensor, name) of the arguments."""
+        return [(value, name) for name, value in self._known.values()]
+
     def of(self, tensor):
         known = self._known.get(id(tensor))
         if known is not None:
@@ -188,6 +210,7 @@ class InputNames:
         else:
             self._count += 1
             name = f"L_captured_{self._count}_"
+            self._add(tensor, name)
         return "".join(c if c.isalnum() else "_" for c in name)
 
 

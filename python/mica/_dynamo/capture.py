@@ -7,15 +7,17 @@ what the backend returned computes the values, which the promises then become. S
 and nothing has to be guarded: the graph of each call is compared with those that are known. docs/graphs.md has the rest.
 """
 
-import threading
 import weakref
 
 import mica
 from mica import _C, _logging
 from mica._dynamo import _capture_names as _names
+from mica._dynamo import _open_inputs as _open
+from mica._dynamo._compiled_graphs import CompiledGraphs
 from mica._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from mica._dynamo.utils import counters
 from mica._subclasses import fake_tensor as _fakes
+from mica.compiler import _stance
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
 from mica.overrides import TorchFunctionMode
@@ -28,15 +30,20 @@ active = _names.active
 class Captured:
     """A function whose graphs a backend compiles."""
 
-    def __init__(self, function, backend, fullgraph=False, dynamic=None):
-        self.function, self.backend, self.fullgraph, self.dynamic = function, backend, fullgraph, dynamic
-        self.compiled, self._lock = {}, threading.RLock()
+    def __init__(self, function, backend, fullgraph=False, dynamic=None, recompile_limit=None):
+        self.function, self.fullgraph, self.dynamic = function, fullgraph, dynamic
+        self.compiled, self._is_first = CompiledGraphs(function, backend, fullgraph, recompile_limit), True
+        self.seen = {}  # the sizes of inputs in earlier calls, by their names
         _known.add(self)
 
     def __call__(self, *args, **kwargs):
         if active() is not None:  # within another captured function it is a part of that one's graph
             return self.function(*args, **kwargs)
         capture = Capture(self, args, kwargs)
+        if _stance.name in ("eager_then_compile", "aot_eager_then_compile") and self._is_first:
+            self._is_first = False
+            capture.note_sizes()
+            return self.function(*args, **kwargs)
         _names.set_active(capture)
         try:
             with _names.functions_break(capture), capture:
@@ -48,43 +55,10 @@ class Captured:
                     capture.flush("an exception", whole=False)
                     raise
                 capture.flush(None)
-            return result
+            return result if capture.fakes.shape_env is None else _open.concrete(result)
         finally:
             _names.set_active(None)
             capture.active = False
-
-    def compiled_for(self, module, inputs, key):
-        """What the backend makes of a graph; asked once for each graph and kind of inputs."""
-        with self._lock:
-            if key not in self.compiled:
-                counters["stats"]["unique_graphs"] += 1
-                self._report(module, inputs, key)
-                try:
-                    made = self.backend(module, list(inputs))
-                except Exception as error:
-                    raise BackendCompilerFailed(self.backend, error) from error
-                if not callable(made):
-                    raise BackendCompilerFailed(
-                        self.backend,
-                        TypeError(f"a backend must return a callable, but it returned a {type(made).__name__}"),
-                    )
-                self.compiled[key] = (made, module)
-            return self.compiled[key][0]
-
-    def _report(self, module, inputs, key):
-        """What TORCH_LOGS asks for of a graph that is new."""
-        name = getattr(self.function, "__qualname__", type(self.function).__name__)
-        if any(known[0] == key[0] for known in self.compiled):
-            _logging.write(
-                "recompiles", f"Recompiling function {name}: its graph was compiled for inputs of other kinds"
-            )
-        _logging.write("graph_code", f"TRACED GRAPH\n ===== {name} =====\n{module.code.strip()}\n")
-        _logging.write("graph", f"TRACED GRAPH\n ===== {name} =====\n{module.graph}\n")
-        if _logging.is_on("graph_sizes"):
-            sizes = "\n".join(
-                f"{node.name}: {tuple(each.shape)}" for node, each in zip(module.graph.nodes, inputs, strict=False)
-            )
-            _logging.write("graph_sizes", f"TRACED GRAPH TENSOR SIZES\n===== {name} =====\n{sizes}\n")
 
 
 _known = weakref.WeakSet()
@@ -94,6 +68,7 @@ def forget():
     """Let every captured function forget what its backend has compiled."""
     for each in list(_known):
         each.compiled.clear()
+        each.seen.clear()
 
 
 class Capture(TorchFunctionMode):
@@ -105,13 +80,20 @@ class Capture(TorchFunctionMode):
         self.fakes = _fakes.FakeTensorMode(allow_non_fake_inputs=True)
         self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values")
         self._names = _names.InputNames(owner.function, args, kwargs)
+        self._open, self._parts = _open.OpenInputs(owner, self.fakes, self._names), 0
         self._begin()
 
     def _begin(self):
         self.graph = Graph()
         self._inputs, self._nodes, self._promises = [], {}, {}  # _nodes: id -> (a reference, the node)
         self._modes, self._grad, self._random = None, None, None
+        self._size_nodes = None
         self.count = 0
+
+    def note_sizes(self):
+        """Remember the sizes of the arguments of a call that is not captured."""
+        for tensor, name in self._names.given():
+            self._open.axes(tensor, name)
 
     # ---- calls
 
@@ -121,7 +103,7 @@ class Capture(TorchFunctionMode):
             return func(*args, **kwargs)
         kind = _names.kind_of(func, args)
         if kind == "plain":
-            return func(*args, **kwargs)
+            return self._looked(func, args, kwargs)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
         other = next((tensor for tensor in tensors if not self._is_plain(tensor)), None)
         if other is not None:
@@ -138,6 +120,17 @@ class Capture(TorchFunctionMode):
         if kind == "random":
             self._note_random()
         return self._recorded(func, args, kwargs, tensors)
+
+    def _looked(self, func, args, kwargs):
+        """What a tensor is. A size of an input that is open is no number."""
+        if args and type(args[0]) is _C.Tensor and (name := _names.name_of(func)) in _names.SIZES:
+            fake = self._fake(args[0])
+            if "_sizes" in fake.__dict__:
+                return getattr(fake, name) if name == "shape" else getattr(fake, name)(*args[1:], **kwargs)
+        return func(*args, **kwargs)
+
+    def _fake(self, tensor):
+        return self._open.fake(tensor, self._names.of(tensor))
 
     @staticmethod
     def _is_plain(tensor):
@@ -162,15 +155,17 @@ class Capture(TorchFunctionMode):
         def fake(tensor):
             if isinstance(tensor, _fakes.FakeTensor) and tensor.fake_mode is self.fakes:
                 return tensor
-            made = self.fakes.from_tensor(tensor, static_shapes=True)
+            made = self._fake(tensor)
             originals[id(made)] = tensor
             return made
 
         try:
             inner_args, inner_kwargs = tree_map_only(_C.TensorBase, fake, (tuple(args), dict(kwargs)))
-            with self.fakes:
-                out = func(*inner_args, **inner_kwargs)
+            out = self._open.call(func, inner_args, inner_kwargs)
         except Exception as error:
+            if self._open.fix(error, (inner_args, inner_kwargs)):
+                self._compute_again()
+                return self._recorded(func, args, kwargs, tensors)
             # What fake tensors cannot do, real ones may; and an error of theirs is the program's.
             return self._run_now(func, args, kwargs, f"{_names.name_of(func)}(): {error or type(error).__name__}")
         has_tensors = any(isinstance(leaf, _C.TensorBase) for leaf in tree_leaves(out))
@@ -180,6 +175,19 @@ class Capture(TorchFunctionMode):
             return out
         node = self._node(func, args, kwargs)
         return self._named(out, node, originals)
+
+    def _compute_again(self):
+        inputs = {
+            node: (given, self._names.of(given))
+            for given, _, node in self._inputs
+            if not isinstance(given, _open.SizeInput)
+        }
+        with mica.set_grad_enabled(self._first_grad):
+            self._open.again(self.graph, inputs, self._living(), self._likeness)
+
+    def _living(self):
+        """[(promise, its node)] of those that somebody holds."""
+        return [(made, self._nodes[key][1]) for key, ref in self._promises.items() if (made := ref()) is not None]
 
     def _node(self, func, args, kwargs):
         if mica.is_grad_enabled() != self._grad:
@@ -215,7 +223,10 @@ class Capture(TorchFunctionMode):
 
     def _likeness(self, fake):
         """Another fake tensor of the same kind: a node does not keep a promise alive."""
-        return _fakes._as_fake(_fakes._plain(fake), self.fakes, fake.fake_device)
+        made = _fakes._as_fake(_fakes._plain(fake), self.fakes, fake.fake_device)
+        if "_sizes" in fake.__dict__:
+            made._sizes, made._others = fake._sizes, fake._others
+        return made
 
     def _argument(self, value):
         if isinstance(value, _C.TensorBase):
@@ -229,7 +240,23 @@ class Capture(TorchFunctionMode):
             return value.item()  # a number of NumPy's
         if isinstance(value, slice):
             return slice(*map(self._argument, (value.start, value.stop, value.step)))
-        return value
+        return self._open_number(value) if isinstance(value, _open.OPEN) else value
+
+    def _open_number(self, value):
+        """The node that computes a number which follows from open sizes."""
+        self._add_sizes(self._open.symbols(value))
+        return self._size_nodes.argument(value) if self._size_nodes is not None else _open.concrete(value)
+
+    def _add_sizes(self, symbols):
+        """Let open sizes be inputs of the graph."""
+        for symbol in symbols:
+            if self._size_nodes is None:
+                self._size_nodes = self._open.nodes(self.graph)
+            if not self._size_nodes.has(symbol):
+                given = self._open.sources[symbol]
+                node = self._placeholder(str(symbol), str(symbol), self._open.number(symbol))
+                self._size_nodes.add_input(node, node.meta["val"])
+                self._inputs.append((given, None, node))
 
     def _known_node(self, tensor):
         """The node that computes a tensor. Another tensor, which has gone, may have had its id."""
@@ -243,13 +270,19 @@ class Capture(TorchFunctionMode):
                 raise InternalTorchDynamoError(
                     "torch.compile with a backend of one's own: a tensor was made by a call that Mica did not see"
                 )
+            fake = self._fake(tensor)
+            self._add_sizes(self._open.symbols(fake))
             target = self._names.of(tensor)
-            before = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
-            with self.graph.inserting_before(before) if before is not None else _names.nothing():
-                node = self.graph.create_node("placeholder", target, (), {}, target.lower())
-            node.meta["example_value"] = node.meta["val"] = self.fakes.from_tensor(tensor, static_shapes=True)
-            self._inputs.append((tensor, _names.version_of(tensor)))
+            node = self._placeholder(target, target.lower(), fake)
+            self._inputs.append((tensor, _names.version_of(tensor), node))
             self._nodes[id(tensor)] = (lambda: tensor, node)
+        return node
+
+    def _placeholder(self, target, name, value):
+        before = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+        with self.graph.inserting_before(before) if before is not None else _names.nothing():
+            node = self.graph.create_node("placeholder", target, (), {}, name)
+        node.meta["example_value"] = node.meta["val"] = value
         return node
 
     def _note_random(self):
@@ -271,7 +304,7 @@ class Capture(TorchFunctionMode):
         """
         if not self.active:
             return
-        if reason is not None and whole and self.owner.fullgraph:
+        if reason is not None and whole and (self.owner.fullgraph or _names.are_breaks_errors()):
             self.active = False
             raise Unsupported(
                 f"{reason}\n\nfrom user code:\n{_names.user_line()}\ntorch.compile(fullgraph=True) asks for one graph"
@@ -282,24 +315,27 @@ class Capture(TorchFunctionMode):
             counters["graph_break"][reason] += 1
             if _logging.is_on("graph_breaks"):
                 _logging.write("graph_breaks", f"Graph break in user code at {_names.user_line()}\nReason: {reason}")
-        for tensor, version in self._inputs:
-            if _names.version_of(tensor) != version:
+        self._open.check()
+        for tensor, version, _ in self._inputs:
+            if isinstance(tensor, _C.TensorBase) and _names.version_of(tensor) != version:
                 raise Unsupported(
                     "a tensor that the graph reads was changed by a call that Mica's capture does not see; "
                     "torch.compiler.disable around that call ends the graph before it"
                 )
-        promises = [(made, self._nodes[key][1]) for key, ref in self._promises.items() if (made := ref()) is not None]
+        promises = self._living()
         if self._grad != self._first_grad:
             self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
         self.graph.output(tuple(node for _, node in promises))
+        kinds = tuple(self._kind_of(each, node) for each, _, node in self._inputs)
         inputs, graph, modes, grad, random = (
-            [t for t, _ in self._inputs],
+            [each.value if isinstance(each, _open.SizeInput) else each for each, _, _ in self._inputs],
             self.graph,
             self._modes,
             self._first_grad,
             self._random,
         )
-        count = self.count
+        count, part = self.count, self._parts
+        self._parts += 1
         self.fakes.fake_tensor_converter = _fakes.FakeTensorConverter()
         self._begin()
         self.active = False
@@ -308,12 +344,12 @@ class Capture(TorchFunctionMode):
             module = GraphModule(mica.nn.Module(), graph)
             code = graph.python_code("self")
             names = tuple(sorted((name, _names.told_apart(value)) for name, value in code.globals.items()))
-            key = (code.src, names, modes, grad, tuple(map(_names.kind_of_input, inputs)))
+            key = (code.src, names, modes, grad, kinds)
             state = None if random is None else mica.get_rng_state()
             with _names.in_modes(modes), mica.set_grad_enabled(grad):
                 if random is not None:
                     mica.set_rng_state(random)
-                outputs = self.owner.compiled_for(module, inputs, key)(*inputs)
+                outputs = self.owner.compiled.get(module, inputs, key, part)(*inputs)
                 if random is not None and not mica.equal(state, random):
                     mica.set_rng_state(state)  # somebody has seeded it since
         finally:
@@ -321,10 +357,15 @@ class Capture(TorchFunctionMode):
         outputs = (outputs,) if isinstance(outputs, _C.TensorBase) else tuple(outputs or ())
         if len(outputs) != len(promises):
             raise BackendCompilerFailed(
-                self.owner.backend,
+                self.owner.compiled.backend,
                 ValueError(f"the graph has {len(promises)} outputs, but {len(outputs)} were computed"),
             )
         _fulfil([made for made, _ in promises], outputs)
+
+    def _kind_of(self, given, node):
+        if isinstance(given, _open.SizeInput):
+            return str(node.meta["val"].node.expr)
+        return self._open.kind(node.meta["val"], given, _names.kind_of_input)
 
 
 def _fulfil(promises, outputs):

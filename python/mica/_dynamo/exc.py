@@ -26,6 +26,10 @@ class RecompileError(TorchDynamoException):
     pass
 
 
+class FailOnRecompileLimitHit(Exception):
+    """More graphs were to be compiled than torch._dynamo.config.recompile_limit allows."""
+
+
 class UserError(Unsupported):
     pass
 

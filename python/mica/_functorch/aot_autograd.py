@@ -197,12 +197,18 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
         shape[:] = [out_spec]
         return made
 
-    compiled = _Compiled(
-        flat, [*values, *args], fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler
-    )
+    def compile(inputs):
+        return _Compiled(flat, inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler)
+
+    compiled = compile([*values, *args])
+    # The graph of aten's operators is one of numbers. Where sizes are among the inputs, others have another one.
+    known = {_kinds(args): compiled} if any(type(value) is int for value in args) else None
 
     def forward(*inputs):
-        return tree_unflatten(compiled([*values, *inputs]), shape[0])
+        made = compiled
+        if known is not None and (made := known.get(kinds := _kinds(inputs))) is None:
+            made = known[kinds] = compile([*values, *inputs])
+        return tree_unflatten(made([*values, *inputs]), shape[0])
 
     forward.zero_grad, forward.named_parameters, forward.named_buffers = (
         mod.zero_grad,

@@ -138,7 +138,8 @@ class FakeTensor(mica.Tensor):
 
     def item(self):
         env = self.fake_mode.shape_env
-        if env is not None and not self.dtype.is_floating_point and self.dtype is not mica.bool:
+        is_whole = not self.dtype.is_floating_point and self.dtype is not mica.bool
+        if env is not None and is_whole and self.fake_mode.before_values is None:
             return env.create_unbacked_symint()
         return self._asked("item")
 

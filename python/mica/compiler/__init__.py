@@ -139,6 +139,7 @@ def get_default_backend():
 
 class _Stance:
     _name = "default"
+    backend = None  # the one that graphs are handed to instead of that of torch.compile
 
     @property
     def name(self):
@@ -154,25 +155,32 @@ _stance = _Stance()
 
 
 class set_stance(_contextlib.ContextDecorator):
-    """Whether to compile: "force_eager" runs compiled functions as they are. A function, a context or a decorator."""
+    """Whether to compile. A function, a context or a decorator.
+
+    "force_eager" runs compiled functions as they are. The others are about graphs for backends of the program's own:
+    "eager_on_recompile" runs graphs that are new as they are, "fail_on_recompile" refuses them, "eager_then_compile" runs
+    the first call as it is, and `force_backend` hands graphs that are new to another backend.
+    """
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
         known = ("default", "eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
                  "aot_eager_then_compile")  # fmt: skip
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
         if stance not in known:
             raise ValueError(f"invalid torch.compile stance {stance!r}")
-        self.stance, self._before = stance, _stance.name
-        _stance.name = stance
+        self._wanted, self._before = (stance, force_backend), (_stance.name, _stance.backend)
+        self.__enter__()
 
     def _recreate_cm(self):
-        _stance.name = self._before  # a decorator sets it for its calls
-        return set_stance(self.stance)
+        self.__exit__()  # a decorator sets it for its calls
+        return set_stance(self._wanted[0], force_backend=self._wanted[1])
 
     def __enter__(self):
-        _stance.name = self.stance
+        _stance.name, _stance.backend = self._wanted
 
     def __exit__(self, *exception):
-        _stance.name = self._before
+        _stance.name, _stance.backend = self._before
 
 
 def set_enable_guard_collectives(enabled):

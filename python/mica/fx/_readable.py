@@ -54,7 +54,7 @@ class Notes:
                 text += self._paint(str(value.device), "green", dim=True)
             return f': "{text}"'
         if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
-            return f': "{value}"'
+            return f': "Sym({value})"'
         return ""
 
     def comment(self, node, begun):

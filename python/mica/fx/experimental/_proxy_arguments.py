@@ -90,6 +90,9 @@ class SizeNodes:
                 ((name,),) = size.terms
                 self._inputs.setdefault(name, (node, None if isinstance(value, mica.SymInt) else axis))
 
+    def has(self, symbol):
+        return symbol in self._inputs
+
     def argument(self, value):
         """A value as an argument: an open size as its node."""
         if self._env is None:

@@ -42,7 +42,7 @@ class Worlds:
     def __init__(self):
         self.values = [{} for _ in range(_COUNT + 1)]
         self._by_vector, self._by_value = {}, {}
-        self._primes = list(_PRIMES)
+        self._primes, self._fixed = list(_PRIMES), set()
 
     def __len__(self):
         return len(self.values)
@@ -59,6 +59,19 @@ class Worlds:
         # Without an example the last world is one more invented one.
         self.values[_COUNT][name] = prime + _offset(_COUNT, index) if hint is None else hint
         self._note(symbol(name))
+
+    def is_fixed(self, name):
+        return name in self._fixed
+
+    def fix(self, name, expr):
+        """A symbol is an expression of others in every world."""
+        for values in self.values:
+            values[name] = expr.value(values)
+        self._fixed.add(name)
+        self._by_vector, self._by_value = {}, {}
+        for other in self.values[0]:
+            if other not in self._fixed:
+                self._note(symbol(other))
 
     def vector(self, expr):
         return tuple(expr.value(values) for values in self.values)
@@ -83,7 +96,7 @@ class Worlds:
             return self._by_value[number]
         found, rest = make(1), number
         for name, value in self.values[0].items():
-            while rest and rest % value == 0:
+            while name not in self._fixed and rest and rest % value == 0:
                 rest //= value
                 found = found * symbol(name)
         if not found.is_number:
@@ -104,7 +117,7 @@ class Worlds:
 
     def _searched(self, vector, near):
         candidates = {self.vector(each): each for each in near if not isinstance(each, int)}
-        candidates |= {self.vector(symbol(name)): symbol(name) for name in self.values[0]}
+        candidates |= {self.vector(symbol(name)): symbol(name) for name in self.values[0] if name not in self._fixed}
         for values, expr in candidates.items():
             made = _linear(vector, values, expr) or _quotient(vector, values, expr)
             if made is not None:
@@ -149,6 +162,8 @@ def _quotient(vector, values, expr):
     if not vector[0] or values[0] <= vector[0]:
         return None
     about = values[0] // vector[0]
+    if about > 4096:  # a divisor that no program writes
+        return None
     for divisor in range(max(2, about - 1), about + 3):
         start = vector[0] * divisor - values[0]
         for number in range(start, start + divisor):

@@ -120,6 +120,19 @@ class ShapeEnv:
         """What a symbol is known by in another environment for the same inputs."""
         return self._keys[name]
 
+    def symbol_of(self, key):
+        """The symbol that is known by a key."""
+        return self._by_key[key]
+
+    def fix(self, name, value):
+        """Let a size be a number, or another size, from now on: in fake tensors that are made after this."""
+        is_number = not isinstance(value, Symbol)
+        self.presets[self._keys[name]] = value if is_number else self._keys[value]
+        self.replacements[name] = make(value) if is_number else symbol(value)
+        if is_number:
+            self._ranges[name] = (value, value)
+        self.worlds.fix(name, self.replacements[name])
+
     def create_symintnode(self, sym, *, hint=None, source=None):
         """An expression as a SymInt; a number as it is."""
         expr = self.replace(make(sym))

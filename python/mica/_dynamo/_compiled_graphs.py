@@ -1,0 +1,101 @@
+"""The graphs of a captured function that a backend has compiled: which are known, how many there may be, who is asked."""
+
+import threading
+import warnings
+
+from mica import _logging
+from mica._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError
+from mica._dynamo.utils import counters
+from mica.compiler import _stance
+
+__all__ = ["CompiledGraphs"]
+
+
+class CompiledGraphs:
+    """What a backend has made of a function's graphs."""
+
+    def __init__(self, function, backend, fullgraph, limit=None):
+        self.backend, self._fullgraph, self._limit = backend, fullgraph, limit
+        self._name = getattr(function, "__qualname__", type(function).__name__)
+        self._made, self._warned, self._lock = {}, False, threading.RLock()
+
+    def clear(self):
+        self._made.clear()
+
+    def get(self, module, inputs, key, part):
+        """A function that computes a graph: the backend's, which is asked once for each graph and kind of inputs.
+
+        Args:
+            module, inputs: the graph, and what it is called with
+            key: what tells it from others
+            part: how many breaks of the function were before it
+        """
+        with self._lock:
+            if key in self._made:
+                return self._made[key][0]
+            before = sum(known_part == part for _, known_part in self._made.values())
+            if self._is_left_alone(before):
+                return module.forward
+            counters["stats"]["unique_graphs"] += 1
+            self._report(module, inputs, before)
+            self._made[key] = (self._compiled(module, inputs), part)
+            return self._made[key][0]
+
+    def _compiled(self, module, inputs):
+        backend = self.backend
+        if _stance.backend is not None:
+            from mica._dynamo import lookup_backend
+
+            backend = lookup_backend(_stance.backend)
+        try:
+            made = backend(module, list(inputs))
+        except Exception as error:
+            raise BackendCompilerFailed(backend, error) from error
+        if not callable(made):
+            raise BackendCompilerFailed(
+                backend, TypeError(f"a backend must return a callable, but it returned a {type(made).__name__}")
+            )
+        return made
+
+    def _is_left_alone(self, before):
+        """Whether a graph that is new is run as it is, since no more are to be compiled."""
+        from mica._dynamo import config
+
+        if _stance.name == "eager_on_recompile":
+            return True
+        if _stance.name == "fail_on_recompile":
+            raise RuntimeError(
+                f"Detected recompile when torch.compile stance is 'fail_on_recompile'. function name: '{self._name}'"
+            )
+        if before and config.error_on_recompile:
+            raise RecompileError(f"Recompiling function {self._name}: torch._dynamo.config.error_on_recompile is set")
+        limit = config.recompile_limit if self._limit is None else self._limit
+        if before < limit and len(self._made) < config.accumulated_recompile_limit:
+            return False
+        said = (
+            f"torch._dynamo hit config.recompile_limit ({limit})\n   function: '{self._name}'\n"
+            "Graphs that are new run as they are from now on; dynamic=True and mark_dynamic make graphs for more than one size"
+        )
+        if self._fullgraph or config.fail_on_recompile_limit_hit:
+            raise FailOnRecompileLimitHit(said)
+        if not self._warned:
+            self._warned = True
+            warnings.warn(said, stacklevel=2)
+        return True
+
+    def _report(self, module, inputs, before):
+        """What TORCH_LOGS asks for of a graph that is new."""
+        name = self._name
+        if before:
+            _logging.write(
+                "recompiles", f"Recompiling function {name}: its graph was compiled for inputs of other kinds"
+            )
+        _logging.write("graph_code", f"TRACED GRAPH\n ===== {name} =====\n{module.code.strip()}\n")
+        _logging.write("graph", f"TRACED GRAPH\n ===== {name} =====\n{module.graph}\n")
+        if _logging.is_on("graph_sizes"):
+            sizes = "\n".join(
+                f"{node.name}: {tuple(each.shape)}"
+                for node, each in zip(module.graph.nodes, inputs, strict=False)
+                if hasattr(each, "shape")
+            )
+            _logging.write("graph_sizes", f"TRACED GRAPH TENSOR SIZES\n===== {name} =====\n{sizes}\n")

@@ -1,0 +1,237 @@
+"""Which sizes of a captured graph's inputs are left open, and what becomes of one that turns out not to be.
+
+A size is open where the program says so (mark_dynamic, dynamic=True) or where it was another one in an earlier call. Fake
+tensors compute with it (_subclasses/open_sizes.py), and the graph has an input for it, before the tensor that it belongs to.
+An operation may ask for more than it was said: a product needs two sizes to be equal, a weight has a fixed one. The size is
+then fixed to the example's, and the calls so far are computed once more: those of the graph, never those of Python.
+"""
+
+import mica
+from mica import _C
+from mica._dynamo._capture_names import name_of
+from mica._subclasses import open_sizes
+from mica._subclasses.fake_tensor import FakeTensor, FakeTensorConverter
+from mica._subclasses.fake_tensor import _as_fake as as_fake
+from mica._subclasses.fake_tensor import _plain as plain
+from mica.fx.experimental._expressions import make, symbol
+from mica.fx.experimental._proxy_arguments import SizeNodes
+from mica.fx.experimental.symbolic_shapes import (
+    ConstraintViolationError,
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
+from mica.fx.node import map_arg
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+__all__ = ["OpenInputs", "SizeInput", "concrete"]
+
+OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
+
+
+class SizeInput:
+    """An input of a graph that is a size: the number that it is in this call."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def concrete(values):
+    """Values with numbers for open sizes: those of this call."""
+
+    def number(value):
+        if isinstance(value, open_sizes.OpenSize):
+            return mica.Size([number(each) if isinstance(each, OPEN) else each for each in value])
+        node = value.node
+        made = node.shape_env.size_hint(node.expr) if isinstance(value, mica.SymInt) else None
+        return bool(value) if isinstance(value, mica.SymBool) else float(value) if made is None else made
+
+    kinds = (*OPEN, open_sizes.OpenSize)
+    return tree_map_only(kinds, number, values, is_leaf=lambda value: isinstance(value, open_sizes.OpenSize))
+
+
+class OpenInputs:
+    """The open sizes of one call of a captured function."""
+
+    def __init__(self, owner, fakes, names):
+        self._owner, self._fakes, self._names = owner, fakes, names
+        self.sources, self._promised = {}, {}  # symbol -> the input that it is the size of; those of mark_dynamic
+
+    @property
+    def env(self):
+        return self._fakes.shape_env
+
+    def axes(self, tensor, name):
+        """The dimensions of an input whose sizes are open."""
+        if self._owner.dynamic is False or isinstance(tensor, (mica.nn.Parameter, mica.nn.Buffer)):
+            return ()
+        from mica._dynamo import config
+
+        own = getattr(tensor, "__dict__", {})
+        marked = own.get("_dynamo_dynamic_indices", set()) | own.get("_dynamo_weak_dynamic_indices", set())
+        fixed = own.get("_dynamo_static_indices", set())
+        seen = self._owner.seen.setdefault(name, {})
+        for axis, size in enumerate(tensor.shape):
+            if seen.setdefault((tensor.dim(), axis), size) != size and config.automatic_dynamic_shapes:
+                seen[tensor.dim(), axis] = None  # another one from now on, whatever it is
+        # Of tensors that are no arguments it is not known whose they are: most are buffers, whose sizes stay.
+        every = (self._owner.dynamic or not config.assume_static_by_default) and self._names.is_argument(name)
+        return tuple(
+            axis
+            for axis, size in enumerate(tensor.shape)
+            if size > 1 and axis not in fixed and (every or axis in marked or seen[tensor.dim(), axis] is None)
+        )
+
+    def fake(self, tensor, name):
+        """The fake tensor that stands for an input."""
+        known = self._fakes.fake_tensor_converter._made.get(tensor)
+        if known is not None:
+            return known
+        axes = self.axes(tensor, name)
+        if not axes:
+            return self._fakes.from_tensor(tensor, static_shapes=True)
+        if self.env is None:
+            self._fakes.shape_env = ShapeEnv()
+        kinds = [DimDynamic.DUCK if axis in axes else DimDynamic.STATIC for axis in range(tensor.dim())]
+        context = StatelessSymbolicContext(dynamic_sizes=kinds)
+        fake = self._fakes.from_tensor(tensor, static_shapes=False, symbolic_context=context, source=name)
+        for axis, size in enumerate(fake.__dict__.get("_sizes", ())):
+            if not isinstance(size, int):
+                ((atom,),) = size.terms
+                self.sources.setdefault(atom, SizeInput(self.env.var_to_val[atom]))
+                if axis in tensor.__dict__.get("_dynamo_dynamic_indices", ()):
+                    self._promised[atom] = (name, axis)
+        return fake
+
+    def nodes(self, graph):
+        return SizeNodes(graph, self.env)
+
+    @staticmethod
+    def symbols(value):
+        """The symbols in the sizes of a fake tensor, or in an open number."""
+        if isinstance(value, OPEN):
+            return sorted(value.node._expr.free_symbols) if isinstance(value, mica.SymInt) else []
+        sizes = getattr(value, "__dict__", {}).get("_sizes", ())
+        return list(
+            dict.fromkeys(name for size in sizes if not isinstance(size, int) for name in sorted(size.free_symbols))
+        )
+
+    def number(self, name):
+        """A symbol as an open number, whatever else is known of it."""
+        from mica._functions.symbolic import SymNode
+
+        return mica.SymInt(SymNode(symbol(name), self.env, int))
+
+    def check(self):
+        """Raise if a size is fixed that the program has said to be open."""
+        for name, (where, axis) in self._promised.items():
+            known = self.env.replace(symbol(name))
+            if known.is_number:
+                raise ConstraintViolationError(
+                    f"Constraints violated ({where}.size()[{axis}])! You marked it as dynamic (mark_dynamic), but the code "
+                    f"needs it to be {known}. torch._dynamo.maybe_mark_dynamic lets it be fixed where it has to be"
+                )
+
+    def kind(self, fake, tensor, tell):
+        """What a graph relies on of an input, with open sizes by their names."""
+        sizes = getattr(fake, "__dict__", {}).get("_sizes")
+        if sizes is None:
+            return tell(tensor)
+        shape = tuple(str(size if isinstance(size, int) else self.env.replace(size)) for size in sizes)
+        strides = tuple(map(str, fake.stride()))
+        return (type(tensor), tensor.dtype, shape, strides, str(tensor.device), tensor.requires_grad)
+
+    # ---- sizes that turn out to be fixed
+
+    def fix(self, error, values):
+        """Let sizes be what an operation needs them to be. False if there is nothing to be fixed."""
+        if self.env is None:
+            return False
+        env, wanted = self.env, {}
+        if isinstance(error, open_sizes.NeedsStatic):
+            wanted = {env.symbol_of(key): value for key, value in error.presets.items()}
+        if all(env.worlds.is_fixed(name) for name in wanted):
+            for leaf in tree_leaves(values):
+                sizes = (
+                    [leaf.node._expr]
+                    if isinstance(leaf, mica.SymInt)
+                    else getattr(leaf, "__dict__", {}).get("_sizes", ())
+                )
+                for size in sizes:
+                    if not isinstance(size, int):
+                        wanted |= {name: env.var_to_val[name] for name in size.free_symbols if name in env.var_to_val}
+        wanted = {name: value for name, value in wanted.items() if not env.worlds.is_fixed(name)}
+        for name, value in wanted.items():
+            if name in self._promised and type(value) is int:
+                env.replacements[name] = make(value)
+                self.check()
+            env.fix(name, value if type(value) is int else env.symbol_of(value))
+        return bool(wanted)
+
+    def call(self, function, args, kwargs):
+        """Call a function with fake tensors."""
+        try:
+            with self._fakes:
+                return function(*args, **kwargs)
+        except (RuntimeError, ValueError, NotImplementedError, open_sizes.NeedsStatic):
+            made = None if self.env is None else self._in_worlds(function, args, kwargs)
+            if made is None:
+                raise
+            return made
+
+    def _in_worlds(self, function, args, kwargs):
+        """What a function gives where its parts, seen one by one, hand sizes on that nobody recognises: None if that fails too."""
+        env, fakes = self.env, [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if not any("_sizes" in fake.__dict__ for fake in fakes) or name_of(function).endswith("_"):
+            return None
+
+        def of_world(world):
+            def number(leaf):
+                if isinstance(leaf, FakeTensor):
+                    return plain(leaf) if world == 0 or "_others" not in leaf.__dict__ else leaf._others[world - 1]
+                return env.worlds.number(env.replace(leaf.node._expr), world)
+
+            inner_args, inner_kwargs = tree_map_only((FakeTensor, mica.SymInt), number, (tuple(args), dict(kwargs)))
+            return tree_flatten(function(*inner_args, **inner_kwargs))
+
+        try:
+            with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
+                (leaves, spec), *others = [of_world(world) for world in range(len(env.worlds))]
+                near = open_sizes.near_sizes((args, kwargs), env)
+                for i, leaf in enumerate(leaves):
+                    if isinstance(leaf, _C.TensorBase):
+                        made = as_fake(leaf.detach(), self._fakes, fakes[0].fake_device)
+                        leaves[i] = open_sizes.result(made, [other[0][i] for other in others], near, env, function)
+        except Exception:
+            return None
+        if mica.is_grad_enabled() and any(fake.requires_grad for fake in fakes):
+            for leaf in leaves:
+                if isinstance(leaf, _C.TensorBase) and leaf.dtype.is_floating_point:
+                    leaf.requires_grad_()
+        return tree_unflatten(leaves, spec)
+
+    def again(self, graph, inputs, promises, likeness):
+        """Compute the calls of a graph once more, so that its fake tensors have the sizes that are known now."""
+        self._fakes.fake_tensor_converter = FakeTensorConverter()
+        made = {}
+        for node in graph.nodes:
+            if node in inputs:
+                made[node] = self.fake(*inputs[node])
+            elif node.op in ("call_function", "call_method") and "is_size" not in node.meta:
+                made[node] = self._called(node, made)
+            if isinstance(made.get(node), _C.TensorBase):
+                node.meta["example_value"] = node.meta["val"] = likeness(made[node])
+        for promise, node in promises:
+            own = {name: value for name, value in vars(promise).items() if name not in ("_sizes", "_others")}
+            _C._swap_tensor_impl(promise, made[node])  # attributes too
+            vars(promise).update(own)
+
+    def _called(self, node, made):
+        def value(each):
+            if each in made:
+                return made[each]
+            return self.env.create_symintnode(each.meta["val"].node._expr)
+
+        args, kwargs = map_arg((node.args, node.kwargs), value)
+        function = getattr(_C.Tensor, node.target) if node.op == "call_method" else node.target
+        return self.call(function, args, kwargs)

@@ -1,0 +1,206 @@
+"""torch.compile(backend=function) with open sizes: which graphs are made for other sizes, and which are used again."""
+
+import mica as torch
+import pytest
+from mica import nn
+from mica._dynamo.exc import FailOnRecompileLimitHit, RecompileError, Unsupported
+from mica._dynamo.testing import CompileCounter, CompileCounterWithBackend
+from mica.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+
+
+def _graphs(function, calls, **options):
+    """The graphs that are made for calls, each of which has to give what the function gives."""
+    backend = CompileCounterWithBackend("eager")
+    compiled = torch.compile(function, backend=backend, **options)
+    for args in calls:
+        made, expected = compiled(*args), function(*args)
+        assert torch.equal(made, expected) and made.shape == expected.shape
+    return backend.graphs
+
+
+def _rows(*counts, width=3):
+    return [(torch.randn(count, width),) for count in counts]
+
+
+def test_open_sizes_are_inputs_of_the_graph():
+    def function(x):
+        return torch.cat([x, torch.zeros(x.shape[0], 2)], 1) * (x.size(0) + 1)
+
+    (graph,) = _graphs(function, _rows(4, 6, 9), dynamic=True, fullgraph=True)
+    size, _, x = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    assert isinstance(size.meta["val"], torch.SymInt) and size.target == "s0" and x.target == "L_x_"
+    assert str(x.meta["val"].shape) == "torch.Size([s0, s1])"
+    assert 'def forward(self, s0: "Sym(s0)", s1: "Sym(s1)", L_x_: "f32[s0, s1]"):' in graph.print_readable(False)
+
+
+def test_a_size_that_has_changed_is_open_from_then_on():
+    first, second = _graphs(lambda x: x.relu() + x.shape[0], _rows(4, 6, 9, 5))
+    assert len(list(first.graph.nodes)) == 4 and "s0" in second.code
+    assert len(_graphs(lambda x: x.relu() + 1, _rows(4, 6, 9), dynamic=False)) == 3
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
+        assert len(_graphs(lambda x: x.relu() + 1, _rows(4, 6, 9))) == 3
+
+
+def test_sizes_of_zero_and_one_have_graphs_of_their_own():
+    assert len(_graphs(lambda x: x + 1, _rows(4, 1, 6, 0, 7), dynamic=True)) == 3
+
+
+def test_marked_sizes():
+    def marked(mark, *axes):
+        rows = _rows(4, 6, 9)
+        for (x,) in rows:
+            mark(x, *axes)
+        return rows
+
+    def function(x):
+        return x.sin() + x.shape[0]
+
+    assert len(_graphs(function, marked(torch._dynamo.mark_dynamic, 0), fullgraph=True)) == 1
+    assert len(_graphs(function, marked(torch._dynamo.maybe_mark_dynamic, -2))) == 1
+    assert len(_graphs(function, marked(torch._dynamo.mark_static, 0), dynamic=True)) == 3
+    assert len(_graphs(function, marked(torch._dynamo.mark_static), dynamic=True)) == 3
+
+
+def test_a_marked_size_that_has_to_be_a_number_is_an_error():
+    layer = nn.Linear(3, 2)
+    x = torch.randn(4, 3)
+    torch._dynamo.mark_dynamic(x, 1)
+    for function in (layer, lambda x: x * int(x.shape[1])):
+        with pytest.raises(ConstraintViolationError, match=r"L_\w+_.size\(\)\[1\].*needs it to be 3"):
+            torch.compile(function, backend="eager", fullgraph=True)(x)
+
+
+def test_sizes_that_have_to_be_numbers_are_fixed():
+    layer = nn.Linear(3, 2)
+
+    def function(x):
+        kept = x * 2
+        y = layer(x + kept)  # the width is that of the weight
+        return torch.cat([y, kept], 1).softmax(-1)
+
+    (graph,) = _graphs(function, _rows(4, 6, 9), dynamic=True, fullgraph=True)
+    values = {node.name: node.meta["val"] for node in graph.graph.nodes if "val" in node.meta}
+    assert [str(values[name].shape) for name in ("l_x_", "mul", "cat")] == [
+        "torch.Size([s0, 3])",
+        "torch.Size([s0, 3])",
+        "torch.Size([s0, 5])",
+    ]
+
+
+def test_sizes_that_have_to_be_equal_are():
+    pairs = [(torch.randn(2, n), torch.randn(n, 3)) for n in (4, 6, 9)]
+    assert len(_graphs(lambda x, y: x @ y, pairs, dynamic=True, fullgraph=True)) == 1
+
+
+def test_layers_of_pictures():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(1)).eval()
+    pictures = [(torch.randn(n, 3, 12, 12),) for n in (2, 4, 6)]
+    assert len(_graphs(net, pictures, dynamic=True, fullgraph=True)) == 1
+
+
+def test_branches_on_sizes():
+    assert len(_graphs(lambda x: x + 1 if x.shape[0] > 5 else x - 1, _rows(4, 8, 9, 2), dynamic=True)) == 2
+
+
+def test_results_have_numbers_for_sizes():
+    function = torch.compile(
+        lambda x: (x.shape, x.shape[0], [x.numel() / 2], x), backend="eager", dynamic=True, fullgraph=True
+    )
+    shape, count, (half,), _ = function(torch.ones(4, 3))
+    assert type(shape) is torch.Size and type(count) is int and shape == (4, 3) and count == 4 and half == 6.0
+
+
+def test_values_that_are_asked_for_break_graphs_of_open_sizes():
+    def function(x):
+        total = (x * 2).sum()
+        return x + total if total.item() > 0 else x - total
+
+    assert len(_graphs(function, [(torch.ones(n),) for n in (4, 6, 9)], dynamic=True)) == 2
+
+
+def test_gradients_through_graphs_of_open_sizes():
+    layer = nn.Linear(5, 2)
+    counter = CompileCounterWithBackend("aot_eager")
+    function = torch.compile(
+        lambda x: (layer(x).relu() * x.shape[0]).sum(), backend=counter, dynamic=True, fullgraph=True
+    )
+    for count in (3, 4, 7):
+        x = torch.randn(count, 5, requires_grad=True)
+        (made,) = torch.autograd.grad(function(x), x)
+        (expected,) = torch.autograd.grad((layer(x).relu() * count).sum(), x)
+        torch.testing.assert_close(made, expected)
+    assert counter.frame_count == 1
+
+
+# ---- how many graphs, and who compiles them
+
+
+def test_the_limit_of_graphs():
+    counter = CompileCounter()
+    with torch._dynamo.config.patch(recompile_limit=2):
+        function = torch.compile(lambda x: x + 1, backend=counter, dynamic=False)
+        with pytest.warns(UserWarning, match=r"hit config.recompile_limit \(2\)"):
+            for count in (2, 3, 4, 5):
+                assert function(torch.ones(count)).tolist() == [2] * count
+        assert counter.frame_count == 2
+        whole = torch.compile(lambda x: x + 1, backend=counter, dynamic=False, fullgraph=True)
+        with pytest.raises(FailOnRecompileLimitHit, match="recompile_limit"):
+            for count in (2, 3, 4):
+                whole(torch.ones(count))
+    with torch._dynamo.config.patch(error_on_recompile=True), pytest.raises(RecompileError):
+        function = torch.compile(lambda x: x + 1, backend=counter, dynamic=False)
+        function(torch.ones(2)), function(torch.ones(3))
+    one = torch.compile(lambda x: x - 1, backend=counter, dynamic=False, recompile_limit=1, fullgraph=True)
+    one(torch.ones(2))
+    with pytest.raises(FailOnRecompileLimitHit):
+        one(torch.ones(3))
+
+
+def test_stances():
+    counter, other = CompileCounter(), CompileCounter()
+    function = torch.compile(lambda x: x * 2, backend=counter, dynamic=False)
+    with torch.compiler.set_stance("eager_then_compile"):
+        function(torch.ones(2))
+        assert counter.frame_count == 0
+        function(torch.ones(2))
+        assert counter.frame_count == 1
+    with torch.compiler.set_stance("eager_on_recompile"):
+        assert function(torch.ones(3)).tolist() == [2, 2, 2] and counter.frame_count == 1
+    with torch.compiler.set_stance("fail_on_recompile"):
+        function(torch.ones(2))
+        with pytest.raises(RuntimeError, match="Detected recompile when torch.compile stance is 'fail_on_recompile'"):
+            function(torch.ones(3))
+    with torch.compiler.set_stance(force_backend=other):
+        function(torch.ones(4))
+    assert (counter.frame_count, other.frame_count) == (1, 1)
+    with pytest.raises(RuntimeError, match="non-default stance cannot have force_backend set"):
+        torch.compiler.set_stance("force_eager", force_backend=other)
+
+    @torch.compiler.set_stance("force_eager")
+    def decorated(x):
+        return function(x)
+
+    assert decorated(torch.ones(7)).tolist() == [2] * 7 and counter.frame_count == 1
+    function(torch.ones(5))
+    assert counter.frame_count == 2
+
+
+def test_breaks_can_be_errors_in_a_part():
+    @torch._dynamo.error_on_graph_break(True)
+    def strict(x):
+        return x.sum().item()
+
+    @torch.compile(backend=CompileCounter())
+    def function(x, is_strict):
+        y = (x + 1).sum().item()
+        return strict(x * 2) if is_strict else y
+
+    assert function(torch.ones(2), False) == 4
+    with pytest.raises(Unsupported, match="item"):
+        function(torch.ones(2), True)
+    assert function(torch.ones(2), False) == 4
