@@ -120,3 +120,53 @@ def test_methods_that_few_programs_call():
     ):
         with pytest.raises(error, match=words):
             call()
+
+
+def _gradient(function, x, g):
+    (expected,) = torch.autograd.grad(function(x.requires_grad_()), x, g)
+    return expected
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_gradients_of_averages_by_name(dims):
+    x = torch.randn(2, 3, *[7] * dims, dtype=torch.float64)
+    pool = getattr(torch.nn.functional, f"avg_pool{dims}d")
+    rest = ([3] * dims, [2] * dims, [1] * dims, False, True, None)
+    g = torch.randn_like(pool(x, *rest))
+    got = getattr(torch.ops.aten, f"avg_pool{dims}d_backward")(g, x, *rest)
+    torch.testing.assert_close(got, _gradient(lambda x: pool(x, *rest), x, g))
+    with pytest.raises(RuntimeError, match="must have its shape"):
+        getattr(torch.ops.aten, f"avg_pool{dims}d_backward")(g[:1], x, *rest)
+
+
+@pytest.mark.parametrize("name, mode", [("reflection", "reflect"), ("replication", "replicate")])
+def test_gradients_of_borders_by_name(name, mode):
+    x, padding = torch.randn(2, 3, 5, 4, dtype=torch.float64), (1, 2, 3, 1)
+    g = torch.randn(2, 3, 9, 7, dtype=torch.float64)
+    got = getattr(torch.ops.aten, f"{name}_pad2d_backward")(g, x, padding)
+    torch.testing.assert_close(got, _gradient(lambda x: torch.nn.functional.pad(x, padding, mode), x, g))
+
+
+def test_gradients_of_a_loss_and_of_a_size_by_name():
+    x, target = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 2])
+    for reduction, how in enumerate(("none", "mean", "sum")):
+        g = torch.randn(4 if reduction == 0 else (), dtype=torch.float64)
+        got = torch.ops.aten.nll_loss_backward(g, x, target, None, reduction, 1, torch.tensor(3.0))
+        loss = torch.nn.functional.nll_loss
+        torch.testing.assert_close(got, _gradient(lambda x: loss(x, target, ignore_index=1, reduction=how), x, g))  # noqa: B023
+    g = torch.randn(2, 3, 6, 12)
+    got = torch.ops.aten.upsample_nearest2d_backward(g, [6, 12], [2, 3, 3, 6])
+    torch.testing.assert_close(got, g.reshape(2, 3, 3, 2, 6, 2).sum((3, 5)))
+    up = torch.ops.aten.upsample_nearest2d(
+        torch.arange(4.0).view(1, 1, 2, 2), output_size=[4, 4], scales_h=2.0, scales_w=2.0
+    )
+    assert up[0, 0, 0].tolist() == [0, 0, 1, 1]
+
+
+def test_uniform_numbers_in_the_place_of_others():
+    x = torch.zeros(100)
+    got = torch.ops.aten.uniform(x, 2.0, 3.0, generator=torch.Generator().manual_seed(1))
+    assert bool((got >= 2).all()) and bool((got < 3).all()) and not x.any()
+    assert torch.equal(
+        got, torch.ops.aten.uniform(x, to=3.0, generator=torch.Generator().manual_seed(1), **{"from": 2.0})
+    )

@@ -224,3 +224,24 @@ def test_ranges_and_types_are_part_of_a_graph():
         indices, double = function(torch.ones(3))
         assert indices.tolist() == [0, 1, 2] and double.dtype == torch.float64
     assert counter.frame_count == 1
+
+
+def test_masks_and_results_of_others_are_changed_in_place():
+    def function(x, mask):
+        x.view(-1)[:2].copy_(torch.tensor([5.0]))
+        x[mask[:, 0]] = 7
+        return torch.index_put(x, [mask], torch.tensor(9.0))
+
+    leaf = torch.randn(4, 3, requires_grad=True)
+    mask = torch.arange(12).view(4, 3) % 5 == 0
+    a, b = leaf + 1, leaf + 1
+    made = torch.compile(function, backend=CompileCounter(), fullgraph=True)(a, mask)
+    assert torch.equal(made, function(b, mask)) and torch.equal(a, b)
+
+
+def test_gradients_by_name_are_one_call():
+    graphs = EagerAndRecordGraphs()
+    x, g = torch.randn(1, 1, 4, 4), torch.randn(1, 1, 2, 2)
+    function = lambda g, x: torch.ops.aten.avg_pool2d_backward(g, x, [2, 2], [2, 2], [0, 0], False, True, None)  # noqa: E731
+    assert torch.equal(torch.compile(function, backend=graphs, fullgraph=True)(g, x), function(g, x))
+    assert sum("call" in node.op for node in graphs.graphs[0].graph.nodes) == 1

@@ -100,9 +100,11 @@ def _upsampling(name):
         return None
     corners = mode in ("bilinear", "bicubic", "trilinear", "linear")
 
-    def upsample(input, output_size, align_corners=None, *scales):
+    def upsample(input, output_size, align_corners=None, *scales, scales_d=None, scales_h=None, scales_w=None):
         if not corners:
             scales, align_corners = (align_corners, *scales), None
+        if any(scale is not None for scale in (scales_d, scales_h, scales_w)):
+            scales = (scales_d, scales_h, scales_w)[5 - input.dim() :]
         # Scales without a size come as one list; beside a size they only say how places are found.
         if output_size is None:
             return F.interpolate(input, None, list(scales[0]), mode.replace("_", "-"), align_corners)

@@ -6,6 +6,18 @@ import math
 import mica
 from mica import _C
 from mica._operators.four_bits import _dyn_quant_matmul_4bit, _dyn_quant_pack_4bit_weight  # noqa: F401
+from mica._operators.gradients import (  # noqa: F401
+    avg_pool2d_backward,
+    avg_pool3d_backward,
+    nll_loss_backward,
+    reflection_pad1d_backward,
+    reflection_pad2d_backward,
+    reflection_pad3d_backward,
+    replication_pad1d_backward,
+    replication_pad2d_backward,
+    replication_pad3d_backward,
+    upsample_nearest2d_backward,
+)
 from mica._operators.quantized_makers import SCHEMAS as _QUANTIZED_MAKERS
 from mica._operators.quantized_makers import (  # noqa: F401
     _choose_qparams_per_tensor,
@@ -32,6 +44,17 @@ native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor
 hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
 _unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor
 _unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor
+avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor
+avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor
+nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor
+reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor
+reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
+reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor
+replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor
+replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
+replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor
+upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor
+uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor
 _addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor
 """
 SCHEMAS += _QUANTIZED_MAKERS
@@ -94,6 +117,14 @@ def max_pool2d_with_indices_backward(
     result = _C.zeros_like(input, memory_format=_C.contiguous_format).flatten(-2)
     result = result.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(input.shape)
     return _into(result, grad_input)
+
+
+def uniform(input, low=0.0, high=1.0, *, generator=None, **named):
+    """Uniform numbers in the place of a tensor's. The bounds are `from` and `to`, of which Python has the first as a keyword."""
+    low, high = named.pop("from", low), named.pop("to", high)
+    if named:
+        raise TypeError(f"uniform() got an unexpected keyword argument {next(iter(named))!r}")
+    return _C.empty_like(input).uniform_(low, high, generator=generator)
 
 
 def slice(input, dim=0, start=None, end=None, step=1):

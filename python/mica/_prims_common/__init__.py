@@ -44,6 +44,29 @@ def suggest_memory_format(x):
     return _C.contiguous_format
 
 
+def get_computation_dtype(dtype):
+    """The dtype in which operations on a dtype are computed: a wider one for those of 16 bits."""
+    wider = {_C.bfloat16: _C.float32, _C.float16: _C.float32, _C.complex32: _C.complex64}
+    return wider.get(dtype, dtype)
+
+
+def is_boolean_dtype(dtype):
+    return dtype is _C.bool
+
+
+def is_complex_dtype(dtype):
+    return dtype.is_complex
+
+
+def is_float_dtype(dtype):
+    return dtype.is_floating_point
+
+
+def is_integer_dtype(dtype):
+    """Whether a dtype is one of whole numbers; bool is none."""
+    return not (dtype.is_floating_point or dtype.is_complex or is_boolean_dtype(dtype))
+
+
 def check_significant_strides(a, b, *, only_cuda=True, allow_rhs_unbacked=False):
     """Whether two tensors of one shape lie alike: (yes or no, the first dimension that differs)."""
     if (only_cuda and "cuda" not in (a.device.type, b.device.type)) or a.numel() == 0:

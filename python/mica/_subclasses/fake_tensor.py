@@ -18,6 +18,7 @@ _NUMBERS = {
     "allclose": "allclose",
 }
 _SIZES = frozenset(["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "_unique2"])
+_PUTS = frozenset(["index_put", "index_put_", "_index_put_impl_"])
 _PLACES = frozenset(["to", "cuda", "cpu", "xpu", "type_as"])
 
 
@@ -259,6 +260,16 @@ def _moved(mode, name, args, kwargs):
     return _as_fake(made, mode, place)
 
 
+def _not_a_leaf(fake):
+    """A fake tensor that was computed from this one: it may be changed in place, as its real counterpart may."""
+    with _C.DisableTorchFunctionSubclass(), mica.utils._python_dispatch._disable_current_modes(), mica.enable_grad():
+        made = _C.Tensor.clone(fake)
+    if _C.TensorBase.stride(made) != _C.TensorBase.stride(fake):
+        return fake
+    made = _as_fake(made, fake.fake_mode, fake.fake_device)
+    return open_sizes.attach(made, fake._sizes, fake._others) if "_sizes" in fake.__dict__ else made
+
+
 class FakeTensorConverter:
     """Makes fake tensors of real ones, one for each."""
 
@@ -281,6 +292,8 @@ class FakeTensorConverter:
             if opened is not None:
                 open_sizes.attach(known, *opened[1:])
             known.requires_grad_(t.requires_grad)
+            if t.requires_grad and not t.is_leaf:
+                known = _not_a_leaf(known)
             if isinstance(t, mica.nn.Parameter):
                 known._is_param = True
             self._made[t] = known
@@ -347,6 +360,13 @@ class FakeTensorMode(TorchDispatchMode):
         if name in _SIZES:
             return self._of_data(func, name, args)
         args, kwargs = tree_map_only(_C.TensorBase, lambda t: self._checked(t, func), (args, kwargs))
+        if name in _PUTS and any(index is not None and index.dtype is mica.bool for index in args[1]):
+            # How many places a mask names only data decide; the result has the sizes of the tensor.
+            return (
+                args[0]
+                if name != "index_put"
+                else self.__torch_dispatch__(mica.ops.aten.clone.default, types, args[:1])
+            )
         fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
         place = kwargs.get("device")
         if place is not None:
