@@ -191,16 +191,50 @@ def test_stances():
 
 
 def test_breaks_can_be_errors_in_a_part():
-    @torch._dynamo.error_on_graph_break(True)
-    def strict(x):
-        return x.sum().item()
+    def branching(x):
+        return x * 2 if (x + 1).sum() > 0 else -x
+
+    strict = torch._dynamo.error_on_graph_break(True)(branching)
 
     @torch.compile(backend=CompileCounter())
     def function(x, is_strict):
-        y = (x + 1).sum().item()
-        return strict(x * 2) if is_strict else y
+        y = branching(x)
+        return strict(y) if is_strict else y
 
-    assert function(torch.ones(2), False) == 4
-    with pytest.raises(Unsupported, match="item"):
-        function(torch.ones(2), True)
-    assert function(torch.ones(2), False) == 4
+    for _ in range(2):
+        assert function(torch.ones(2), False).tolist() == [2, 2]
+        with pytest.raises(Unsupported, match="__bool__"):
+            function(torch.ones(2), True)
+
+
+# What torch 2.13 does with each of these in a function that is to be one graph, with the backend "eager".
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + x.sum().item(),
+        lambda x: float(x.sum()) + x,
+        lambda x: x.nonzero(),
+        lambda x: x[x > 0],
+        lambda x: torch.distributions.Normal(x, torch.tensor(1.0)).mean,
+        lambda x: [x + 1] if bool(x.sum()) is None else x,
+    ],
+)
+def test_what_passes_in_one_graph(function):
+    x = torch.ones(3, 3)
+    assert torch.equal(torch.compile(function, backend="eager", fullgraph=True)(x), function(x))
+
+
+def test_what_is_refused_in_one_graph():
+    def branch(x):
+        return x if x.sum() > 0 else -x
+
+    def text(x):
+        print(x + 1)
+
+    def broken(x):
+        torch._dynamo.graph_break()
+        return x
+
+    for function in (branch, text, broken, lambda x: (x + 1).tolist(), lambda x: torch.equal(x + 1, x)):
+        with pytest.raises(Unsupported):
+            torch.compile(function, backend="eager", fullgraph=True)(torch.ones(3))

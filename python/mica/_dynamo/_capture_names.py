@@ -9,7 +9,7 @@ import types
 
 import mica
 from mica import _C
-from mica._dynamo.full_graph import instruction
+from mica._dynamo.full_graph import branches, instruction
 
 getitem = operator.getitem
 nothing = contextlib.nullcontext
@@ -22,6 +22,11 @@ _BREAKS = frozenset([
     "untyped_storage", "storage", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__setstate__", "__set__", "apply_",
     "map_", "pin_memory", "as_subclass", "is_shared", "copy_to_numpy", "rename_", "__iter__", "swap_tensors",
     "nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "__delete__", "is_set_to",
+])  # fmt: skip
+# Of these, what torch can go on with in one graph. Here it ends one, and is no reason to refuse a function.
+_LET_PASS = frozenset([
+    "item", "numpy", "__int__", "__float__", "__index__", "__complex__", "__array__", "__contains__", "__iter__", "nonzero",
+    "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "requires_grad_", "__getitem__", "__setitem__",
 ])  # fmt: skip
 # They look at what a tensor is and not at its values.
 _PLAIN = frozenset([
@@ -91,6 +96,18 @@ def kind_of(func, args):
     if name in _BREAKS or getattr(func, "_torchdynamo_disable", False):
         return "break"
     return "random" if any(part in name for part in _RANDOM) else "call"
+
+
+def is_refused(name, tensor=None):
+    """Whether torch refuses a call that asks for values in a function that is to be one graph."""
+    if name == "__bool__":  # a branch; an assertion is none
+        return (frame := _user_frame()) is not None and branches(frame)
+    if name == "tolist":
+        return tensor is None or tensor.dtype.is_floating_point
+    if name in ("__repr__", "__str__", "__format__"):
+        here = instruction(frame) if (frame := _user_frame()) is not None else None
+        return here is None or not here.opname.startswith("FORMAT_")
+    return name not in _LET_PASS
 
 
 def told_apart(value):

@@ -78,7 +78,7 @@ class Capture(TorchFunctionMode):
         super().__init__()
         self.owner, self.active = owner, True
         self.fakes = _fakes.FakeTensorMode(allow_non_fake_inputs=True)
-        self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values")
+        self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values", _names.is_refused(name))
         self._names = _names.InputNames(owner.function, args, kwargs)
         self._open, self._parts = _open.OpenInputs(owner, self.fakes, self._names), 0
         self._begin()
@@ -110,7 +110,8 @@ class Capture(TorchFunctionMode):
             with self:  # the calls that the class makes are seen
                 return type(other).__torch_function__(func, types, args, kwargs)
         if kind == "break":
-            return self._run_now(func, args, kwargs, f"{_names.name_of(func)}() asks for values")
+            name, tensor = _names.name_of(func), tensors[0] if tensors else None
+            return self._run_now(func, args, kwargs, f"{name}() asks for values", _names.is_refused(name, tensor))
         if self._modes is None:
             self._modes, self._grad = _names.modes_now(), mica.is_grad_enabled()
             self._first_grad = self._grad
@@ -136,8 +137,8 @@ class Capture(TorchFunctionMode):
     def _is_plain(tensor):
         return type(tensor) in (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer, _fakes.FakeTensor)
 
-    def _run_now(self, func, args, kwargs, reason):
-        self.flush(reason)
+    def _run_now(self, func, args, kwargs, reason, whole=True):
+        self.flush(reason, whole)
         return func(*args, **kwargs)
 
     def uncaptured(self, function, args, kwargs):
@@ -171,7 +172,12 @@ class Capture(TorchFunctionMode):
                 self._compute_again()
                 return self._recorded(func, args, kwargs, tensors)
             # What fake tensors cannot do, real ones may; and an error of theirs is the program's.
-            return self._run_now(func, args, kwargs, f"{_names.name_of(func)}(): {error or type(error).__name__}")
+            name, of_data = (
+                _names.name_of(func),
+                (_fakes.DynamicOutputShapeException, _fakes.DataDependentOutputException),
+            )
+            whole = not isinstance(error, of_data) and _names.is_refused(name)
+            return self._run_now(func, args, kwargs, f"{name}(): {error or type(error).__name__}", whole)
         has_tensors = any(isinstance(leaf, _C.TensorBase) for leaf in tree_leaves(out))
         if not has_tensors and not (out is None and _names.changes_arguments(func)):
             if out is None:
@@ -303,8 +309,8 @@ class Capture(TorchFunctionMode):
     def flush(self, reason, whole=True):
         """Run what was recorded. A reason is that of a break; None is the end.
 
-        Where the function is to be one graph, a break is refused, unless that was not asked for (`whole`): an exception
-        of the program's own ends the graph, and what was changed in place before it has changed.
+        Where the function is to be one graph, a break is refused (`whole`), but for what torch can go on with, and for an
+        exception of the program's own: what was changed in place before it has changed.
         """
         if not self.active:
             return

@@ -57,7 +57,7 @@ def instruction(frame, ahead=0):
     return found[at + ahead] if at is not None and at + ahead < len(found) else None
 
 
-def _branches(frame):
+def branches(frame):
     """Whether a frame asks for a truth value in order to choose its way; an assertion is no such choice, as in torch."""
     for ahead in range(3):
         here = instruction(frame, ahead)
@@ -80,7 +80,7 @@ def refuse(what):
         frame = _users_frame(frame)
     elif is_ours(frame):
         return
-    if what == "__bool__" and not _branches(frame):
+    if what == "__bool__" and not branches(frame):
         return
     if what == "__repr__" and (here := instruction(frame)) is not None and here.opname.startswith("FORMAT_"):
         return

@@ -56,6 +56,7 @@ GIVEN = {
     "utils._helion.has_helion": _no,
     "utils._pallas.has_pallas_package": _no,
     "utils._pallas.has_tpu_pallas": _no,
+    "utils._pytree._cxx_pytree_dynamo_traceable": False,
     "utils._triton.has_triton": _no,
     "utils._triton.has_triton_package": _no,
 }
