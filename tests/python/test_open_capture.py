@@ -238,3 +238,13 @@ def test_what_is_refused_in_one_graph():
     for function in (branch, text, broken, lambda x: (x + 1).tolist(), lambda x: torch.equal(x + 1, x)):
         with pytest.raises(Unsupported):
             torch.compile(function, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+def test_conditions_on_open_sizes():
+    def function(x):
+        torch._check(x.shape[0] > 3, lambda: "too few rows")
+        return x + 1
+
+    assert len(_graphs(function, _rows(4, 6, 9), dynamic=True, fullgraph=True)) == 1
+    with pytest.raises(RuntimeError, match="too few rows"):
+        torch.compile(function, backend="eager", dynamic=True, fullgraph=True)(torch.ones(2, 2))
