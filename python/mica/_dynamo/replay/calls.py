@@ -134,6 +134,7 @@ class Replayed:
     def __init__(self, function, call, graphs=CudaGraphs):
         self.function, self.call, self._graphs = function, call, graphs
         self._kinds = {}
+        self._observation = None  # of the last call that was captured
         self.reasons = {}  # why calls were not replayed, and how often that was found
         _known.add(self)
 
@@ -144,6 +145,7 @@ class Replayed:
 
     def forget(self):
         self._kinds.clear()
+        self._observation = None
         self.reasons.clear()
 
     def __call__(self, *args, **kwargs):
@@ -192,12 +194,15 @@ class Replayed:
     def _run(self, kind, tensors, args, kwargs):
         """The next step: calls as they are, one that is observed, one that is checked, then the capture."""
         kind.calls += 1
-        if kind.calls <= _CALLS_BEFORE:
+        if kind.observation is None and self._observation is not None:
+            kind.observation = self._observation  # arguments of another kind; what runs is compared below
+        elif kind.calls <= _CALLS_BEFORE:
             return self.call(*args, **kwargs)
         if kind.observation is None:
-            kind.observation = Observation()
-            result = kind.observation.run(self.call, args, kwargs)
-            self._refuse(kind, kind.observation.reason)
+            observation = Observation()
+            result = observation.run(self.call, args, kwargs)
+            self._refuse(kind, observation.reason)
+            kind.observation = observation
             return result
         if kind.snapshot is None:
             return self._checked(kind, tensors, args, kwargs)
@@ -277,5 +282,6 @@ class Replayed:
         graph = _Graph(snapshot, replay, result, inputs, fixed)
         graph.changed, graph.changed_arguments = kind.changed, kind.changed_arguments
         kind.graphs.append(graph)
+        self._observation = kind.observation
         counters["replay"]["captured"] += 1
         return graph.replay(tensors)

@@ -43,7 +43,7 @@ class Snapshot:
     """What the functions of an observed call can read, when it is taken."""
 
     def __init__(self, observation, roots):
-        self._codes, self._records, self._seen, self._keep = observation.codes, [], {}, []
+        self._codes, self._records, self._seen = observation.codes, [], {}
         self._found, self.tensors = set(), []
         self._queue = [*roots]
         for settings in (_precision._settings, _cuda_settings._attention):
@@ -107,9 +107,7 @@ class Snapshot:
         """Functions that ran and were met nowhere, such as one that a decorator keeps: found by their code."""
         hidden = [code for code in self._codes if code.co_freevars and code not in self._found]
         if hidden:
-            for function in gc.get_referrers(*hidden):
-                if isinstance(function, types.FunctionType):
-                    self._queue.append(function)
+            self._queue += [each for each in gc.get_referrers(*hidden) if isinstance(each, types.FunctionType)]
             self._drain()
 
     # ---- what can be reached
