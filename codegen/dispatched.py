@@ -61,9 +61,18 @@ class DispatchedForms:
             called = schema.name if way == "lowered" else self.op.implementation
             self.put(f"return {where}::{called}({', '.join(arguments)});")
         else:
+            if way == "whole" and self.op.kind == "composite":
+                self.put_parts(arguments)
             self.hand_over(way == "below", arguments)
         text = signature(schema, "dispatched_" + schema.name, False)
         return f"{COLD}{text} {{\n" + "\n".join(self.take()) + "\n}\n"
+
+    def put_parts(self, arguments: list[str]) -> None:
+        """Where the engine itself records what a class answers, it sees the parts: they have the nodes."""
+        tensors = [a.name for a in self.schema.arguments if a.type.base == "Tensor" and not a.type.optional]
+        if tensors and not is_factory(self.schema):
+            self.put(f"if (dispatch::in_parts && compute_requires_grad({', '.join(tensors)}))")
+            self.put(f"  return composite::{self.op.implementation}({', '.join(arguments)});")
 
     def hand_over(self, below: bool, arguments: list[str]) -> None:
         schema = self.schema

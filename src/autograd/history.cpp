@@ -5,6 +5,7 @@
 #include "autograd/copy_slices.h"
 #include "autograd/metadata.h"
 #include "mica/allocator.h"
+#include "mica/core/class_alias.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -37,8 +38,12 @@ bool any_requires_grad(TensorList list) {
   return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return any_requires_grad(t); });
 }
 
+Tensor (*dispatch::alias_of_class)(const Tensor&) = nullptr;
+
 Tensor bare_alias(const Tensor& t) {
   const TensorImpl* from = t.impl();
+  if (Tensor alias = dispatch::class_alias(t); alias.defined()) [[unlikely]]
+    return alias;
   TensorImpl* impl =
       TensorImpl::create(from->storage, from->view.dtype, from->view.device, t.sizes(), t.strides(), from->offset);
   impl->bits = from->bits & ~tensor_bit::kWrappedNumber;

@@ -4,6 +4,7 @@
 #include "core/geometry.h"
 #include "core/observe.h"
 #include "mica/autograd.h"
+#include "mica/core/class_alias.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
 
@@ -115,6 +116,8 @@ Tensor detach(const Tensor& self) {
   // Names and sparse parts stay with the tensor.
   if (self.impl()->bits & tensor_bit::kSpecialView) [[unlikely]]
     return bare_alias(self);
+  if (Tensor alias = dispatch::class_alias(self); alias.defined()) [[unlikely]]
+    return alias;
   return alias_of(self);
 }
 

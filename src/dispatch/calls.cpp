@@ -3,6 +3,7 @@
 
 #include "core/observe.h"
 #include "mica/autograd.h"
+#include "mica/core/class_alias.h"
 #include "mica/error.h"
 #include "mica/ops.h"
 
@@ -10,6 +11,7 @@ namespace mica::dispatch {
 
 constinit thread_local bool active = false;
 constinit thread_local bool direct = false;
+constinit thread_local bool in_parts = false;
 std::vector<Tensor> (*handler)(const char*, const Argument*, size_t, int) = nullptr;
 
 void set_active(bool on) {
@@ -62,7 +64,18 @@ Tensor call_one(const char* name, Arguments arguments, bool recorded) {
   return result;
 }
 
-void call_none(const char* name, Arguments arguments, bool recorded) { call(name, arguments, 0, recorded); }
+static bool requires_grad(Arguments arguments) {
+  for (const Argument& a : arguments)
+    if (!a.is_none() && a.kind() == Argument::Kind::Tensor && a.as<Tensor>().requires_grad()) return true;
+  return false;
+}
+
+void call_none(const char* name, Arguments arguments, bool recorded) {
+  MICA_CHECK_KIND(recorded || !in_parts || !grad_enabled() || !requires_grad(arguments), NotImplemented, "aten::", name,
+                  " changes a tensor whose class has a __torch_dispatch__ and that requires grad, which is not "
+                  "recorded. Use the form that returns a new tensor");
+  call(name, arguments, 0, recorded);
+}
 
 bool shares_memory(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() && !a.is_same(b) && a.impl()->storage == b.impl()->storage;

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "mica/core/class_alias.h"
 #include "mica/core/dispatch.h"
 
 namespace mica::dispatch::lowered {

@@ -165,16 +165,11 @@ def test_a_class_with_a_dispatch_and_no_function_of_its_own():
     assert type(copied) is Boxed and copied.inner.tolist() == [1, 1]
 
 
-def test_derivatives_by_such_a_tensor_are_refused():
-    """They are derivatives of what the class computes with: by the tensor itself they would be zeros without a word."""
+def test_derivatives_by_such_a_tensor():
+    """The class answers for the operators of the derivative too; what it returns as plain tensors stays plain."""
     x = Scaled(torch.tensor([[1, 2]], dtype=torch.int8), torch.tensor([[0.5]]))
     functional, func = torch.autograd.functional, torch.func
-    for call in (
-        lambda: functional.jacobian(lambda x: x * x, x),
-        lambda: functional.vjp(lambda x: (x * x).sum(), x),
-        lambda: func.grad(lambda x: (x * x).sum())(x),
-        lambda: func.vjp(lambda x: x * x, x),
-        lambda: func.jacrev(lambda x: x * x)(x),
-    ):
-        with pytest.raises(NotImplementedError, match="Differentiate by the tensors that the Scaled is made of"):
-            call()
+    assert functional.jacobian(lambda x: x * x, x).tolist() == [[[[1, 0]], [[0, 2]]]]
+    assert functional.vjp(lambda x: (x * x).sum(), x)[1].tolist() == [[1, 2]]
+    assert func.grad(lambda x: (x * x).sum())(x).tolist() == [[1, 2]]
+    assert func.vjp(lambda x: x * x, x)[1](torch.ones(1, 2))[0].tolist() == [[1, 2]]

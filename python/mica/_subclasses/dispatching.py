@@ -1,14 +1,15 @@
 """Calls on tensors that stand for others: what __torch_function__ leaves goes to the class's __torch_dispatch__.
 
 Such a tensor (Tensor._make_wrapper_subclass) has sizes, strides and a dtype, and no elements of its own. A call on it is
-handed to its class as an operator of torch.ops.aten with the operator's arguments. torch does so below autograd; here
-the class computes with plain tensors, whose gradients are recorded as usual.
+handed to its class as an operator of torch.ops.aten with the operator's arguments. Where such a tensor requires grad, that
+happens below autograd (recorded.py). Elsewhere the class computes with plain tensors, whose gradients are recorded as usual.
 """
 
 import contextlib
 
 import mica
 from mica import _C
+from mica._subclasses import recorded
 
 # What asks for sizes and marks alone is answered by the tensor itself.
 _METADATA = frozenset([
@@ -107,6 +108,12 @@ def _more_targets(function, args, kwargs):
 def call(tensor, function, types, args, kwargs):
     """The result of a call in which `tensor` is the one that is asked."""
     kwargs, name = kwargs or {}, getattr(function, "__name__", "")
+    if name == "backward":
+        return _backward(*args, **kwargs)
+    if name not in _METADATA and name not in _READING and recorded.is_to_be_recorded(name, args, kwargs):
+        answer = recorded.run(function, args, kwargs)
+        if answer is not NotImplemented:
+            return answer
     with aside():
         if name in _METADATA:
             return function(*args, **kwargs)
@@ -132,7 +139,7 @@ def call(tensor, function, types, args, kwargs):
     if name == "__setitem__" and own_way is None:
         return _set(*args, types)
     if found is None:
-        answer = NotImplemented if own_way is None else own_way(function, args, kwargs)
+        answer = recorded.run(function, args, kwargs) if own_way is None else own_way(function, args, kwargs)
         if answer is not NotImplemented:
             return answer
         raise NotImplementedError(
@@ -141,10 +148,14 @@ def call(tensor, function, types, args, kwargs):
     return _asked(tensor, found[0], types, found[1], found[2])
 
 
+def _backward(tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    mica.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
 def refuse_gradients_by(inputs):
-    """Raise for derivatives by a tensor of such a class, which nothing depends on: they would be zeros without a word."""
+    """Raise for derivatives by a tensor whose class records what it is made of: they would be zeros without a word."""
     for each in inputs:
-        if _is_dispatched(each):
+        if _is_dispatched(each) and not recorded.is_recorded_class(type(each)):
             name = type(each).__name__
             raise NotImplementedError(
                 f"a derivative by a {name}: its __torch_dispatch__ computes with plain tensors, and Mica records those. "

@@ -54,6 +54,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         from mica.distributed.tensor._gradients import run
 
         return run(_C._autograd_backward, tensors, grad_tensors, retain_graph, create_graph, inputs)
+    grad_tensors = _seeds_of_classes(tensors, grad_tensors)
     _C._autograd_backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
 
 
@@ -62,6 +63,15 @@ def _are_spread(tensors):
     if type(tensors) is _C.Tensor:
         return False
     return any(getattr(type(each), "_is_spread", False) for each in _listed(tensors))
+
+
+def _seeds_of_classes(tensors, gradients):
+    """The gradients that a pass begins with: a class with a __torch_dispatch__ makes those of its tensors itself."""
+    if type(tensors) is _C.Tensor or all(type(each) is _C.Tensor for each in _listed(tensors)):
+        return gradients
+    from mica._subclasses.recorded import seeds
+
+    return seeds(_listed(tensors), gradients)
 
 
 # Set by mica.func once vmap is used: autograd for tensors that stand for one example of a batch.
@@ -84,7 +94,7 @@ def _gradients(outputs, inputs, grad_outputs, *options):
         from mica.distributed.tensor._gradients import run
 
         return run(_C._autograd_grad, outputs, grad_outputs, inputs, *options, swapped=True)
-    return _C._autograd_grad(outputs, inputs, grad_outputs, *options)
+    return _C._autograd_grad(outputs, inputs, _seeds_of_classes(outputs, grad_outputs), *options)
 
 
 def _seeds(outputs):

@@ -41,6 +41,7 @@ class SparseSemiStructuredTensor(mica.Tensor):
     BACKEND = ""
     SPARSE_DISPATCH = None
     __torch_function__ = _C._disabled_torch_function_impl
+    _records_parts = True  # gradients are those of the tensors that it is made of
 
     @staticmethod
     def __new__(

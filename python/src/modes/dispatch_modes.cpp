@@ -1,6 +1,7 @@
 #include "modes/dispatch_modes.h"
 
 #include "arguments/mode_stack.h"
+#include "mica/core/class_alias.h"
 #include "mica/core/dispatch.h"
 #include "operations/entry.h"
 #include "types/generator_object.h"
@@ -168,13 +169,79 @@ static std::vector<Tensor> handle(const char* name, const dispatch::Argument* ar
   return tensors_of_answer(answer.get(), name, count);
 }
 
+// ---- backward passes through tensors of classes that answer for their operations
+
+static PyObject* pass_mode = nullptr;       // the mode that asks them; null until one has been recorded
+static PyObject* alias_function = nullptr;  // alias(tensor), of mica._subclasses.recorded
+static PyObject* torch_dispatch_name = nullptr;
+
+static Tensor alias_of_class(const Tensor& t) {
+  Locked lock;
+  auto* o = static_cast<PyObject*>(t.impl()->python_object);
+  if (Py_TYPE(o) == tensor_type || !_PyType_Lookup(Py_TYPE(o), torch_dispatch_name)) return {};
+  Owned object(wrap(t));
+  Owned answer(checked(PyObject_CallOneArg(alias_function, object.get())));
+  return is_tensor(answer.get()) ? unwrap(answer.get()) : Tensor();
+}
+
+static PyObject* set_class_pass(PyObject*, PyObject* args) {
+  PyObject *mode, *alias;
+  if (!PyArg_ParseTuple(args, "OO:_set_class_pass", &mode, &alias)) return nullptr;
+  Py_XSETREF(pass_mode, Py_NewRef(mode));
+  Py_XSETREF(alias_function, Py_NewRef(alias));
+  dispatch::alias_of_class = alias_of_class;
+  Py_RETURN_NONE;
+}
+
+// Lets a tensor of such a class lie where a view of another lies, so that autograd knows them as parts of each other.
+// The elements there mean nothing.
+static PyObject* lie_in(PyObject*, PyObject* args) try {
+  PyObject *tensor, *place;
+  if (!PyArg_ParseTuple(args, "OO:_lie_in", &tensor, &place)) return nullptr;
+  MICA_CHECK_KIND(is_tensor(tensor) && is_tensor(place), Type, "_lie_in(): two tensors are expected");
+  TensorImpl *impl = unwrap(tensor).impl(), *view = unwrap(place).impl();
+  MICA_CHECK(unwrap(tensor).sizes() == unwrap(place).sizes() && impl->view.dtype == view->view.dtype &&
+                 impl->view.device == view->view.device && !impl->base && !impl->autograd,
+             "_lie_in(): the tensors differ, or the first has a history");
+  impl->storage = view->storage;
+  impl->set_geometry(unwrap(place).sizes(), unwrap(place).strides(), view->offset);
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+ClassPass::ClassPass() : entered_(pass_mode != nullptr), before_(dispatch::in_parts) {
+  if (!entered_) return;
+  Py_DECREF(DispatchModes::push(nullptr, pass_mode));
+  dispatch::in_parts = true;
+}
+
+ClassPass::~ClassPass() {
+  if (!entered_) return;
+  Py_XDECREF(DispatchModes::pop(nullptr, nullptr));
+  dispatch::in_parts = before_;
+}
+
+// Calls function(*args, **kwargs) with the mode that asks classes.
+static PyObject* call_in_class_pass(PyObject*, PyObject* given) {
+  PyObject *function, *args, *kwargs;
+  if (!PyArg_ParseTuple(given, "OO!O!:_call_in_class_pass", &function, &PyTuple_Type, &args, &PyDict_Type, &kwargs))
+    return nullptr;
+  const ClassPass classes;
+  return PyObject_Call(function, args, kwargs);
+}
+
 bool add_dispatch_modes(PyObject* module) {
   static PyMethodDef functions[] = {{"_push_on_torch_dispatch_stack", DispatchModes::push, METH_O, nullptr},
                                     {"_pop_torch_dispatch_stack", DispatchModes::pop, METH_NOARGS, nullptr},
                                     {"_get_dispatch_stack_at", DispatchModes::at, METH_O, nullptr},
                                     {"_len_torch_dispatch_stack", DispatchModes::size, METH_NOARGS, nullptr},
+                                    {"_call_in_class_pass", call_in_class_pass, METH_VARARGS, nullptr},
+                                    {"_lie_in", lie_in, METH_VARARGS, nullptr},
+                                    {"_set_class_pass", set_class_pass, METH_VARARGS, nullptr},
                                     {}};
   extension = module;
+  torch_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
   dispatch::handler = handle;
   return PyModule_AddFunctions(module, functions) == 0;
 }

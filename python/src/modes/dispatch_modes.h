@@ -5,6 +5,19 @@
 
 namespace mica::python {
 
+// A backward pass: once tensors of classes with a __torch_dispatch__ have been recorded, the mode that asks them is
+// active in it. Made and destroyed with the interpreter lock held.
+class ClassPass {
+ public:
+  ClassPass();
+  ClassPass(const ClassPass&) = delete;
+  ClassPass& operator=(const ClassPass&) = delete;
+  ~ClassPass();
+
+ private:
+  bool entered_, before_;
+};
+
 bool add_dispatch_modes(PyObject* module);
 
 }  // namespace mica::python

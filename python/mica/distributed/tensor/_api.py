@@ -59,6 +59,7 @@ class DTensor(mica.Tensor):
     """A tensor that is spread over a grid of processes. Operators on it are computed on the parts, by their rules."""
 
     __torch_function__ = _C._disabled_torch_function_impl
+    _records_parts = True  # gradients are those of the tensors that it is made of
     _is_spread = True
     _is_shared = False  # whether another tensor may show the memory of the part
 

@@ -1,0 +1,127 @@
+"""Gradients by tensors of classes with a __torch_dispatch__: autograd records the operators that their classes are asked for.
+
+While a call is recorded, a mode stands below autograd: the engine runs the called function, hands each of its operators
+to the mode, which asks the class, and puts the operator's node around the answer. A backward pass runs with the same
+mode from the first recorded call on, so that derivatives are computed by the classes too.
+"""
+
+import mica
+from mica import _C
+from mica.utils._python_dispatch import TorchDispatchMode
+
+# Calls that are answered by the class and leave no node.
+_UNRECORDED = frozenset(["detach", "detach_", "data", "set_", "item"])
+
+
+def is_recorded_class(kind):
+    """Whether autograd sees the class's tensors themselves. A class of Mica's own may record what it is made of."""
+    return hasattr(kind, "__torch_dispatch__") and not getattr(kind, "_records_parts", False)
+
+
+def tensors_in(values):
+    """The tensors among the arguments of a call."""
+    for value in values:
+        if isinstance(value, _C.TensorBase):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+        elif isinstance(value, dict):
+            yield from tensors_in(value.values())
+
+
+class _Below(TorchDispatchMode):
+    """Asks the classes of an operator's tensors for its answer."""
+
+    asked = 0  # how many operators have come here
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        before = _C._set_dispatch_aside(False)
+        _Below.asked += 1
+        try:
+            if not types:
+                return func(*args, **(kwargs or {}))
+            if _C._len_torch_dispatch_stack():
+                from mica.utils._dispatch_calls import ask_innermost  # the program's modes are asked before its classes
+
+                return ask_innermost(func, types, args, kwargs or {})
+            answer = ask_classes(func, types, args, kwargs or {})
+            if func.is_view and func is not mica.ops.aten.detach.default:
+                _place_views(answer, func, args, kwargs or {})
+            return answer
+        finally:
+            _C._set_dispatch_aside(before)
+
+
+_below = _Below()
+
+
+def _place_views(answer, operator, args, kwargs):
+    """Let the views that a class returns lie in the tensor that they are views of, as far as autograd knows."""
+    made = answer if isinstance(answer, (list, tuple)) else (answer,)
+    if not all(isinstance(each, _C.TensorBase) and is_recorded_class(type(each)) for each in (args[0], *made)):
+        return
+    before = _C._set_dispatch_aside(True)
+    try:
+        with mica.no_grad():
+            places = operator(*args, **kwargs)
+    finally:
+        _C._set_dispatch_aside(before)
+    for each, place in zip(made, places if isinstance(places, (list, tuple)) else (places,), strict=True):
+        if each is not args[0] and each.shape == place.shape and each.dtype == place.dtype and each._base is None:
+            _C._lie_in(each, place)
+
+
+def ask_classes(operator, types, args, kwargs):
+    """The answer of the first class that has one. Subclasses are asked before their bases."""
+    for kind in sorted(types, key=lambda kind: -len(kind.__mro__)):
+        answer = kind.__torch_dispatch__(operator, types, args, kwargs)
+        if answer is not NotImplemented:
+            return answer
+    tried = "\n".join(f"  - tensor subclass {kind}" for kind in types)
+    raise TypeError(
+        f"Multiple dispatch failed for '{operator}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n{tried}"
+    )
+
+
+def _alias(tensor):
+    """A tensor of the same class and elements without history, for the engine; None where the class has no other one."""
+    if not is_recorded_class(type(tensor)):
+        return None
+    before = _C._set_dispatch_aside(False)
+    try:
+        answer = type(tensor).__torch_dispatch__(mica.ops.aten.detach.default, (type(tensor),), (tensor,), {})
+    finally:
+        _C._set_dispatch_aside(before)
+    return answer if isinstance(answer, _C.TensorBase) and answer is not tensor else None
+
+
+def is_to_be_recorded(name, args, kwargs):
+    """Whether a call asks for a node: a tensor of such a class requires grad."""
+    if not mica.is_grad_enabled() or name in _UNRECORDED:
+        return False
+    return any(each.requires_grad and is_recorded_class(type(each)) for each in tensors_in((*args, *kwargs.values())))
+
+
+def run(function, args, kwargs):
+    """Call the function with the classes asked for its operators. NotImplemented if none was."""
+    _C._set_class_pass(_below, _alias)  # for backward passes, from here on
+    before, asked = _C._set_dispatch_aside(True), _Below.asked
+    try:
+        answer = _C._call_in_class_pass(function, tuple(args), kwargs)
+    finally:
+        _C._set_dispatch_aside(before)
+    is_given = any(answer is each for each in args)  # which no operator had to be asked for
+    return answer if is_given or _Below.asked != asked else NotImplemented
+
+
+def seeds(tensors, gradients):
+    """The gradients that a pass begins with, where the classes make those that are not given."""
+    made = [None] * len(tensors) if gradients is None else gradients
+    if isinstance(made, _C.TensorBase) or len(made) != len(tensors):
+        return gradients
+    made = list(made)
+    for i, each in enumerate(tensors):
+        if made[i] is None and is_recorded_class(type(each)) and each.requires_grad and each.numel() == 1:
+            with mica.no_grad():
+                made[i] = mica.ones_like(each)
+    return gradients if all(each is None for each in made) else tuple(made)
