@@ -66,3 +66,57 @@ def test_aux_of_jvp_has_no_history():
 def test_modules_in_different_modes():
     with pytest.raises(RuntimeError, match="same training/eval mode"):
         stack_module_state([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).eval()])
+
+
+class _Sine(torch.autograd.Function):
+    """One that sets its context up in forward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].cos()
+
+
+@pytest.mark.parametrize("name", ["vmap", "grad", "jacrev", "jacfwd", "grad_and_value", "hessian", "functionalize"])
+def test_a_function_without_setup_context(name):
+    with pytest.raises(RuntimeError, match="must override the setup_context staticmethod"):
+        getattr(torch.func, name)(_Sine.apply)(torch.ones(3))
+    x = torch.ones(3, requires_grad=True)
+    _Sine.apply(x).sum().backward()  # the refusal ends with the transform
+    assert not torch._C._are_functorch_transforms_active()
+
+
+@pytest.mark.parametrize("name", ["grad", "jacrev", "grad_and_value", "hessian"])
+def test_hooks_of_saved_tensors(name):
+    def hooked(x):
+        with torch.autograd.graph.save_on_cpu():
+            return x.sin().sum()
+
+    transform = getattr(torch.func, name)
+    with pytest.raises(RuntimeError, match="don't yet support saved tensor hooks"):
+        transform(hooked)(torch.ones(3))
+    with pytest.raises(RuntimeError, match="saved tensor hooks"), torch.autograd.graph.save_on_cpu():
+        transform(lambda x: x.sin().sum())(torch.ones(3))
+    torch.func.jvp(hooked, (torch.ones(3),), (torch.ones(3),))  # which torch takes
+    with torch.autograd.graph.save_on_cpu():
+        pass
+
+
+def test_autograd_functional_within_a_transform():
+    for call in (
+        lambda x: torch.autograd.functional.jacobian(lambda y: y.sin().sum(), x),
+        lambda x: torch.autograd.functional.vjp(lambda y: y.sin().sum(), x),
+    ):
+        with pytest.raises(RuntimeError, match="torch.autograd.functional"):
+            torch.func.vmap(call)(torch.ones(2, 3))
+
+
+def test_states_that_do_not_stack():
+    models = [torch.nn.Linear(2, 2) for _ in range(2)]
+    models[0].weight.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="weight from each model to have the same .requires_grad"):
+        torch.func.stack_module_state(models)

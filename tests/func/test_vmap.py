@@ -261,9 +261,12 @@ def test_second_derivatives_of_shared_weights():
 def test_functions_of_ones_own():
     class Cube(mica.autograd.Function):
         @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
+        def forward(x):
             return x**3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
 
         @staticmethod
         def backward(ctx, g):

@@ -23,7 +23,6 @@ def _is_tracing():
     return False
 
 
-_are_functorch_transforms_active = _is_tracing
 _dispatch_isTensorSubclassLike = _is_tracing
 
 

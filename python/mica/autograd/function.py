@@ -87,6 +87,8 @@ class FunctionMeta(type):
         cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
         separate_setup = cls.setup_context is not _C._FunctionBase.setup_context
         cls._bind_arguments = staticmethod(_argument_binder(cls.forward)) if separate_setup else None
+        # torch.func takes functions whose context is set up apart, and Mica's own, which are written for it.
+        cls._is_transformable = separate_setup or cls.__module__.partition(".")[0] == "mica"
         cls._bind_keywords = staticmethod(_keyword_binder(cls.forward))
 
 

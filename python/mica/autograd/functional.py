@@ -26,6 +26,13 @@ def _unpacked(tensors, was_tuple):
 
 def _prepared(inputs, create_graph):
     """Inputs to differentiate by: part of the given graph, or leaves of their own."""
+    if _C._are_functorch_transforms_active():
+        raise RuntimeError(
+            "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) inside "
+            "of a function being transformed by a functorch transform. This is unsupported, please attempt to use the "
+            "functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of a function "
+            "being transformed instead."
+        )
     return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in inputs)
 
 

@@ -1,6 +1,7 @@
 """Functions of functions: batches of examples, gradients, modules called with other parameters."""
 
 from mica.func._jacobians import hessian, jacfwd, jacrev
+from mica.func._levels import transforming
 from mica.func._rearrange import rearrange
 from mica.func._transforms import grad, grad_and_value, jvp, linearize, vjp
 from mica.func._vmap import vmap
@@ -49,7 +50,8 @@ def functionalize(func, *, remove="mutations"):
         mode = None if tracing is None else tracing.get_proxy_mode()
         if mode is not None:
             mode.functional = remove
-        return func(*args, **kwargs)
+        with transforming():
+            return func(*args, **kwargs)
 
     return wrapped
 
@@ -116,6 +118,9 @@ def stack_module_state(models):
 
     def stacked(name_values):
         columns = [dict(named) for named in name_values]
+        for name, value in columns[0].items():
+            if any(c[name].requires_grad != value.requires_grad for c in columns):
+                raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
         return {
             name: mica.stack([c[name] for c in columns]).detach().requires_grad_(value.requires_grad)
             for name, value in columns[0].items()

@@ -89,7 +89,7 @@ class BatchedTensor(Tensor):
         level = self._batch_level
 
         def on_values(gradient):
-            changed = hook(wrap(gradient, level))
+            changed = hook(None if gradient is None else wrap(gradient, level))
             return changed._batch_value if is_batched(changed, level) else changed
 
         return self._batch_value.register_hook(on_values)

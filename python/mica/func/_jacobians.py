@@ -4,6 +4,7 @@ import functools
 
 from mica import _C
 from mica._subclasses.dispatching import refuse_gradients_by
+from mica.func._levels import transforming
 from mica.func._transforms import check_outputs, filled, gradients, reaches_outside, value_and_aux, with_inputs
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -123,7 +124,7 @@ def _jacobian(name, func, argnums, has_aux, chunk):
     def jacobian(*args, **kwargs):
         before = mica.get_rng_state()
         outer = mica.is_grad_enabled()
-        with mica.inference_mode(False), mica.enable_grad():
+        with mica.inference_mode(False), mica.enable_grad(), transforming(keeps_graph=name == "jacrev"):
             given, leaves, spec = with_inputs(args, argnums)
             _check_real(name, "inputs", leaves)
             versions = _versions((given, kwargs))

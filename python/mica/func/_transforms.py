@@ -9,6 +9,7 @@ import functools
 
 from mica import _C
 from mica._subclasses.dispatching import refuse_gradients_by
+from mica.func._levels import transforming
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jvp", "linearize", "vjp"]
@@ -90,6 +91,11 @@ def reaches_outside(outputs, leaves):
     )
 
 
+def _slice_argnums(args, argnums):
+    """The arguments that are chosen, as a tuple."""
+    return tuple(args[n] for n in _chosen(args, argnums))
+
+
 def _chosen(args, argnums):
     if not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
@@ -160,7 +166,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
     @functools.wraps(func)
     def differentiated(*args, **kwargs):
         outer = mica.is_grad_enabled()
-        with mica.inference_mode(False), mica.enable_grad():
+        with mica.inference_mode(False), mica.enable_grad(), transforming(keeps_graph=True):
             args, leaves, spec = with_inputs(args, argnums)
             output = func(*args, **kwargs)
             value, aux = value_and_aux(output, has_aux, "grad_and_value(f)(*args)")
@@ -203,7 +209,7 @@ def vjp(func, *primals, has_aux=False):
     """The value of a function, and a function from a vector to its product with the Jacobian."""
     import mica
 
-    with mica.inference_mode(False), mica.enable_grad():
+    with mica.inference_mode(False), mica.enable_grad(), transforming(keeps_graph=True):
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
     value, aux = value_and_aux(output, has_aux, "vjp(f, *primals)")
@@ -319,7 +325,8 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     outer = mica.is_grad_enabled()
     with mica.inference_mode(False), mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))), changeable=True)
-        output = func(*args)
+        with transforming():
+            output = func(*args)
         value, aux = value_and_aux(output, has_aux, "jvp(f, primals, tangents)")
         outputs, spec = tree_flatten(value)
         check_outputs(outputs, "jvp(f, primals, tangents)")
@@ -342,7 +349,8 @@ def linearize(func, *primals):
 
     with mica.inference_mode(False), mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
-        value = func(*args)
+        with transforming():
+            value = func(*args)
         outputs, spec = tree_flatten(value)
     nested = reaches_outside(outputs, leaves)
 

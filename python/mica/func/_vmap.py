@@ -8,6 +8,7 @@ stacked.
 import functools
 
 from mica import _C
+from mica.func._levels import transforming
 from mica.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -32,9 +33,10 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     @functools.wraps(func)
     def mapped(*args, **kwargs):
         leaves, dims, spec, size = _inputs(func, in_dims, args)
-        if chunk_size is not None and size > chunk_size:
-            return _in_chunks(func, leaves, dims, spec, size, out_dims, kwargs, randomness, chunk_size)
-        return _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness)
+        with transforming():
+            if chunk_size is not None and size > chunk_size:
+                return _in_chunks(func, leaves, dims, spec, size, out_dims, kwargs, randomness, chunk_size)
+            return _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness)
 
     return mapped
 

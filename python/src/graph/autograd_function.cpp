@@ -295,13 +295,57 @@ static PyObject* hook_apply(PyObject*, PyObject* hook) {
   Py_RETURN_NONE;
 }
 
+// How many transforms of torch.func the thread is within. What a function computes belongs to the one outside of it.
+static thread_local int transforms = 0;
+
+namespace {
+class OneTransformLess {
+ public:
+  OneTransformLess() : before_(transforms) { transforms = std::max(0, transforms - 1); }
+  OneTransformLess(const OneTransformLess&) = delete;
+  OneTransformLess& operator=(const OneTransformLess&) = delete;
+  ~OneTransformLess() { transforms = before_; }
+
+ private:
+  int before_;
+};
+}  // namespace
+
+static PyObject* enter_transform(PyObject*, PyObject* step) {
+  const long by = PyLong_AsLong(step);
+  if (by == -1 && PyErr_Occurred()) return nullptr;
+  transforms = std::max(0, transforms + static_cast<int>(by));
+  Py_RETURN_NONE;
+}
+
+static PyObject* transforms_active(PyObject*, PyObject*) { return PyBool_FromLong(transforms > 0); }
+
+static bool is_transformable(PyObject* function) {
+  Owned answer(PyObject_GetAttrString(function, "_is_transformable"));
+  if (answer && answer.get() != Py_False) return true;
+  if (!PyErr_Occurred())
+    PyErr_SetString(PyExc_RuntimeError,
+                    "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it "
+                    "must override the setup_context staticmethod. For more details, please see "
+                    "https://pytorch.org/docs/main/notes/extending.func.html");
+  return false;
+}
+
 // Function.apply(*args): a class method.
 static PyObject* apply(PyObject* function, PyObject* positional, PyObject* kwargs) {
+  if (transforms > 0 && !is_transformable(function)) [[unlikely]]
+    return nullptr;
+  const OneTransformLess outside;
   if (!apply_on_examples) return apply_plain(function, positional, kwargs);
   Owned first(PyTuple_Pack(1, function));
   Owned all(first ? PySequence_Concat(first.get(), positional) : nullptr);
   return all ? PyObject_Call(apply_on_examples, all.get(), kwargs) : nullptr;
 }
+
+static PyMethodDef transform_functions[] = {
+    {"_enter_transform", enter_transform, METH_O, nullptr},
+    {"_are_functorch_transforms_active", transforms_active, METH_NOARGS, nullptr},
+    {}};
 
 bool add_function(PyObject* module) {
   name_forward = PyUnicode_InternFromString("forward");
@@ -352,7 +396,7 @@ bool add_function(PyObject* module) {
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
   function_base =
       reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type)));
-  return function_base &&
+  return function_base && PyModule_AddFunctions(module, transform_functions) == 0 &&
          PyModule_AddObjectRef(module, "_FunctionBase", reinterpret_cast<PyObject*>(function_base)) == 0;
 }
 
