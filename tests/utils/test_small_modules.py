@@ -50,6 +50,37 @@ def test_saved_tensors_may_change():
     assert x.grad.tolist() == [2, 2, 2]
 
 
+def test_saved_tensors_are_copied_when_they_change():
+    graph = torch.autograd.graph
+    with graph.allow_mutation_on_saved_tensors() as context:
+        a = torch.rand(2, 3, requires_grad=True)
+        b = a.clone()
+        squares, cubes = b**2, b**3
+        assert len(context.cloned) == 0 and len(context.tid_to_weakhandle) == 1
+        b[1:].zero_()  # a part of it, elsewhere in its memory
+        assert len(context.cloned) == 1
+        squares.sum().backward()
+        assert torch.allclose(a.grad, 2 * a)
+        del squares, cubes
+        assert len(context.cloned) == 0
+        with pytest.raises(RuntimeError, match="contexts cannot be nested"), graph.allow_mutation_on_saved_tensors():
+            pass
+        later = (a**2).sum()
+    with pytest.raises(AssertionError, match="Trying to backward outside"):
+        later.backward()
+
+
+def test_changes_that_no_mode_sees_are_refused():
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        loss = (weight**2).sum()
+        weight.grad = torch.ones(2)
+        optimizer.step()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
 def test_the_report_of_a_machine():
     from mica.utils import collect_env
 

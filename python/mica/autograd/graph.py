@@ -77,11 +77,14 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
-@contextlib.contextmanager
 def allow_mutation_on_saved_tensors():
-    """Within a `with` block, tensors that backward needs may be changed in place: what is kept is a copy of each."""
-    with saved_tensors_hooks(lambda tensor: tensor.clone(), lambda kept: kept):
-        yield
+    """Within a `with` block, tensors that backward needs may be changed in place: what is changed is copied before.
+
+    Backward passes of what the block computes belong into it too.
+    """
+    from mica.autograd._mutation import allowed
+
+    return allowed()
 
 
 @contextlib.contextmanager
@@ -128,6 +131,8 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
     passes = {}
 
     def collect(index, grad):
+        if grad is None:
+            return
         task = _C._current_graph_task_id()
         with lock:
             first = task not in passes
