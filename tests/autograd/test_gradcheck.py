@@ -129,3 +129,26 @@ def test_sparse_inputs(layout):
         gradcheck(lambda a, b: a.to_dense(masked_grad=False) @ b, (x, y), masked=True)
     with pytest.raises(ValueError, match="Sparse output is not supported at gradcheck yet"):
         gradcheck(lambda a: a * 2, x)
+
+
+def test_functions_whose_outputs_change_their_form():
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    for fast in (True, False):
+        with pytest.raises(AssertionError, match="outputs with the same shape when inputs are perturbed"):
+            gradcheck(lambda v: torch.cat([v, v]) if v.item() >= 1 else v, (x,), fast_mode=fast)
+        with pytest.raises(AssertionError, match="outputs with the same dtype when inputs are perturbed"):
+            gradcheck(lambda v: v.float() if v.item() >= 1 else v, (x,), fast_mode=fast)
+        with pytest.raises(RuntimeError, match="Numerical gradient for function expected to be zero"):
+            gradcheck(lambda v: v.detach() * 2, (x,), fast_mode=fast)
+
+
+def test_the_part_of_a_complex_output_that_differs_is_named():
+    x = torch.ones(2, dtype=torch.complex128, requires_grad=True)
+
+    def wrong(v):
+        y = v.clone()
+        y.register_hook(lambda grad: grad + 1e-2)
+        return y
+
+    with pytest.raises(RuntimeError, match="While considering the imaginary part of complex outputs only, Jacobian"):
+        gradcheck(wrong, (x,))

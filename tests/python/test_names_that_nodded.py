@@ -190,8 +190,11 @@ def test_batched_gradients_are_checked():
     x = mica.randn(3, dtype=mica.float64, requires_grad=True)
     assert mica.autograd.gradcheck(lambda v: v.sin() * 2, (x,), check_batched_grad=True)
     assert mica.autograd.gradgradcheck(lambda v: v.sin() * 2, (x,), check_batched_grad=True, check_fwd_over_rev=True)
-    with pytest.raises(NotImplementedError, match="check_batched_forward_grad"):
+    assert mica.autograd.gradcheck(lambda v: v.sin(), (x,), check_forward_ad=True, check_batched_forward_grad=True)
+    with pytest.raises(AssertionError, match="check_batched_forward_grad=True requires check_forward_ad"):
         mica.autograd.gradcheck(lambda v: v.sin(), (x,), check_batched_forward_grad=True)
+    with pytest.raises(AssertionError, match="Expected at least one of check_forward_ad or check_backward_ad"):
+        mica.autograd.gradcheck(lambda v: v.sin(), (x,), check_backward_ad=False)
 
 
 def test_batched_gradients_that_differ_are_found(monkeypatch):

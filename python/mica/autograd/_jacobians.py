@@ -34,8 +34,19 @@ def _units(tensor):
 # ---- Jacobians: for every input a list of columns, or for every output a list of rows
 
 
-def _values(func, inputs):
-    return [_real_list(y) for y in _as_tuple(func(*inputs)) if _is_number_tensor(y)]
+def _number_outputs(func, inputs):
+    return [y for y in _as_tuple(func(*inputs)) if _is_number_tensor(y)]
+
+
+def _check_alike(above, below):
+    """Refuse functions whose outputs change their form with the values of inputs."""
+    for a, b in zip(above, below, strict=False):
+        for what in ("shape", "dtype"):
+            if getattr(a, what) != getattr(b, what):
+                raise AssertionError(
+                    f"Expected `func` to return outputs with the same {what} when inputs are perturbed by a small "
+                    f"numerical step, but got {getattr(a, what)} and {getattr(b, what)}"
+                )
 
 
 def _is_number_tensor(y):
@@ -45,11 +56,13 @@ def _is_number_tensor(y):
 def _difference_quotient(func, inputs, change, eps):
     """Central difference of all outputs while `change(step)` moves the inputs away from where they are."""
     change(eps)
-    above = _values(func, inputs)
+    above = [y.clone() for y in _number_outputs(func, inputs)]
     change(-eps)
-    below = _values(func, inputs)
+    below = [y.clone() for y in _number_outputs(func, inputs)]
     change(0.0)
-    return [[(a - b) / (2 * eps) for a, b in zip(*each, strict=True)] for each in zip(above, below, strict=True)]
+    _check_alike(above, below)
+    pairs = [(_real_list(a), _real_list(b)) for a, b in zip(above, below, strict=True)]
+    return [[(a - b) / (2 * eps) for a, b in zip(*each, strict=True)] for each in pairs]
 
 
 def _numerical_columns(func, inputs, x, eps):

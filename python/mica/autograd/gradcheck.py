@@ -38,14 +38,35 @@ def _table(rows):
     return str(_C.tensor(rows, dtype=_C.float64))
 
 
-def _compare_jacobians(i, j, numerical, analytical, atol, rtol):
-    for line_n, line_a in zip(numerical, analytical, strict=True):
-        for n, a in zip(line_n, line_a, strict=True):
-            if not _close(a, n, atol, rtol):
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
-                    f"numerical:{_table(numerical)}\nanalytical:{_table(analytical)}\n"
-                )
+def _compare_jacobians(i, j, numerical, analytical, atol, rtol, parts=(("", 0, 1),)):
+    """Compare two tables. `parts` has the columns to look at, one after the other: (what they are, first, step)."""
+    for text, first, step in parts:
+        for line_n, line_a in zip(numerical, analytical, strict=True):
+            for n, a in zip(line_n[first::step], line_a[first::step], strict=True):
+                if not _close(a, n, atol, rtol):
+                    raise GradcheckError(
+                        f"{text}Jacobian mismatch for output {i} with respect to input {j},\n"
+                        f"numerical:{_table(numerical)}\nanalytical:{_table(analytical)}\n"
+                    )
+
+
+_PARTS_OF_COMPLEX = (
+    ("While considering the imaginary part of complex outputs only, ", 1, 2),
+    ("While considering the real part of complex outputs only, ", 0, 2),
+)
+
+
+def _check_repeats(grads, again, nondet_tol):
+    """Refuse gradients that a second pass makes otherwise."""
+    for grad, repeated in zip(grads, again, strict=True):
+        if grad is None or repeated is None:
+            continue
+        if any(abs(a - b) > nondet_tol for a, b in zip(_real_list(grad), _real_list(repeated), strict=True)):
+            raise GradcheckError(
+                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                "different values, although analytical gradient matches numerical gradient. The tolerance for "
+                f"nondeterminism was {nondet_tol}."
+            )
 
 
 def _check_grad_type(grad, x, check_dtypes):
@@ -71,19 +92,14 @@ def _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, c
         for j, x in enumerate(checked):
             for row, repeated in zip(rows, again, strict=True):
                 _check_grad_type(row[j], x, check_dtypes)
-                pairs = zip(_real_list(row[j]), _real_list(repeated[j]), strict=True)
-                if any(abs(a - b) > nondet_tol for a, b in pairs):
-                    raise GradcheckError(
-                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple "
-                        "times gives different values, although analytical gradient matches numerical gradient. The "
-                        f"tolerance for nondeterminism was {nondet_tol}."
-                    )
+                _check_repeats([row[j]], [repeated[j]], nondet_tol)
             # Both with a line for each direction of the input.
             analytical = [list(line) for line in zip(*(_real_list(row[j]) for row in rows), strict=True)]
             expected = [column[place] for column in numerical[j]]
             if analytical or expected:
                 analytical = analytical or [[] for _ in expected]
-                _compare_jacobians(i, j, expected, analytical, atol, rtol)
+                parts = _PARTS_OF_COMPLEX if output.is_complex() else (("", 0, 1),)
+                _compare_jacobians(i, j, expected, analytical, atol, rtol, parts)
 
 
 def _random_direction(tensor, generator):
@@ -92,7 +108,7 @@ def _random_direction(tensor, generator):
     return direction / max(sum(value * value for value in _real_list(direction)) ** 0.5, 1e-30)
 
 
-def _check_fast(func, inputs, outputs, checked, eps, atol, rtol):
+def _check_fast(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol):
     """Compares u.J.v for one random u and v of each pair: one pass each instead of one for each element."""
     numbers = [y for y in outputs if _is_number_tensor(y)]
     generator = _C.Generator()  # not the default one: the function may draw from it
@@ -109,8 +125,11 @@ def _check_fast(func, inputs, outputs, checked, eps, atol, rtol):
             total = sum(_real_list(weight)) * sum(_real_list(direction))  # of the weights of all single derivatives
             expected = sum(a * b for a, b in zip(_real_list(weight), slopes[i], strict=True))
             found = 0.0
+            if not output.requires_grad and any(slopes[i]):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
             if output.requires_grad:
-                (grad,) = _C._autograd_grad(output, [x], weight, True, False, True)
+                (grad,), again = (_C._autograd_grad(output, [x], weight, True, False, True) for _ in range(2))
+                _check_repeats([grad], again, nondet_tol)
                 if grad is not None:
                     found = sum(a * b for a, b in zip(_real_list(grad), _real_list(direction), strict=True))
             if not _close(found, expected, atol * total, rtol):
@@ -135,7 +154,10 @@ def _check_forwards(func, inputs, outputs, checked, eps, atol, rtol):
 
         slopes = _difference_quotient(func, inputs, change, eps)
         with forward_ad.dual_level():
-            duals = [forward_ad.make_dual(y, direction) if y is x else y for y in inputs]
+            duals = [
+                forward_ad.make_dual(y, direction if y is x else _C.zeros_like(y)) if _is_checked(y) else y
+                for y in inputs
+            ]
             numbers = [y for y in _as_tuple(func(*duals)) if _is_number_tensor(y)]
             tangents = [forward_ad.unpack_dual(y).tangent for y in numbers]
         for i, (tangent, expected) in enumerate(zip(tangents, slopes, strict=True)):
@@ -244,6 +266,31 @@ def _check_batched(outputs, checked):
                 )
 
 
+def _check_batched_forwards(func, inputs, checked):
+    """Tangents of several directions at once (vmap) are those of one after the other."""
+    import mica  # mica.func is above this file
+
+    for j, x in enumerate(checked):
+
+        def pushed(tangent, x=x):
+            def of_one(value):
+                return tuple(
+                    y for y in _as_tuple(func(*(value if z is x else z for z in inputs))) if _is_number_tensor(y)
+                )
+
+            return mica.func.jvp(of_one, (x.detach(),), (tangent,))[1]
+
+        directions = [_C.randn_like(x) for _ in range(2)]
+        single = [pushed(direction) for direction in directions]
+        batched = mica.func.vmap(pushed)(_C.stack(directions))
+        for i, (got, *expected) in enumerate(zip(batched, *single, strict=True)):
+            if not _C.allclose(got, _C.stack(expected)):
+                raise GradcheckError(
+                    f"For output {i} and input {j}:\n\ngradcheck or gradgradcheck failed while testing batched forward-mode "
+                    f"gradient computation.\n\nGot:\n{got}\n\nExpected:\n{_C.stack(expected)}"
+                )
+
+
 def gradcheck(
     func,
     inputs,
@@ -268,8 +315,12 @@ def gradcheck(
     instead of all. A failure raises GradcheckError, or returns False if raise_exception is False. Of sparse inputs the
     elements that they hold are varied if `masked` is true, else all.
     """
-    if check_batched_forward_grad:
-        raise NotImplementedError("gradcheck(check_batched_forward_grad=True) is not in Mica yet")
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     inputs = _as_tuple(inputs)
     func, inputs = _of_strided(func, inputs, masked)
     try:
@@ -285,18 +336,19 @@ def gradcheck(
             if any(any(y is x for x in checked) for y in outputs):
                 # An output that is an input moves with it; a view of it does as well, but stands for itself.
                 outputs = tuple(y.view_as(y) if _is_checked(y) else y for y in outputs)
+            if check_backward_ad:
+                if fast_mode:
+                    _check_fast(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol)
+                else:
+                    _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+                if check_batched_grad:
+                    _check_batched(outputs, checked)
+                if check_undefined_grad and _differentiable(outputs):
+                    _check_undefined(func, inputs, checked)
             if check_forward_ad:
                 _check_forwards(func, inputs, outputs, checked, eps, atol, rtol)
-            if not check_backward_ad:
-                return True
-            if fast_mode:
-                _check_fast(func, inputs, outputs, checked, eps, atol, rtol)
-            else:
-                _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, check_grad_dtypes)
-            if check_batched_grad:
-                _check_batched(outputs, checked)
-            if check_undefined_grad and _differentiable(outputs):
-                _check_undefined(func, inputs, checked)
+            if check_batched_forward_grad:
+                _check_batched_forwards(func, inputs, checked)
     except GradcheckError:
         if raise_exception:
             raise
@@ -324,6 +376,11 @@ def gradgradcheck(
     masked=False,
 ):
     """gradcheck of the gradients of func, as functions of `inputs` and of `grad_outputs` (random ones if not given)."""
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+    for wanted, name in ((check_undefined_grad, "undefined_grad"), (check_batched_grad, "batched_grad")):
+        if wanted and not check_rev_over_rev:
+            raise AssertionError(f"Setting check_{name}=True requires check_rev_over_rev to be True")
     func, inputs = _of_strided(func, _as_tuple(inputs), masked)
     if grad_outputs is None:
         grad_outputs = []
