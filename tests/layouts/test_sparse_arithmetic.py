@@ -74,3 +74,17 @@ def test_complex_numbers_of_sixteen_bits(layout):
     x = mica.tensor([[1 + 2j, 0], [0, 3 - 1j]], dtype=mica.complex32)
     sparse = x.to_sparse(layout=layout)
     assert sparse.dtype == mica.complex32 and sparse.to_dense().tolist() == x.tolist()
+
+
+def test_products_broadcast_dense_dimensions():
+    narrow = mica.sparse_coo_tensor([[0, 1]], mica.tensor([[2.0], [3.0]]), (2, 1))
+    wide = mica.sparse_coo_tensor([[1, 1]], mica.ones(2, 3), (2, 3))
+    assert (narrow * wide).to_dense().tolist() == [[0, 0, 0], [6, 6, 6]]
+    assert (wide * narrow).shape == (2, 3)
+    with pytest.raises(RuntimeError, match="expects sparse inputs with equal dimensionality"):
+        mica.sparse_coo_tensor([[0]], [1.0], (3,)) * mica.sparse_coo_tensor([[0]], [1.0], (2,))
+
+
+def test_a_copy_is_as_coalesced_as_its_source():
+    one = mica.sparse_coo_tensor([[0]], [1.0], (3,))._coalesced_(False)
+    assert not one.clone().is_coalesced() and one.coalesce().clone().is_coalesced()

@@ -68,3 +68,12 @@ def test_sums_keep_layout_and_indices(name):
         assert torch.equal(made.to_dense(), expected)
     empty = torch.zeros_like(x)
     assert empty.values().shape[0] == 0 and torch.equal(empty.to_dense(), torch.zeros(4, 4))
+
+
+def test_batches_are_not_made_into_blocks():
+    batch = torch.eye(4).expand(2, 4, 4)
+    for name in ("csr", "csc"):
+        compressed = getattr(batch, f"to_sparse_{name}")()
+        for wanted in ("bsr", "bsc"):
+            with pytest.raises(RuntimeError, match=f"to_sparse_{wanted}: .* for batched inputs is not supported"):
+                getattr(compressed, f"to_sparse_{wanted}")((1, 1))

@@ -237,6 +237,9 @@ static void check_conversion(const Tensor& self, Layout wanted, const std::optio
   if (blocksize && !has_blocks(wanted)) refuse("with blocksize argument given");
   if (!blocksize && has_blocks(wanted) && !blocked) refuse("without blocksize argument given");
   if (is_sparse(self) && dense_dim) refuse("with dense_dim argument given");
+  if (is_compressed(self) && !blocked && has_blocks(wanted) && sparse_parts(self).compressed.dim() > 1)
+    fail(mica::cat(op, wanted == Layout::SparseBsr ? "_bsr" : "_bsc", ": conversion from ", layout_word(self.layout()),
+                   " to ", layout_word(wanted), " for batched inputs is not supported"));
   const char* name = wanted == Layout::SparseCsr ? "csr" : wanted == Layout::SparseCsc ? "csc" : "block";
   MICA_CHECK(!is_coo(self) || wanted == Layout::Strided || is_coo(self) == (wanted == Layout::SparseCoo) ||
                  sparse_parts(self).sparse_dim == 2,

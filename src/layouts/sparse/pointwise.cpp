@@ -145,7 +145,29 @@ void sub_(const Tensor& self, const Tensor& other, const Scalar& alpha) { sparse
 
 // ---- products and quotients
 
+// A COO tensor whose dense dimensions are broadcast.
+static Tensor widened(const Tensor& t, IntArrayRef sizes) {
+  if (t.sizes() == sizes) return t;
+  const SparseParts& p = sparse_parts(t);
+  const size_t first = static_cast<size_t>(p.sparse_dim);
+  DimVector values_sizes(sizes.slice(first, sizes.size() - first));
+  values_sizes.insert(0, p.indices.size(1));
+  return coo(p.indices, values_of(t).expand(values_sizes), sizes, p.coalesced);
+}
+
 static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
+  if (is_coo(self) && is_coo(other)) {
+    const size_t dims = static_cast<size_t>(sparse_parts(self).sparse_dim);
+    MICA_CHECK(self.dim() == other.dim() && dims == static_cast<size_t>(sparse_parts(other).sparse_dim) &&
+                   self.sizes().slice(0, dims) == other.sizes().slice(0, dims),
+               "sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, number of sparse "
+               "dimensions, and shape of sparse dimensions, but got the sizes ",
+               self.sizes(), " and ", other.sizes());
+    if (!(self.sizes() == other.sizes())) {
+      const DimVector sizes = broadcast_sizes(self.sizes(), other.sizes());
+      return mul_sparse(widened(self, sizes), widened(other, sizes));
+    }
+  }
   check_same_size("mul", self, other);
   // Where both have an element: what the one holds, times the other at its places.
   const Tensor a = summed(self);
@@ -222,7 +244,11 @@ static Tensor copied_indices(const Tensor& t) { return t.defined() ? t.clone() :
 Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
   const SparseParts& p = sparse_parts(self);
   const Tensor values = values_of(self).clone();
-  if (is_coo(self)) return coo(p.indices.clone(), values, self.sizes(), p.coalesced);
+  if (is_coo(self)) {
+    Tensor copy = coo(p.indices.clone(), values, self.sizes(), p.coalesced);
+    if (!p.coalesced) mica::_coalesced_(copy, false);  // which one of few elements is of itself
+    return copy;
+  }
   return mica::_sparse_compressed_tensor_unsafe(copied_indices(p.compressed), p.indices.clone(), values, self.sizes(),
                                                 self.layout());
 }
