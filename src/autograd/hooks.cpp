@@ -57,9 +57,9 @@ void check_hook_result(const std::string& name, const Tensor& before, const Tens
 void call_gradient_hooks(const HookList<GradHook>& list, TensorVec& grads) {
   for_each_hook(list, [&](HookOf<GradHook>& hook) {
     Tensor& gradient = grads[hook.input_nr];
-    if (!gradient.defined()) return;
     Tensor replacement = hook.call(gradient);
     if (!replacement.defined()) return;
+    MICA_CHECK(gradient.defined(), "can't replace a None gradient with a non-None value");
     check_hook_result(hook.name, gradient, replacement);
     gradient = std::move(replacement);
   });

@@ -156,3 +156,16 @@ def test_a_hook_with_a_wrong_number_of_values_is_named():
     y.grad_fn.register_hook(one)
     with pytest.raises(RuntimeError, match="hook 'one' has returned an incorrect number of values \\(got 1, but expec"):
         y.backward()
+
+
+def test_a_missing_gradient_reaches_hooks_as_none():
+    parts = torch.arange(3.0, requires_grad=True).unbind()
+    seen = []
+    parts[0].register_hook(seen.append)
+    parts[0].backward(retain_graph=True)
+    parts[1].backward()
+    assert seen[0] == 1 and seen[1] is None
+    parts = torch.arange(3.0, requires_grad=True).unbind()
+    parts[0].register_hook(lambda grad: torch.tensor(1.0))
+    with pytest.raises(RuntimeError, match="can't replace a None gradient with a non-None value"):
+        parts[1].backward()

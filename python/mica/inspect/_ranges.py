@@ -95,11 +95,15 @@ class ranges:
         return self._spreads[key]
 
     def _watch(self, name, module):
+        def counted(grad):
+            if grad is not None:
+                self._spread(name, module, "gradients").add(grad)
+
         def seen(_, __, output):
             for tensor in _floating(output):
                 self._spread(name, module, "activations").add(tensor)
                 if tensor.requires_grad:
-                    tensor.register_hook(lambda grad: self._spread(name, module, "gradients").add(grad))
+                    tensor.register_hook(counted)
 
         self._hooks.append(module.register_forward_hook(seen))
 
