@@ -335,10 +335,19 @@ class HigherOrderOperator(OperatorBase):
         return self._name
 
     def __call__(self, /, *args, **kwargs):
-        for key in ("Autograd", "CompositeExplicitAutograd", "CPU", "CUDA"):
+        device = self._device_of((*args, *kwargs.values()))
+        for key in (f"Autograd{device}", "Autograd", "CompositeExplicitAutograd", device, "CPU", "CUDA"):
             if key in self._functions:
                 return self._functions[key](*args, **kwargs)
         raise NotImplementedError(f"no function is registered for the operator {self._name}")
+
+    @staticmethod
+    def _device_of(arguments):
+        """The device of the first tensor, as keys spell it."""
+        from mica.utils._pytree import tree_leaves
+
+        found = next((each for each in tree_leaves(arguments) if isinstance(each, mica._C.TensorBase)), None)
+        return "CPU" if found is None else found.device.type.upper()
 
     def __str__(self):
         return self._name

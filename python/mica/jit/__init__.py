@@ -218,6 +218,9 @@ class _Done(Future):
         return True
 
 
+_fork = fork
+
+
 def wait(future):
     """The result of what `fork` has called."""
     if future is None:

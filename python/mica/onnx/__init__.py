@@ -2,7 +2,14 @@
 
 import enum
 
-from mica.onnx._state import OnnxExporterError, TrainingMode, exporting, symbolics
+from mica.onnx._state import (
+    OnnxExporterError,
+    TrainingMode,
+    exporting,
+    producer_name,  # noqa: F401 - torch has it here, not in __all__
+    producer_version,  # noqa: F401
+    symbolics,
+)
 
 __all__ = ["ExportTypes", "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TensorProtoDataType", "TrainingMode",
            "export", "is_in_onnx_export", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]  # fmt: skip

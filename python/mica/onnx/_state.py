@@ -2,6 +2,10 @@
 
 import enum
 
+from mica.version import __version__
+
+producer_name = "mica"  # as files name who wrote them
+producer_version = __version__
 exporting = [False]
 symbolics = {}  # "namespace::name" -> {version of the opset: how the operator is written}
 

@@ -10,7 +10,7 @@ import os
 
 import mica
 from mica.onnx import operations_of_layers, operations_of_shapes  # noqa: F401 - they register how they are written
-from mica.onnx._state import OnnxExporterError, TrainingMode, exporting
+from mica.onnx._state import OnnxExporterError, TrainingMode, exporting, producer_name, producer_version
 from mica.onnx.custom import custom_domains, symbolic_of, write_symbolic
 from mica.onnx.decompositions import DECOMPOSED
 from mica.onnx.graph import Writer, _onnx, data_type
@@ -210,7 +210,8 @@ def export(
     made = onnx.helper.make_model(
         graph,
         opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()],
-        producer_name="mica",
+        producer_name=producer_name,
+        producer_version=producer_version,
     )
     made.ir_version = min(made.ir_version, 10)
     onnx.checker.check_model(made)
