@@ -65,7 +65,7 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     batch, length = ts.shape[:2]
     values = ts.contiguous().flatten(0, 1).to(device=device or ts.device, dtype=dtype or ts.dtype)
     offsets = mica.arange(0, batch + 1, device=values.device) * length
-    return jagged_view(values, offsets)
+    return jagged_view(values, offsets, known={"min_seqlen": length, "max_seqlen": length})
 
 
 def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=None, min_seqlen=None, max_seqlen=None):
@@ -77,7 +77,7 @@ def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=Non
     jagged_dim = 1 if jagged_dim is None else jagged_dim
     if jagged_dim < 1:
         raise ValueError(f"Expected jagged_dim >=1, but got {jagged_dim}.")
-    return jagged_view(values, offsets, lengths, jagged_dim)
+    return jagged_view(values, offsets, lengths, jagged_dim, {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen})
 
 
 def narrow(tensor, dim, start, length, layout=mica.strided):

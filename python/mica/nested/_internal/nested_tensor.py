@@ -76,8 +76,8 @@ def _length_of(offsets):
     return known[1]
 
 
-def jagged_view(values, offsets, lengths=None, ragged=1):
-    """Values as a nested tensor: a view, in the same graph."""
+def jagged_view(values, offsets, lengths=None, ragged=1, known=None):
+    """Values as a nested tensor: a view, in the same graph. `known` has the bounds of the lengths that are known already."""
     if offsets.dim() != 1 or offsets.is_floating_point():
         raise RuntimeError("nested tensor: expected offsets to be a 1-D tensor of integers")
     if not 1 <= ragged <= values.dim():
@@ -85,7 +85,31 @@ def jagged_view(values, offsets, lengths=None, ragged=1):
     with _C.DisableTorchFunctionSubclass():
         made = values.as_subclass(NestedTensor)
     made._offsets, made._lengths, made._ragged = offsets, lengths, ragged
+    made._metadata_cache = {key: value for key, value in (known or {}).items() if value is not None}
     return made
+
+
+def nested_view_from_values_offsets(values, offsets, ragged_idx=1, min_seqlen=None, max_seqlen=None):
+    """Values whose sequences begin at offsets, as a nested tensor: a view."""
+    return jagged_view(values, offsets, None, ragged_idx, {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen})
+
+
+def nested_view_from_values_offsets_lengths(
+    values, offsets, lengths, ragged_idx=1, min_seqlen=None, max_seqlen=None
+):
+    """The same with gaps: sequences begin at offsets, and have these lengths."""
+    return jagged_view(values, offsets, lengths, ragged_idx, {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen})
+
+
+def nested_from_padded(padded, offsets, ragged_idx=1, min_seqlen=None, max_seqlen=None, sum_S=None):
+    """The rows of a plain tensor without what was put after their ends, in its graph."""
+    if ragged_idx != 1:
+        raise RuntimeError("nested_from_padded(): only ragged_idx=1 supported for jagged layout")
+    places = _C.arange(padded.shape[1], device=offsets.device)
+    values = padded[places < offsets.diff().unsqueeze(1)]
+    if values.shape[0] != offsets[-1].item():
+        raise RuntimeError("nested_from_padded(): offsets name sequences that are longer than the rows of the tensor")
+    return nested_view_from_values_offsets(values, offsets, ragged_idx, min_seqlen, max_seqlen)
 
 
 def jagged_from_list(parts, dtype=None, device=None):
@@ -108,8 +132,9 @@ def jagged_from_list(parts, dtype=None, device=None):
     ragged = differing[0] + 1
     values = mica.cat(parts, differing[0])
     values = values.to(device=device or values.device, dtype=dtype or values.dtype)
-    lengths = mica.tensor([0] + [p.shape[differing[0]] for p in parts], device=values.device)
-    return jagged_view(values, lengths.cumsum(0), None, ragged)
+    lengths = [p.shape[differing[0]] for p in parts]
+    offsets = mica.tensor([0, *lengths], device=values.device).cumsum(0)
+    return jagged_view(values, offsets, None, ragged, {"min_seqlen": min(lengths), "max_seqlen": max(lengths)})
 
 
 _answers = []  # what torch's functions do with nested tensors: ops.py, which stands on this file
@@ -127,6 +152,11 @@ class NestedTensor(mica.Tensor):
     """
 
     _values_are_plain = True  # for Tensor's methods that hand out a value
+
+    def __new__(cls, values, offsets, *, lengths=None, _ragged_idx=1, _metadata_cache=None, **kwargs):
+        if kwargs:
+            raise TypeError(f"NestedTensor() got an unexpected keyword argument {next(iter(kwargs))!r}")
+        return jagged_view(values.detach(), offsets, lengths, _ragged_idx, _metadata_cache)
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -155,19 +185,30 @@ class NestedTensor(mica.Tensor):
     def _ragged_idx(self):
         return self._ragged
 
-    @property
-    def _metadata_cache(self):
-        return {}
+    _metadata_cache = {}  # the bounds of the lengths, once they are known
+    _min_seqlen_tensor = _max_seqlen_tensor = None
 
-    _min_seqlen_tensor = _max_seqlen_tensor = None  # nothing about the lengths is kept beside them
+    def _bound(self, key, choose):
+        if key not in self._metadata_cache:
+            self._metadata_cache = {
+                **self._metadata_cache,
+                key: choose((length for _, length in self._spans()), default=0),
+            }
+        return self._metadata_cache[key]
 
     @property
     def _min_seqlen(self):
-        return min((length for _, length in self._spans()), default=0)
+        return self._bound("min_seqlen", min)
 
     @property
     def _max_seqlen(self):
-        return max((length for _, length in self._spans()), default=0)
+        return self._bound("max_seqlen", max)
+
+    def _view_func(self, base):
+        """The same view of another base."""
+        values = self.values()
+        again = base.as_strided(values.shape, values.stride(), values.storage_offset())
+        return self._rewrapped(again)
 
     def _owners(self):
         """The number of the sequence that each place of the values belongs to; gaps belong to the one before them."""
@@ -182,7 +223,8 @@ class NestedTensor(mica.Tensor):
         return list(zip(begins, self._each_length().tolist(), strict=True))
 
     def _rewrapped(self, values, ragged=None):
-        return jagged_view(values, self._offsets, self._lengths, self._ragged if ragged is None else ragged)
+        ragged = self._ragged if ragged is None else ragged
+        return jagged_view(values, self._offsets, self._lengths, ragged, self._metadata_cache)
 
     # What Tensor answers without asking anybody.
     def dim(self):
@@ -211,6 +253,8 @@ class NestedTensor(mica.Tensor):
         if dim != 0:
             raise RuntimeError("unbind(): only supported for NestedTensor on dim=0")
         values = self.values()
+        if any(begin + length > values.shape[self._ragged - 1] for begin, length in self._spans()):
+            raise RuntimeError("unbind(): nested tensor offsets and lengths do not match ragged_idx dimension")
         return tuple(values.narrow(self._ragged - 1, begin, length) for begin, length in self._spans())
 
     def to_padded_tensor(self, padding, output_size=None):
@@ -256,7 +300,7 @@ class NestedTensor(mica.Tensor):
             "offsets": self._offsets,
             "lengths": self._lengths,
             "_ragged_idx": self._ragged,
-            "_metadata_cache": {},
+            "_metadata_cache": self._metadata_cache,
             "requires_grad": self.requires_grad,
         }
         return _utils._rebuild_from_type_v2, (_rebuild_njt, type(self), (parts,), {})
@@ -272,5 +316,6 @@ class NestedTensor(mica.Tensor):
 def _rebuild_njt(constructor_kwargs):
     """The jagged tensor of a file."""
     given = constructor_kwargs
-    made = jagged_view(given["values"].detach(), given["offsets"], given["lengths"], given["_ragged_idx"])
+    known = {key: value for key, value in (given.get("_metadata_cache") or {}).items() if isinstance(value, int)}
+    made = jagged_view(given["values"].detach(), given["offsets"], given["lengths"], given["_ragged_idx"], known)
     return made.requires_grad_() if given["requires_grad"] else made

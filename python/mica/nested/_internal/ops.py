@@ -5,7 +5,7 @@ import math
 import mica
 from mica import _C
 from mica.func._batch_rules import POINTWISE
-from mica.nested._internal.nested_tensor import NestedTensor, _length_of, answer_with, jagged_view
+from mica.nested._internal.nested_tensor import NestedInt, NestedTensor, _length_of, answer_with, jagged_view
 
 Tensor = mica.Tensor
 _POINTWISE = frozenset((*POINTWISE, "masked_fill", "fill", "dropout", "gelu", "relu"))
@@ -65,7 +65,7 @@ def _matched(name, nested, x):
     if x.dim() == nested.dim() and x.shape[nested._ragged] == 1:
         if x.shape[0] == 1:
             return x.squeeze(0)
-        if x.shape[0] == len(nested):
+        if x.shape[0] == len(nested) and nested._lengths is None:
             return x.squeeze(nested._ragged).index_select(0, nested._owners()).movedim(0, nested._ragged - 1)
     if x.dim() == nested.dim() - 1 and x.shape[nested._ragged - 1] == 1:
         return x
@@ -86,6 +86,22 @@ def _placed(x, dim):
     if not -rank <= dim < rank:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
     return dim % rank - 1
+
+
+def _outer_to_inner_dim(ndim, dim, ragged_dim, canonicalize=False):
+    """Dimensions of a nested tensor as those of its values, where batch and ragged dimension are one."""
+    if isinstance(dim, (list, tuple)):
+        return type(dim)(dict.fromkeys(_outer_to_inner_dim(ndim, d, ragged_dim, canonicalize) for d in dim))
+    if canonicalize:
+        dim %= ndim
+    if not 0 <= dim < ndim:
+        raise AssertionError(f"dim must be in range [0, {ndim}), but got {dim}")
+    return ragged_dim - 1 if dim == 0 else dim - 1
+
+
+def _check_contiguous(name, x):
+    if x._lengths is not None or x._ragged != 1:
+        raise ValueError(f"{name}(): expected self to be a contiguous jagged layout NestedTensor")
 
 
 def _argument(args, kwargs, at, name, default=None):
@@ -121,8 +137,19 @@ def _like_rows(x, parts):
 @_rule("layer_norm", "rms_norm")
 def _layer_norm(func, args, kwargs):
     x, shape = args[0], _argument(args, kwargs, 1, "normalized_shape")
+    if x.dim() <= 2:
+        raise RuntimeError("layer_norm(): not supported for NestedTensor objects with 2 or fewer dimensions")
+    if len(shape) >= x.dim():
+        raise RuntimeError("layer_norm(): not supported when normalizing over the batch dimension for NestedTensor")
     if len(shape) > x.dim() - x._ragged - 1:
-        raise RuntimeError("layer_norm(): not supported when normalizing over the ragged dimension for NestedTensor")
+        if x._lengths is not None:
+            raise RuntimeError(
+                "layer_norm(): not supported where lengths is not None if operating on the ragged dimension for NestedTensor"
+            )
+        if not isinstance(shape[x._ragged - x.dim() + len(shape)], NestedInt):
+            raise RuntimeError("layer_norm(): not supported when normalizing over the ragged dimension for NestedTensor")
+        rest = {k: v for k, v in kwargs.items() if k != "normalized_shape"}
+        return _like_rows(x, [func(part, part.shape[-len(shape) :], *args[2:], **rest) for part in x.unbind()])
     return x._rewrapped(func(x.values(), *args[1:], **kwargs))
 
 
@@ -148,9 +175,14 @@ def _transpose(func, args, kwargs):
 @_rule("permute")
 def _permute(func, args, kwargs):
     x, dims = args[0], args[1:] or (kwargs["dims"],)
-    dims = [d % x.dim() for d in (dims if isinstance(dims[0], int) else dims[0])]
-    if sorted(dims) != list(range(x.dim())):
-        raise RuntimeError(f"permute(): {tuple(dims)} are not the dimensions of a tensor of {x.dim()}")
+    dims = [_placed(x, d) + 1 for d in (dims if isinstance(dims[0], int) else dims[0])]
+    if len(dims) != x.dim():
+        raise ValueError(
+            f"permute(): number of dimensions in the tensor input ({x.dim()}) does not match the length of the desired "
+            f"ordering of dimensions ({len(dims)})."
+        )
+    if len(set(dims)) != len(dims):
+        raise ValueError("permute(): duplicate dims are not allowed.")
     if dims[0] != 0:
         raise ValueError("Permute is not supported on the batch dimension for jagged NT")
     return x._rewrapped(x.values().permute([d - 1 for d in dims[1:]]), dims.index(x._ragged))
@@ -176,10 +208,14 @@ def _unsqueeze(func, args, kwargs):
     x, dim = args[0], _argument(args, kwargs, 1, "dim")
     if dim is None:
         raise RuntimeError("squeeze(): a dim is needed for NestedTensor")
+    if func.__name__ == "squeeze":
+        _check_contiguous("squeeze", x)
     rank = x.dim() + (func.__name__ == "unsqueeze")
     at = dim % rank - 1
-    if at < 0 or (func.__name__ == "squeeze" and at == x._ragged - 1):
-        raise RuntimeError(f"{func.__name__}(): not supported for NestedTensor on dim={dim}")
+    if at < 0:
+        raise RuntimeError(f"{func.__name__}(): not supported for NestedTensor on dim=0")
+    if func.__name__ == "squeeze" and at == x._ragged - 1:
+        raise RuntimeError("squeeze(): not supported for NestedTensor on ragged dim")
     shift = 1 if func.__name__ == "unsqueeze" else -1
     return x._rewrapped(func(x.values(), at), x._ragged + (shift if at < x._ragged else 0))
 
@@ -211,11 +247,21 @@ def _behind(func, args, kwargs):
         name, (2, "dim")
     )
     dim = _argument(args, kwargs, where, key, 0)
+    if name in ("chunk", "split", "split_with_sizes", "narrow"):
+        _check_contiguous(name, x)
     if name == "select" and dim % x.dim() == 0:
         return x.unbind()[_argument(args, kwargs, 2, "index")]
     at = _placed(x, dim[0] if isinstance(dim, (list, tuple)) else dim)
-    if at < 0 or at == x._ragged - 1:
-        raise RuntimeError(f"{name}(): not supported for NestedTensor on dim={dim}")
+    if at < 0 and name == "chunk":
+        return _batch_in_chunks(x, _argument(args, kwargs, 1, "chunks"))
+    if at < 0 and name == "unflatten":
+        raise RuntimeError(f"view(): cannot view shape {_shown(x)}: its batch dimension cannot be unflattened")
+    if name == "split" and not isinstance(_argument(args, kwargs, 1, "split_size", 0), int):
+        name = "split_with_sizes"
+    if at < 0:
+        raise RuntimeError(f"{name}(): not supported for NestedTensor on dim=0")
+    if at == x._ragged - 1:
+        raise RuntimeError(f"{name}(): not supported for NestedTensor on ragged dim")
     args, kwargs = [x.values(), *args[1:]], dict(kwargs)
     if len(args) > where:
         args[where] = at
@@ -225,6 +271,18 @@ def _behind(func, args, kwargs):
     shift = len(_argument(args, kwargs, 2, "sizes")) - 1 if name == "unflatten" else -1 if name == "select" else 0
     ragged = x._ragged + (shift if at < x._ragged - 1 else 0)
     return tuple(x._rewrapped(r, ragged) for r in result) if isinstance(result, tuple) else x._rewrapped(result, ragged)
+
+
+def _batch_in_chunks(x, chunks):
+    """The sequences in groups of as many, the last of fewer."""
+    size = -(-len(x) // chunks)
+    made = []
+    for first in range(0, len(x), size):
+        offsets = x._offsets[first : first + size + 1]
+        begin, end = offsets[0].item(), offsets[-1].item()
+        values = x.values().narrow(x._ragged - 1, begin, end - begin)
+        made.append(jagged_view(values, offsets - begin, None, x._ragged))
+    return tuple(made)
 
 
 @_rule("view", "reshape")

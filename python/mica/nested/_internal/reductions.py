@@ -2,7 +2,7 @@
 
 import mica
 from mica.nested._internal.nested_tensor import NestedTensor
-from mica.nested._internal.ops import _argument, _like_rows, _placed, _rule
+from mica.nested._internal.ops import _argument, _like_rows, _outer_to_inner_dim, _placed, _rule
 
 
 @_rule(
@@ -18,17 +18,11 @@ def _along(func, args, kwargs):
     places = [_placed(x, d) for d in dims]
     rest = args[2:]
     kwargs = {k: v for k, v in kwargs.items() if k != "dim"}
+    _check_reduced(x, name, places)
     if -1 in places:
-        if x._ragged - 1 not in places:
-            raise RuntimeError(
-                f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for "
-                "NestedTensor"
-            )
-        if name in ("softmax", "log_softmax"):
-            raise RuntimeError(f"{name}(): not supported for NestedTensor on dim=0")
         kept = (rest and rest[0] is True) or kwargs.get("keepdim", False)
-        whole = x.values() if x._lengths is None else mica.cat(x.unbind(), x._ragged - 1)
-        result = func(whole, [p for p in places if p >= 0], *rest, **kwargs)
+        inner = _outer_to_inner_dim(x.dim(), dims, x._ragged, canonicalize=True)
+        result = func(x.values(), inner, *rest, **kwargs)
         return result.unsqueeze(0) if kept else result
     if x._ragged - 1 not in places:
         values = func(x.values(), places if not isinstance(dim, int) else places[0], *rest, **kwargs)
@@ -39,20 +33,50 @@ def _along(func, args, kwargs):
     return _like_rows(x, parts) if name in ("softmax", "log_softmax") else mica.stack(parts)
 
 
+def _check_reduced(x, name, places):
+    """Refuse what torch refuses, in its words. `places` are dimensions of the values, -1 for the batch."""
+    ragged = x._ragged - 1 in places
+    if name in ("softmax", "log_softmax"):
+        if -1 in places:
+            raise RuntimeError(f"{name}(): not supported when reducing across the batch dimension for NestedTensor")
+        if ragged and name == "log_softmax":
+            raise RuntimeError(
+                "log_softmax(): not supported when reducing along the ragged dimension for NestedTensor"
+            )
+        if ragged and x._ragged > 1:
+            raise RuntimeError(
+                "softmax(): not supported when reducing along the ragged dimension for ragged_idx > 1 for NestedTensor"
+            )
+        if ragged and x._lengths is not None:
+            raise RuntimeError(
+                "softmax(): not supported where lengths is not None if reducing across the ragged dimension for NestedTensor"
+            )
+        return
+    if ragged and x._lengths is not None:
+        raise RuntimeError(
+            f"{name}(): reducing across the ragged dimension is not supported for non-contiguous nested tensors with holes"
+        )
+    if ragged and -1 not in places and len(places) > 1:
+        raise RuntimeError(
+            f"{name}(): reducing along a ragged and non-batch dimension is not supported for nested tensors"
+        )
+    if -1 in places and not ragged:
+        raise RuntimeError(
+            f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for NestedTensor"
+        )
+
+
 @_rule("max", "min", "argmax", "argmin")
 def _extreme(func, args, kwargs):
     """The largest or the smallest, or where it is; with two tensors the larger of each two."""
     x, name = args[0], func.__name__
-    if len(args) > 1 and isinstance(args[1], NestedTensor):
+    if len(args) > 1 and isinstance(args[1], mica.Tensor) and isinstance(x, mica.Tensor):
         return (mica.maximum if name == "max" else mica.minimum)(x, args[1])
     dim = _argument(args, kwargs, 1, "dim")
     if dim is None:
         return func(x.values() if x._lengths is None else mica.cat([p.flatten() for p in x.unbind()]))
     at = _placed(x, dim)
-    if at < 0:
-        raise RuntimeError(
-            f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for NestedTensor"
-        )
+    _check_reduced(x, name, [at])
     keepdim = _argument(args, kwargs, 2, "keepdim", False)
     if at == x._ragged - 1:
         found = [func(part, at, keepdim) for part in x.unbind()]

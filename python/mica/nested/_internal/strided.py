@@ -242,6 +242,12 @@ def call(func, args, kwargs):
         if any(other._part_sizes != nested._part_sizes for other in others):
             raise RuntimeError(f"{name}: the sizes of nested tensors must match exactly, part by part")
         dense = [x for x in args if isinstance(x, Tensor) and not isinstance(x, StridedNestedTensor) and x.dim()]
+        if dense and name == "fill_":
+            raise RuntimeError("fill_ only supports 0-dimension value tensor")
+        if dense and name in _IN_PLACE:
+            raise RuntimeError(
+                "Expected both self and other to be nested, but got a nested self and non-nested other"
+            )
         if dense:  # one part of it for each part
             if any(x.dim() != nested.dim() or x.shape[0] != len(nested) for x in dense):
                 raise RuntimeError(f"{name}: a plain tensor with a nested one must have {nested.dim()} dimensions")
@@ -255,7 +261,12 @@ def call(func, args, kwargs):
             func(nested, *args[1:], **kwargs)
         return nested
     if name in _SAME:
-        return strided_view(func(nested.buffer(), *args[1:], **kwargs), nested._part_sizes)
+        given = [x.buffer() if isinstance(x, StridedNestedTensor) else x for x in args]
+        named = {key: x.buffer() if isinstance(x, StridedNestedTensor) else x for key, x in kwargs.items()}
+        made = func(*given, **named)
+        return nested if made is given[0] else strided_view(made, nested._part_sizes)
+    if name == "is_same_size":
+        return len(others) == 2 and others[0]._part_sizes == others[1]._part_sizes
     if name in ("sum", "mean") and len(args) == 1 and "dim" not in kwargs:
         return func(nested.buffer(), **kwargs)
     if name == "__getitem__":
