@@ -144,6 +144,7 @@ _LAZY |= dict.fromkeys(
 )  # fmt: skip
 _SUBMODULES = {
     "_VF", "__config__", "__future__", "_custom_ops", "_dynamo", "_functorch", "_guards", "_higher_order_ops", "_inductor", "_library", "_logging", "_ops", "_prims_common",
+    "_vmap_internals",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",

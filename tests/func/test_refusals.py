@@ -120,3 +120,30 @@ def test_states_that_do_not_stack():
     models[0].weight.requires_grad_(False)
     with pytest.raises(RuntimeError, match="weight from each model to have the same .requires_grad"):
         torch.func.stack_module_state(models)
+
+
+@pytest.mark.parametrize(
+    "name", ["det", "inv", "cholesky", "qr", "svd", "eigh", "eig", "pinv", "matrix_exp", "slogdet"]
+)
+def test_examples_that_are_no_matrices(name):
+    with pytest.raises(RuntimeError, match="2 dimensions|2 or more dimensions"):
+        torch.func.vmap(getattr(torch.linalg, name))(torch.eye(3))
+
+
+def test_operations_without_a_rule_can_be_refused():
+    from mica.func._batched import _is_vmap_fallback_enabled, _set_vmap_fallback_enabled
+
+    x = torch.arange(6.0).reshape(2, 3)
+    _set_vmap_fallback_enabled(False)
+    try:
+        assert torch.func.vmap(torch.sin)(x).shape == (2, 3)
+        with pytest.raises(RuntimeError, match="aten::histc hit the vmap fallback which is currently disabled"):
+            torch.func.vmap(torch.histc)(x)
+    finally:
+        _set_vmap_fallback_enabled(True)
+    assert _is_vmap_fallback_enabled() and torch.func.vmap(torch.histc)(x).shape == (2, 100)
+
+
+def test_one_place_for_one_output():
+    x = torch.arange(6.0).reshape(2, 3)
+    assert torch.equal(torch.func.vmap(torch.clone, out_dims=(1,))(x), x.t())

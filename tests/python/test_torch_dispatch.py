@@ -140,6 +140,15 @@ def test_numbers_are_read_from_the_class():
     assert Boxed(torch.tensor(3)).__index__() == 3 and SEEN == ["aten._local_scalar_dense.default"]
 
 
+def test_lists_of_numbers_are_refused():
+    """What lies in the tensor's memory is nobody's, and must not be handed out."""
+    boxed = Boxed(torch.tensor([1.0, 2.0]))
+    with pytest.raises(RuntimeError, match=".tolist.. is not supported for tensor subclasses, got Boxed"):
+        boxed.tolist()
+    with pytest.raises(RuntimeError, match=".numpy.. is not supported for tensor subclasses"):
+        boxed.numpy()
+
+
 def test_elements_are_set_through_the_class():
     boxed = Boxed(torch.zeros(2, 3))
     boxed[0] = 1.0

@@ -3,6 +3,7 @@
 import contextlib
 import enum
 import importlib
+import weakref
 
 from mica import _C
 
@@ -149,6 +150,16 @@ _Key.__name__ = _Key.__qualname__ = "DispatchKey"
 DispatchKey = _Key
 
 
+class _WeakTensorRef:
+    """A weak reference to a tensor, which says whether the tensor is gone."""
+
+    def __init__(self, tensor):
+        self._ref = weakref.ref(tensor)
+
+    def expired(self):
+        return self._ref() is None
+
+
 class DispatchKeySet:
     """A set of dispatch keys, with the operations of a set."""
 
@@ -249,6 +260,6 @@ def lookup(name):
     """The value of a name that the engine does not have."""
     if not name.startswith("__") and name in globals():
         return globals()[name]
-    if name in ("_cpu", "_nn", "_functorch", "_distributed_c10d", "_distributed_rpc"):
+    if name in ("_autograd", "_cpu", "_functions", "_nn", "_functorch", "_distributed_c10d", "_distributed_rpc"):
         return importlib.import_module(f"mica._C.{name}")
     return __getattr__(name)

@@ -108,6 +108,10 @@ def _more_targets(function, args, kwargs):
 def call(tensor, function, types, args, kwargs):
     """The result of a call in which `tensor` is the one that is asked."""
     kwargs, name = kwargs or {}, getattr(function, "__name__", "")
+    if name == "tolist":
+        raise RuntimeError(f".tolist() is not supported for tensor subclasses, got {type(tensor).__name__}")
+    if name in ("numpy", "__array__"):
+        raise RuntimeError(".numpy() is not supported for tensor subclasses.")
     if name == "backward":
         return _backward(*args, **kwargs)
     if name not in _METADATA and name not in _READING and recorded.is_to_be_recorded(name, args, kwargs):

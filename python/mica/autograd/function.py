@@ -88,7 +88,7 @@ class FunctionMeta(type):
         separate_setup = cls.setup_context is not _C._FunctionBase.setup_context
         cls._bind_arguments = staticmethod(_argument_binder(cls.forward)) if separate_setup else None
         # torch.func takes functions whose context is set up apart, and Mica's own, which are written for it.
-        cls._is_transformable = separate_setup or cls.__module__.partition(".")[0] == "mica"
+        cls._is_transformable = separate_setup or cls.__module__.partition(".")[0] in ("mica", "torch")
         cls._bind_keywords = staticmethod(_keyword_binder(cls.forward))
 
 

@@ -112,6 +112,11 @@ def _stride(call):
 @rule("is_contiguous")
 def _is_contiguous(call):
     value = call.value(call.args[0])
+    memory_format = call.argument(1, "memory_format", _C.contiguous_format)
+    if memory_format not in (_C.contiguous_format, _C.preserve_format):
+        raise RuntimeError(
+            "NYI: querying is_contiguous inside of vmap for memory_format other than torch.contiguous_format"
+        )
     return Plain(value.select(0, 0).is_contiguous(**call.kwargs) if value.size(0) else True)
 
 
@@ -154,6 +159,14 @@ def _repr(call):
 
 
 # ------------------------------------------------------------------------------------------------ leading dimensions
+_OF_MATRICES = frozenset(
+    """
+    tril triu tril_ triu_ det logdet slogdet inverse inv inv_ex cholesky cholesky_ex qr svd svdvals eigh eigvalsh eig eigvals
+    pinv pinverse matrix_exp matrix_power cholesky_inverse lu_factor lu_factor_ex lu matrix_rank
+    """.split()  # noqa: SIM905
+)
+
+
 @rule(
     "clone", "contiguous", "detach", "to", "float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte",
     "bool", "cpu", "cuda", "tril", "triu", "ones_like", "zeros_like", "empty_like", "full_like", "one_hot", "det",
@@ -164,6 +177,8 @@ def _repr(call):
 def _leading(call):
     if any(call.is_batched(x) for x in call.rest()) or not call.is_batched(call.args[0]):
         return NotImplemented
+    if call.name in _OF_MATRICES and call.args[0].dim() < 2:
+        return NotImplemented  # one example refuses: with the batch it would pass for a matrix
     if call.name == "qr" and "r" in (*call.rest(), *call.kwargs.values()):
         return NotImplemented  # the empty Q of this mode has no batch
     if call.name.endswith("_"):

@@ -282,10 +282,25 @@ def check_first_is_batched(call):
     call.level.changed = True
 
 
+_without_rules = [True]  # whether operations without a rule are called for one example after the other
+
+
+def _is_vmap_fallback_enabled():
+    """Whether vmap calls operations that have no rule for one example after the other."""
+    return _without_rules[0]
+
+
+def _set_vmap_fallback_enabled(enabled):
+    """Let vmap refuse operations that have no rule, or call them for one example after the other, as it does at first."""
+    _without_rules[0] = bool(enabled)
+
+
 def through_examples(call):
     """The call for one example after the other, and the results stacked."""
     import mica
 
+    if not _without_rules[0]:
+        raise RuntimeError(f"aten::{call.name} hit the vmap fallback which is currently disabled")
     changes = changes_first(call.name)
     if changes:
         check_first_is_batched(call)

@@ -123,6 +123,8 @@ def _out_dims(func, out_dims, out_spec):
                 f"vmap({_name(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of "
                 "ints representing where in the outputs the vmapped dimension should appear."
             )
+    if out_spec.is_leaf() and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        return list(out_dims)  # as torch has it
     out = _broadcast_to_and_flatten(out_dims, out_spec)
     if out is None:
         raise ValueError(
@@ -135,13 +137,13 @@ def _out_dims(func, out_dims, out_spec):
 def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
     import mica
     from mica.func import _batch_rules  # noqa: F401 - enters the rules
-    from mica.func._batched import DataDependent
+    from mica.func._batched import DataDependent, _is_vmap_fallback_enabled
 
     before = mica.get_rng_state()
     try:
         result = _at_once(func, leaves, dims, spec, size, out_dims, kwargs, randomness)
     except DataDependent as error:
-        if getattr(error, "changed", False) or not _outermost():
+        if getattr(error, "changed", False) or not _outermost() or not _is_vmap_fallback_enabled():
             raise
         mica.set_rng_state(before)
         result = _one_by_one(func, leaves, dims, spec, size, out_dims, kwargs, randomness, before)

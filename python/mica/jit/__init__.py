@@ -228,6 +228,9 @@ def wait(future):
     return future.wait()
 
 
+_wait = wait
+
+
 @_contextlib.contextmanager
 def optimized_execution(should_optimize):
     """Nothing is optimized, whatever is asked."""

@@ -1,6 +1,12 @@
 """Tensors within torch.func's transforms: the examples of a vmap, by the names of torch's engine."""
 
-from mica.func._batched import BatchedTensor, active_levels, wrap
+from mica.func._batched import (
+    BatchedTensor,
+    _is_vmap_fallback_enabled,  # noqa: F401
+    _set_vmap_fallback_enabled,  # noqa: F401
+    active_levels,
+    wrap,
+)
 
 
 def _level(depth):

@@ -1,6 +1,7 @@
 """The jagged tensor: values in a row, and where each sequence begins."""
 
 import itertools
+import types
 
 import mica
 from mica import _C, _utils
@@ -94,9 +95,7 @@ def nested_view_from_values_offsets(values, offsets, ragged_idx=1, min_seqlen=No
     return jagged_view(values, offsets, None, ragged_idx, {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen})
 
 
-def nested_view_from_values_offsets_lengths(
-    values, offsets, lengths, ragged_idx=1, min_seqlen=None, max_seqlen=None
-):
+def nested_view_from_values_offsets_lengths(values, offsets, lengths, ragged_idx=1, min_seqlen=None, max_seqlen=None):
     """The same with gaps: sequences begin at offsets, and have these lengths."""
     return jagged_view(values, offsets, lengths, ragged_idx, {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen})
 
@@ -185,7 +184,7 @@ class NestedTensor(mica.Tensor):
     def _ragged_idx(self):
         return self._ragged
 
-    _metadata_cache = {}  # the bounds of the lengths, once they are known
+    _metadata_cache = types.MappingProxyType({})  # the bounds of the lengths, once they are known
     _min_seqlen_tensor = _max_seqlen_tensor = None
 
     def _bound(self, key, choose):

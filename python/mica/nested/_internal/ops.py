@@ -147,7 +147,9 @@ def _layer_norm(func, args, kwargs):
                 "layer_norm(): not supported where lengths is not None if operating on the ragged dimension for NestedTensor"
             )
         if not isinstance(shape[x._ragged - x.dim() + len(shape)], NestedInt):
-            raise RuntimeError("layer_norm(): not supported when normalizing over the ragged dimension for NestedTensor")
+            raise RuntimeError(
+                "layer_norm(): not supported when normalizing over the ragged dimension for NestedTensor"
+            )
         rest = {k: v for k, v in kwargs.items() if k != "normalized_shape"}
         return _like_rows(x, [func(part, part.shape[-len(shape) :], *args[2:], **rest) for part in x.unbind()])
     return x._rewrapped(func(x.values(), *args[1:], **kwargs))

@@ -1,7 +1,6 @@
 """Sums, means and bounds of nested tensors: over all, over plain dimensions, or over each sequence."""
 
 import mica
-from mica.nested._internal.nested_tensor import NestedTensor
 from mica.nested._internal.ops import _argument, _like_rows, _outer_to_inner_dim, _placed, _rule
 
 
@@ -40,9 +39,7 @@ def _check_reduced(x, name, places):
         if -1 in places:
             raise RuntimeError(f"{name}(): not supported when reducing across the batch dimension for NestedTensor")
         if ragged and name == "log_softmax":
-            raise RuntimeError(
-                "log_softmax(): not supported when reducing along the ragged dimension for NestedTensor"
-            )
+            raise RuntimeError("log_softmax(): not supported when reducing along the ragged dimension for NestedTensor")
         if ragged and x._ragged > 1:
             raise RuntimeError(
                 "softmax(): not supported when reducing along the ragged dimension for ragged_idx > 1 for NestedTensor"

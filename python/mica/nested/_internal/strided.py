@@ -245,9 +245,7 @@ def call(func, args, kwargs):
         if dense and name == "fill_":
             raise RuntimeError("fill_ only supports 0-dimension value tensor")
         if dense and name in _IN_PLACE:
-            raise RuntimeError(
-                "Expected both self and other to be nested, but got a nested self and non-nested other"
-            )
+            raise RuntimeError("Expected both self and other to be nested, but got a nested self and non-nested other")
         if dense:  # one part of it for each part
             if any(x.dim() != nested.dim() or x.shape[0] != len(nested) for x in dense):
                 raise RuntimeError(f"{name}: a plain tensor with a nested one must have {nested.dim()} dimensions")
