@@ -9,6 +9,7 @@ from mica import _C
 __all__ = [
     "BaseTorchFunctionMode",
     "TorchFunctionMode",
+    "enable_reentrant_dispatch",
     "get_default_nowrap_functions",
     "get_overridable_functions",
     "handle_torch_function",
@@ -144,6 +145,13 @@ class TorchFunctionMode:
         """A new mode; `with Mode():` says the same."""
         warnings.warn("`Mode.push()` is no longer necessary and can be replaced with just `with Mode()`", stacklevel=2)
         return cls(*args, **kwargs)
+
+
+def enable_reentrant_dispatch():
+    """Within a __torch_dispatch__: what plain tensors compute in a `with` block is recorded as outside of it."""
+    from mica._subclasses import recorded
+
+    return recorded.enable_reentrant_dispatch()
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):

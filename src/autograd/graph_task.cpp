@@ -251,6 +251,9 @@ void GraphTask::call(Node& fn) {
   try {
     if (!fn.hooks && !fn.is_accumulator) [[likely]] {
       fn.apply(grads_, out_);
+      // One that unpacking a saved tensor has added: what came in is gone.
+      if (fn.hooks && !fn.hooks->post_hooks.empty()) [[unlikely]]
+        run_post_hooks(fn, out_, TensorVec(fn.inputs.size()));
     } else {
       run_tensor_hooks(fn, grads_);
       if (fn.hooks) run_pre_hooks(fn, grads_);

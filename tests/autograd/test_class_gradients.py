@@ -2,6 +2,7 @@
 
 import mica as torch
 import pytest
+from mica.utils._mode_utils import no_dispatch
 from mica.utils._python_dispatch import TorchDispatchMode
 from mica.utils._pytree import tree_map
 
@@ -121,3 +122,28 @@ def test_training_a_module_of_such_parameters():
     layer(torch.tensor([[1.0, 2.0, 3.0]])).sum().backward()
     assert type(layer.weight) is Boxed and type(layer.weight.grad) is Boxed
     assert rounded(layer.weight.grad) == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_a_class_that_calls_itself_without_being_asked():
+    seen = []
+
+    class Plain(torch.Tensor):
+        @staticmethod
+        def __new__(cls, data):
+            return torch.Tensor._make_subclass(cls, data)
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            with torch.overrides.enable_reentrant_dispatch():
+                leaf = torch.ones(1, requires_grad=True)
+                assert leaf.exp().grad_fn is not None
+            with no_dispatch():
+                return func(*args, **(kwargs or {}))
+
+    x = Plain(torch.tensor([1.0, 2.0])).requires_grad_()
+    y = (x * 3).sum()
+    assert seen == ["aten.mul.Tensor"] and y.requires_grad  # what it returned is a plain tensor
+    y.backward()
+    with no_dispatch():
+        assert x.grad.tolist() == [3, 3]

@@ -169,3 +169,21 @@ def test_a_missing_gradient_reaches_hooks_as_none():
     parts[0].register_hook(lambda grad: torch.tensor(1.0))
     with pytest.raises(RuntimeError, match="can't replace a None gradient with a non-None value"):
         parts[1].backward()
+
+
+def test_a_hook_that_unpacking_adds_runs_in_the_same_pass():
+    seen = []
+
+    def unpack(kept):
+        def halved(inputs, outputs):
+            seen.append(outputs)
+            return tuple(None if each is None else each / 2 for each in inputs)
+
+        torch._C._current_autograd_node().register_hook(halved)
+        return kept
+
+    x = torch.ones(2, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, unpack):
+        y = x.exp()
+    y.sum().backward()
+    assert torch.allclose(x.grad, x.exp() / 2) and seen == [(None,)]

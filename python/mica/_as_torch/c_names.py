@@ -150,6 +150,19 @@ _Key.__name__ = _Key.__qualname__ = "DispatchKey"
 DispatchKey = _Key
 
 
+class _DisableTorchDispatch:
+    """While it lives, neither modes nor classes with a __torch_dispatch__ are asked."""
+
+    def __init__(self):
+        from mica.utils._mode_utils import no_dispatch
+
+        self._block = no_dispatch()
+        self._block.__enter__()
+
+    def __del__(self):
+        self._block.__exit__(None, None, None)
+
+
 class _WeakTensorRef:
     """A weak reference to a tensor, which says whether the tensor is gone."""
 

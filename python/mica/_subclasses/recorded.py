@@ -5,6 +5,9 @@ to the mode, which asks the class, and puts the operator's node around the answe
 mode from the first recorded call on, so that derivatives are computed by the classes too.
 """
 
+import contextlib
+import threading
+
 import mica
 from mica import _C
 from mica.utils._python_dispatch import TorchDispatchMode
@@ -39,7 +42,8 @@ class _Below(TorchDispatchMode):
         _Below.asked += 1
         try:
             if not types:
-                return func(*args, **(kwargs or {}))
+                with _C.DisableTorchFunctionSubclass():  # the engine computes: its tensors are plain ones
+                    return func(*args, **(kwargs or {}))
             if _C._len_torch_dispatch_stack():
                 from mica.utils._dispatch_calls import ask_innermost  # the program's modes are asked before its classes
 
@@ -53,6 +57,28 @@ class _Below(TorchDispatchMode):
 
 
 _below = _Below()
+_caller = threading.local()  # whether what called a class records gradients
+
+
+@contextlib.contextmanager
+def enable_reentrant_dispatch():
+    """Within a __torch_dispatch__: what plain tensors compute in this block is recorded as where the class was called from."""
+    records = getattr(_caller, "records", None)
+    with mica.set_grad_enabled(mica.is_grad_enabled() if records is None else records):
+        yield
+
+
+@contextlib.contextmanager
+def no_dispatch():
+    """In this block neither modes nor classes are asked."""
+    modes = [_C._pop_torch_dispatch_stack() for _ in range(_C._len_torch_dispatch_stack())]
+    before = _C._set_dispatch_aside(True)
+    try:
+        yield
+    finally:
+        _C._set_dispatch_aside(before)
+        for mode in reversed(modes):
+            _C._push_on_torch_dispatch_stack(mode)
 
 
 def _place_views(answer, operator, args, kwargs):
@@ -106,9 +132,11 @@ def run(function, args, kwargs):
     """Call the function with the classes asked for its operators. NotImplemented if none was."""
     _C._set_class_pass(_below, _alias)  # for backward passes, from here on
     before, asked = _C._set_dispatch_aside(True), _Below.asked
+    outer, _caller.records = getattr(_caller, "records", None), mica.is_grad_enabled()
     try:
         answer = _C._call_in_class_pass(function, tuple(args), kwargs)
     finally:
+        _caller.records = outer
         _C._set_dispatch_aside(before)
     is_given = any(answer is each for each in args)  # which no operator had to be asked for
     return answer if is_given or _Below.asked != asked else NotImplemented

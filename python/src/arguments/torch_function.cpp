@@ -168,9 +168,8 @@ static bool is_asked_about_values(PyObject* o) {
 
 // Whether a method reads elements, which a tensor with a __torch_dispatch__ does not have: its class is asked for it.
 static bool reads_absent_element(PyObject* self, std::string_view method) {
-  static constexpr std::string_view kReading[] = {"item",      "__bool__",    "__int__", "__float__",
-                                                  "__index__", "__complex__", "tolist",  "numpy",
-                                                  "__array__"};
+  static constexpr std::string_view kReading[] = {"item",        "__bool__", "__int__", "__float__", "__index__",
+                                                  "__complex__", "tolist",   "numpy",   "__array__"};
   return std::find(std::begin(kReading), std::end(kReading), method) != std::end(kReading) &&
          overrides_torch_dispatch(self) && !has_plain_values(self);
 }
