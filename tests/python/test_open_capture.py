@@ -248,3 +248,15 @@ def test_conditions_on_open_sizes():
     assert len(_graphs(function, _rows(4, 6, 9), dynamic=True, fullgraph=True)) == 1
     with pytest.raises(RuntimeError, match="too few rows"):
         torch.compile(function, backend="eager", dynamic=True, fullgraph=True)(torch.ones(2, 2))
+
+
+def test_layers_of_a_kind_share_their_graphs():
+    counter = CompileCounter()
+    layers = [torch.compile(nn.Linear(3, 3), backend=counter) for _ in range(3)]
+    x = expected = torch.randn(2, 3, requires_grad=True)
+    for layer in layers:
+        x, expected = layer(x), layer._orig_mod(expected)
+    assert torch.equal(x, expected) and counter.frame_count == 1
+    other = CompileCounter()
+    torch.compile(nn.Linear(3, 3), backend=other)(x)
+    assert other.frame_count == 1 and counter.frame_count == 1

@@ -2,13 +2,30 @@
 
 import threading
 import warnings
+import weakref
 
 from mica import _logging
 from mica._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError
 from mica._dynamo.utils import counters
 from mica.compiler import _stance
+from mica.nn import Module
 
 __all__ = ["CompiledGraphs"]
+
+
+_shared = weakref.WeakKeyDictionary()  # backend -> {code of a function: (its graphs, a lock)}
+
+
+def _of_code(function, backend):
+    """(graphs, a lock) of all functions with the same code: as in torch, each layer of a kind uses what was compiled for one."""
+    function = getattr(type(function), "forward", function) if isinstance(function, Module) else function
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}, threading.RLock()
+    try:
+        return _shared.setdefault(backend, {}).setdefault(code, ({}, threading.RLock()))
+    except TypeError:  # a backend that has no hash, or no weak references
+        return {}, threading.RLock()
 
 
 class CompiledGraphs:
@@ -17,7 +34,8 @@ class CompiledGraphs:
     def __init__(self, function, backend, fullgraph, limit=None):
         self.backend, self._fullgraph, self._limit = backend, fullgraph, limit
         self._name = getattr(function, "__qualname__", type(function).__name__)
-        self._made, self._warned, self._lock = {}, False, threading.RLock()
+        # key -> (what was made, the part, the graph): names in keys are those of objects that the graph keeps.
+        (self._made, self._lock), self._warned = _of_code(function, backend), False
 
     def clear(self):
         self._made.clear()
@@ -33,12 +51,12 @@ class CompiledGraphs:
         with self._lock:
             if key in self._made:
                 return self._made[key][0]
-            before = sum(known_part == part for _, known_part in self._made.values())
+            before = sum(known_part == part for _, known_part, _ in self._made.values())
             if self._is_left_alone(before):
                 return module.forward
             counters["stats"]["unique_graphs"] += 1
             self._report(module, inputs, before)
-            self._made[key] = (self._compiled(module, inputs), part)
+            self._made[key] = (self._compiled(module, inputs), part, module)
             return self._made[key][0]
 
     def _compiled(self, module, inputs):
