@@ -298,6 +298,24 @@ def case_kinds_of_results(made, device):
     assert replays(function) == 1, reasons(function)
 
 
+def case_functions_that_wait_for_each_other(made, device):
+    """Nothing of ours is locked while a function runs: one may wait for another thread that calls a replayed one."""
+    other = made(lambda x: x * 3)
+
+    def plain(x):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(other(x)))
+        thread.start()
+        thread.join(60)
+        return found[0] + 1
+
+    function = made(plain)
+    for i in range(CALLS):
+        x = torch.full((2,), float(i), device=device)
+        assert torch.equal(function(x), x * 3 + 1)
+    assert replays(function) == 0
+
+
 def case_gradients(made, device):
     plain = model(device).requires_grad_(True)
     function = made(plain)

@@ -1,6 +1,8 @@
 """Compiled functions that are replayed as CUDA graphs: torch.compile(mode="reduce-overhead")."""
 
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import mica
@@ -112,6 +114,28 @@ def test_streams():
             agree(function, plain, "cuda", calls=1)
     torch.cuda.synchronize()
     assert replays(function) == 1, reasons(function)
+
+
+class Kept:
+    def __init__(self):
+        self.memory = torch.ones(3, device="cuda")
+
+
+def test_arguments_are_not_kept_alive():
+    function, gone = made(lambda x, kept: {"x": x + kept.memory, "kept": kept}), []
+    for i in range(3):
+        kept = Kept()
+        for _ in range(9):
+            x = torch.full((3,), float(i), device="cuda")
+            found = function(x, kept)
+            assert found["kept"] is kept
+            assert torch.equal(found["x"], x + 1)
+        assert replays(function) == 1, reasons(function)
+        gone += [weakref.ref(kept), weakref.ref(kept.memory)]
+        del kept, found
+        gc.collect()
+        assert not function._kinds
+    assert all(each() is None for each in gone)
 
 
 def test_memory_does_not_grow():

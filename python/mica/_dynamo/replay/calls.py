@@ -9,7 +9,7 @@ from mica import _C
 from mica._C import _functorch
 from mica._dynamo.replay.observe import Observation, Refused
 from mica._dynamo.replay.state import Snapshot
-from mica._dynamo.replay.structure import Arguments, Result, substituted
+from mica._dynamo.replay.structure import Arguments, Given, Result, substituted
 from mica._dynamo.utils import counters
 
 _CALLS_BEFORE = 2  # that run as they are, so that libraries choose their kernels
@@ -97,23 +97,24 @@ class _Graph:
     def holds(self, tensors):
         return all(tensors[i].data_ptr() == address for i, address in self._fixed) and self.snapshot.holds()
 
-    def replay(self, tensors):
+    def replay(self, arguments):
         for i, buffer in self._inputs:
-            buffer.copy_(tensors[i])
+            buffer.copy_(arguments.tensors[i])
         self._replay()
         for tensor in self.changed:
             _C._count_change(tensor)
         for i in self.changed_arguments:
-            _C._count_change(tensors[i])
-        return self._result.made(tensors)
+            _C._count_change(arguments.tensors[i])
+        return self._result.made(arguments)
 
 
 class _Kind:
     """Calls with arguments of one kind."""
 
-    def __init__(self, objects):
+    def __init__(self):
         self.calls, self.graphs, self.reason = 0, [], None
-        self.objects = objects  # kept, so that their ids stay theirs
+        self.objects = []  # arguments that are no tensors, whose ids are part of the key; not kept alive if possible
+        self.is_busy = False  # with a call that is observed, checked or captured
         self.observation = None
         self.snapshot = None  # of the last call that was checked
         self.addresses, self.changed, self.changed_arguments = (), (), ()  # of its arguments; what it changed
@@ -159,22 +160,25 @@ class Replayed:
         tensors = arguments.tensors
         if not tensors or not all(self._graphs.takes(each.device) for each in tensors) or self._graphs.is_busy():
             return self.call(*args, **kwargs)
-        with self._graphs.in_turn():
+        with self._graphs.in_turn():  # under this lock nothing of the program's runs
             kind = self._kind((arguments.key, _settings()), arguments.objects)
-            if kind is None or kind.reason is not None:
-                return self.call(*args, **kwargs)
-            for graph in kind.graphs:
+            for graph in kind.graphs if kind else ():
                 if graph.holds(tensors):
                     counters["replay"]["replayed"] += 1
-                    return graph.replay(tensors)
-            _within.depth = 1
-            try:
-                return self._run(kind, tensors, args, kwargs)
-            except Refused as refused:
-                kind.reason = str(refused)
-            finally:
-                _within.depth = 0
+                    return graph.replay(arguments)
+            runs = kind is None or kind.reason is not None or kind.is_busy
+            if not runs:
+                kind.is_busy = True
+        if runs:
+            return self.call(*args, **kwargs)
+        _within.depth = 1
+        try:
+            return self._run(kind, arguments, args, kwargs)
+        except Refused as refused:
+            kind.reason = str(refused)
             self._note(kind.reason)
+        finally:
+            _within.depth, kind.is_busy = 0, False
         return self.call(*args, **kwargs)
 
     def _note(self, reason):
@@ -186,12 +190,17 @@ class Replayed:
             if len(self._kinds) >= _MOST_KINDS:
                 self._note("arguments of too many kinds")
                 return None
-            kind = self._kinds[key] = _Kind(objects)
+            kind = self._kinds[key] = _Kind()
+            for each in objects:
+                try:
+                    kind.objects.append(weakref.ref(each, lambda _, kinds=self._kinds: kinds.pop(key, None)))
+                except TypeError:
+                    kind.objects.append(each)  # kept, so that its id stays its own
         return kind
 
     # ---- before there is a graph
 
-    def _run(self, kind, tensors, args, kwargs):
+    def _run(self, kind, arguments, args, kwargs):
         """The next step: calls as they are, one that is observed, one that is checked, then the capture."""
         kind.calls += 1
         if kind.observation is None and self._observation is not None:
@@ -205,18 +214,19 @@ class Replayed:
             kind.observation = observation
             return result
         if kind.snapshot is None:
-            return self._checked(kind, tensors, args, kwargs)
+            return self._checked(kind, arguments, args, kwargs)
         if len(kind.graphs) >= _MOST_GRAPHS:
             raise Refused(f"what it reads has changed {_MOST_GRAPHS} times")
-        return self._captured(kind, tensors, args, kwargs)
+        return self._captured(kind, arguments, args, kwargs)
 
     def _refuse(self, kind, reason):
         if reason is not None:
             kind.reason = reason
             self._note(reason)
 
-    def _checked(self, kind, tensors, args, kwargs):
+    def _checked(self, kind, arguments, args, kwargs):
         """A call before and after which everything that it can read is compared."""
+        tensors = arguments.tensors
         snapshot = Snapshot(kind.observation, self._roots(args, kwargs, tensors))
         state = list(snapshot.tensors)
         before = [_C._change_count(each) for each in (*state, *tensors)]
@@ -251,10 +261,11 @@ class Replayed:
                 roots.append(value)
         return roots
 
-    def _captured(self, kind, tensors, args, kwargs):
+    def _captured(self, kind, arguments, args, kwargs):
+        tensors = arguments.tensors
         snapshot, kind.snapshot = kind.snapshot, None  # another graph of this kind needs another check
         if not snapshot.holds():
-            return self._checked(kind, tensors, args, kwargs)
+            return self._checked(kind, arguments, args, kwargs)
         shares = [each.untyped_storage().data_ptr() for each in tensors]
         state = {each.untyped_storage().data_ptr() for each in snapshot.tensors}
         inputs, fixed, buffers = [], [], {}
@@ -267,7 +278,8 @@ class Replayed:
                 buffer.copy_(each)
                 inputs.append((i, buffer))
                 buffers[id(each)] = buffer.requires_grad_(each.requires_grad)
-        given = {id(buffers.get(id(each), each)): i for i, each in enumerate(tensors)}
+        given = {id(buffers.get(id(each), each)): Given(True, i) for i, each in enumerate(tensors)}
+        given.update((id(each), Given(False, i)) for i, each in enumerate(arguments.objects))
         inner_args, inner_kwargs = substituted(args, buffers), substituted(kwargs, buffers)
         try:
             replay, value = self._graphs.capture(lambda: self.call(*inner_args, **inner_kwargs))
@@ -284,4 +296,5 @@ class Replayed:
         kind.graphs.append(graph)
         self._observation = kind.observation
         counters["replay"]["captured"] += 1
-        return graph.replay(tensors)
+        with self._graphs.in_turn():
+            return graph.replay(arguments)

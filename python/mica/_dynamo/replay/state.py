@@ -56,6 +56,8 @@ class Snapshot:
         self._visit_closures()
         self.records = tuple(self._records)
         self._compared = _C._Snapshot(self.records)
+        self.known = frozenset(self._seen)  # the ids of all objects that were met; they are not kept alive
+        del self._seen, self._records
 
     def difference(self):
         """What no longer holds, as a sentence; None if all does."""
@@ -64,11 +66,6 @@ class Snapshot:
 
     def holds(self):
         return self._compared.first_difference() < 0
-
-    @property
-    def known(self):
-        """The ids of all objects that were met."""
-        return self._seen.keys()
 
     # ---- where reading begins
 

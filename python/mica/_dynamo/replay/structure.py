@@ -57,28 +57,41 @@ def substituted(value, tensors):
     return value
 
 
+class Given:
+    """In the place of an argument: a tensor or another object, by its number."""
+
+    __slots__ = ("is_tensor", "number")
+
+    def __init__(self, is_tensor, number):
+        self.is_tensor, self.number = is_tensor, number
+
+
 class Result:
-    """What a captured call returned, and how to make it anew with tensors of its own."""
+    """What a captured call returned, and how to make it anew with tensors of its own.
+
+    It does not keep arguments alive: they are named by their numbers.
+    """
 
     def __init__(self, value, given, known, lasting):
-        """`given`: numbers of the arguments by their ids; `known`: ids of objects that stay what they are, among them all
-        that the function can reach; `lasting`: addresses of storages that are no part of the graph.
+        """`given`: what stands for an argument, by the argument's id; `known`: ids of objects that stay what they are,
+        among them all that the function can reach; `lasting`: addresses of storages that are no part of the graph.
         """
-        self._value, self._given, self._known = value, given, known
-        self._copied, self._shown = [], []
-        self._find(value, lasting, set())
+        self._known, self._copied, self._shown = known, [], []
+        self._find(value, given, lasting, set())
         places = [t.untyped_storage().data_ptr() for t in self._copied if t.numel()]
         if len(set(places)) != len(places):
             raise Refused("results that share memory")
+        own = {id(each): each for each in (*self._copied, *self._shown)}
+        self._value = self._made(value, {**own, **given}, None)
 
     def shares_with(self, tensors):
         """Whether a result is a view of one of these."""
         places = {each.untyped_storage().data_ptr() for each in tensors if each.numel()}
         return any(each.numel() and each.untyped_storage().data_ptr() in places for each in self._copied)
 
-    def _find(self, value, lasting, seen):
+    def _find(self, value, given, lasting, seen):
         kind = type(value)
-        if kind in CONSTANTS or id(value) in seen or self._stays(value):
+        if kind in CONSTANTS or id(value) in seen or id(value) in given or id(value) in self._known:
             return
         seen.add(id(value))
         if kind in PLAIN_TENSORS:
@@ -91,19 +104,16 @@ class Result:
             raise Refused(f"a result is a {kind.__name__}")
         elif isinstance(value, (list, tuple)):
             for each in value:
-                self._find(each, lasting, seen)
+                self._find(each, given, lasting, seen)
         elif isinstance(value, dict):
             for each in (*value.keys(), *value.values()):
-                self._find(each, lasting, seen)
+                self._find(each, given, lasting, seen)
             if kind is not dict:
-                self._find(vars(value), lasting, seen) if hasattr(value, "__dict__") else None
+                self._find(vars(value), given, lasting, seen) if hasattr(value, "__dict__") else None
         elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
-            self._find(vars(value), lasting, seen)
+            self._find(vars(value), given, lasting, seen)
         else:
             raise Refused(f"a result is a {kind.__name__}")
-
-    def _stays(self, value):
-        return id(value) in self._given or id(value) in self._known
 
     def made(self, arguments):
         """The result of a replay for these arguments."""
@@ -114,8 +124,8 @@ class Result:
     def _made(self, value, made, arguments):
         if id(value) in made:
             return made[id(value)]
-        if id(value) in self._given:
-            return arguments[self._given[id(value)]]
+        if type(value) is Given and arguments is not None:
+            return (arguments.tensors if value.is_tensor else arguments.objects)[value.number]
         kind = type(value)
         if kind in CONSTANTS or id(value) in self._known:
             return value
