@@ -1,7 +1,5 @@
 """Tensor's methods that torch keeps for old programs, or for devices and functions that are elsewhere."""
 
-import math
-
 from mica import _C
 from mica._C import Tensor
 
@@ -27,6 +25,7 @@ def new(self, *args, **kwargs):
 
 def resize(self, *sizes):
     """The tensor seen with other sizes of as many elements."""
+    import math
     import warnings
 
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
