@@ -89,7 +89,8 @@ class TypedStorage:
         elif not isinstance(args[0], Tensor) and not hasattr(args[0], "__len__"):
             raise TypeError(f"{type(self)}: expected a number of elements or a sequence, got {type(args[0]).__name__}")
         else:
-            self._untyped_storage = _C.tensor(args[0], dtype=dtype, device=device).untyped_storage()
+            elements = _C.tensor(args[0], dtype=_INTEGERS.get(dtype, dtype), device=device)
+            self._untyped_storage = elements.untyped_storage()
 
     @classmethod
     def from_buffer(cls, *args, dtype=None, **kwargs):

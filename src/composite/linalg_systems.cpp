@@ -101,9 +101,9 @@ Tensor ormqr(const Tensor& self, const Tensor& input2, const Tensor& input3, boo
   MICA_CHECK(self.dim() >= 2, "torch.ormqr: input must have at least 2 dimensions.");
   MICA_CHECK(input3.dim() >= 2, "torch.ormqr: other must have at least 2 dimensions.");
   const int64_t side = input3.size(left ? -2 : -1);
+  MICA_CHECK(side == self.size(-2), "torch.ormqr: other.shape[", left ? -2 : -1, "] must be equal to input.shape[-2]");
   MICA_CHECK(input2.dim() >= 1 && input2.size(-1) == std::min(side, self.size(-1)),
              "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[", left ? -2 : -1, "], input.shape[-1])");
-  MICA_CHECK(side == self.size(-2), "torch.ormqr: other.shape[", left ? -2 : -1, "] must be equal to input.shape[-2]");
   MICA_CHECK(self.dim() - input2.dim() == 1,
              "torch.ormqr: Expected tau to have one dimension less than input, but got ", "tau.ndim equal to ",
              input2.dim(), " and input.ndim is equal to ", self.dim());

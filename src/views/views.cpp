@@ -36,8 +36,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   MICA_CHECK_KIND(v.ndim > 0, Index, "select() cannot be applied to a 0-dim tensor.");
   const int64_t d = wrap_dim(dim, v.ndim);
   const int64_t n = v.sizes[d];
-  MICA_CHECK_KIND(index >= -n && index < n, Index, "index ", index, " is out of bounds for dimension ", d,
-                  " with size ", n);
+  MICA_CHECK_KIND(index >= -n && index < n, Index, "select(): index ", index, " out of range for tensor of size ",
+                  self.sizes(), " at dimension ", d);
   const int64_t at = index < 0 ? index + n : index;
   if (v.ndim <= TensorImpl::kInlineDims) {
     int64_t sizes[TensorImpl::kInlineDims], strides[TensorImpl::kInlineDims];

@@ -108,3 +108,12 @@ def test_indices_outside():
             call()
     with pytest.raises(RuntimeError, match="memory format option is only supported by strided tensors"):
         torch.empty_like(A.to_sparse(), memory_format=torch.preserve_format)
+
+
+def test_select_and_ormqr_name_what_is_wrong():
+    with pytest.raises(
+        IndexError, match=r"select\(\): index 5 out of range for tensor of size \[2, 2\] at dimension 1"
+    ):
+        A.select(1, 5)
+    with pytest.raises(RuntimeError, match=r"torch.ormqr: other.shape\[-2\] must be equal to input.shape\[-2\]"):
+        torch.ormqr(torch.ones(2, 4, 3), torch.ones(2, 2), torch.ones(2, 3, 10))

@@ -52,9 +52,12 @@ _CALLED_AT_ONCE = {
     "_dynamo.utils.disable_cache_limit": lambda given: given,
     "_C._add_docstr": None,
     "autograd._force_original_view_tracking": None,
-    "_utils_internal.deprecated": lambda given: given,
     "utils._pallas.has_pallas_package": False,
+    "utils._pallas.has_cpu_pallas": False,
+    "utils._pallas.has_cuda_pallas": False,
+    "utils._pallas.has_tpu_pallas": False,
     "utils._helion.has_helion": False,
+    "_inductor.utils.get_gpu_type": "cuda",
     "cuda.jiterator._create_jit_fn": len,  # whatever is a function: it stands for operators of CUDA
     "cuda.jiterator._create_multi_output_jit_fn": len,
 }
@@ -376,6 +379,8 @@ def install(wheel, tests):
     _take_lists_of_overrides(Path(wheel))
     for name in _NAMED_BY_FUNCTIONS:
         module_or_stand_in(name)
+    # By loading an empty program the utilities ask for a compiler; tests that need Inductor's fail by themselves.
+    module_or_stand_in("torch._inductor.codecache").CppCodeCache = types.SimpleNamespace(load=lambda source: None)
     sys.meta_path.insert(0, _Finder(Path(wheel), [Path(folder) for folder in tests]))
     sys.modules.setdefault("utilities", sys.modules[__name__])
     for name in ("torch.testing._utils", "torch.utils._mode_utils"):  # which tests name as attributes
