@@ -1,8 +1,8 @@
 """Gradients by tensors of classes with a __torch_dispatch__: autograd records the operators that their classes are asked for.
 
 While a call is recorded, a mode stands below autograd: the engine runs the called function, hands each of its operators
-to the mode, which asks the class, and puts the operator's node around the answer. A backward pass runs with the same
-mode from the first recorded call on, so that derivatives are computed by the classes too.
+to the mode, which asks the class, and puts the operator's node around the answer. A backward pass that comes to such a
+node runs with the same mode, so that derivatives are computed by the classes too.
 """
 
 import contextlib

@@ -37,7 +37,7 @@ MICA_METHOD(backward) {
   std::vector<Tensor> inputs;
   if (a.has(4)) inputs = overload == 0 ? a.tensors(4) : std::vector<Tensor>{a.tensor(4)};
   MICA_CHECK(!a.has(4) || !inputs.empty(), "'inputs' argument to backward cannot be empty.");
-  const ClassPass classes;
+  const ClassPass classes({x});
   Unlocked unlocked(true);
   x.backward(gradient, retain_graph, create_graph, inputs);
   unlocked.lock();
@@ -201,7 +201,7 @@ static PyObject* autograd_backward(PyObject*, PyObject* args, PyObject* kwargs) 
   MICA_CHECK(inputs == Py_None || !leaves.tensors.empty() || !leaves.edges.empty(),
              "`inputs` argument to `backward()` cannot be empty.");
   const auto retain_graph = optional_bool(retain);
-  const ClassPass classes;
+  const ClassPass classes(roots.tensors, roots.edges);
   Unlocked unlocked(true);
   if (roots.as_edges || leaves.as_edges) {
     const auto from = edges_of(roots);
@@ -228,7 +228,7 @@ static PyObject* autograd_grad(PyObject*, PyObject* args, PyObject* kwargs) try 
   auto root_grads = tensor_list(grads, "grad_outputs");
   const auto retain_graph = optional_bool(retain);
   const bool unused = optional_bool(allow_unused).value_or(false);
-  const ClassPass classes;
+  const ClassPass classes(roots.tensors, roots.edges);
   Unlocked unlocked(true);
   std::vector<Tensor> result;
   if (roots.as_edges || leaves.as_edges) {

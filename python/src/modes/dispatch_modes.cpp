@@ -1,6 +1,9 @@
 #include "modes/dispatch_modes.h"
 
+#include <unordered_set>
+
 #include "arguments/mode_stack.h"
+#include "autograd/metadata.h"
 #include "mica/core/class_alias.h"
 #include "mica/core/dispatch.h"
 #include "operations/entry.h"
@@ -175,10 +178,14 @@ static PyObject* pass_mode = nullptr;       // the mode that asks them; null unt
 static PyObject* alias_function = nullptr;  // alias(tensor), of mica._subclasses.recorded
 static PyObject* torch_dispatch_name = nullptr;
 
+static bool is_of_class(const Tensor& t) {
+  auto* o = t.defined() ? static_cast<PyObject*>(t.impl()->python_object) : nullptr;
+  return o && Py_TYPE(o) != tensor_type && _PyType_Lookup(Py_TYPE(o), torch_dispatch_name);
+}
+
 static Tensor alias_of_class(const Tensor& t) {
   Locked lock;
-  auto* o = static_cast<PyObject*>(t.impl()->python_object);
-  if (Py_TYPE(o) == tensor_type || !_PyType_Lookup(Py_TYPE(o), torch_dispatch_name)) return {};
+  if (!is_of_class(t)) return {};
   Owned object(wrap(t));
   Owned answer(checked(PyObject_CallOneArg(alias_function, object.get())));
   return is_tensor(answer.get()) ? unwrap(answer.get()) : Tensor();
@@ -210,7 +217,37 @@ static PyObject* lie_in(PyObject*, PyObject* args) try {
   return raise_current_exception();
 }
 
-ClassPass::ClassPass() : entered_(pass_mode != nullptr), before_(dispatch::in_parts) {
+// Whether a pass from these nodes comes to one that such a class answers for, or to a leaf of such a class.
+static bool reaches_classes(std::vector<Node*> waiting) {
+  std::unordered_set<const Node*> seen;
+  while (!waiting.empty()) {
+    Node* node = waiting.back();
+    waiting.pop_back();
+    if (!node || !seen.insert(node).second) continue;
+    if (dispatch::is_class_node(node)) return true;
+    if (node->is_accumulator && is_of_class(static_cast<AccumulateGrad*>(node)->variable)) return true;
+    for (const Edge& edge : node->next_edges) waiting.push_back(edge.function.get());
+  }
+  return false;
+}
+
+static bool is_class_pass(const std::vector<Tensor>& roots, const std::vector<Edge>& edges) {
+  if (!pass_mode) return false;
+  std::vector<Node*> nodes;
+  for (const Tensor& root : roots) {
+    if (is_of_class(root)) return true;
+    if (root.defined()) nodes.push_back(root.grad_fn());
+  }
+  for (const Edge& edge : edges) nodes.push_back(edge.function.get());
+  return reaches_classes(std::move(nodes));
+}
+
+ClassPass::ClassPass() : ClassPass(pass_mode != nullptr) {}
+
+ClassPass::ClassPass(const std::vector<Tensor>& roots, const std::vector<Edge>& edges)
+    : ClassPass(is_class_pass(roots, edges)) {}
+
+ClassPass::ClassPass(bool entered) : entered_(entered), before_(dispatch::in_parts) {
   if (!entered_) return;
   Py_DECREF(DispatchModes::push(nullptr, pass_mode));
   dispatch::in_parts = true;

@@ -1,20 +1,25 @@
 // TorchDispatchMode: the stack of modes of a thread, and the way of an operation to the innermost of them.
 #pragma once
 
+#include <vector>
+
+#include "mica/autograd.h"
 #include "object.h"
 
 namespace mica::python {
 
-// A backward pass: once tensors of classes with a __torch_dispatch__ have been recorded, the mode that asks them is
-// active in it. Made and destroyed with the interpreter lock held.
+// A backward pass: where it comes to tensors of classes with a __torch_dispatch__ that were recorded, the mode that
+// asks them is active in it. Made and destroyed with the interpreter lock held.
 class ClassPass {
  public:
-  ClassPass();
+  ClassPass();  // whatever is called
+  explicit ClassPass(const std::vector<Tensor>& roots, const std::vector<Edge>& edges = {});
   ClassPass(const ClassPass&) = delete;
   ClassPass& operator=(const ClassPass&) = delete;
   ~ClassPass();
 
  private:
+  explicit ClassPass(bool entered);
   bool entered_, before_;
 };
 
