@@ -70,9 +70,8 @@ def test_a_marked_size_that_has_to_be_a_number_is_an_error():
     layer = nn.Linear(3, 2)
     x = torch.randn(4, 3)
     torch._dynamo.mark_dynamic(x, 1)
-    for function in (layer, lambda x: x * int(x.shape[1])):
-        with pytest.raises(ConstraintViolationError, match=r"L_\w+_.size\(\)\[1\].*needs it to be 3"):
-            torch.compile(function, backend="eager", fullgraph=True)(x)
+    with pytest.raises(ConstraintViolationError, match=r"L_\w+_.size\(\)\[1\].*needs it to be 3"):
+        torch.compile(layer, backend="eager", fullgraph=True)(x)
 
 
 def test_sizes_that_have_to_be_numbers_are_fixed():
@@ -101,6 +100,19 @@ def test_layers_of_pictures():
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(1)).eval()
     pictures = [(torch.randn(n, 3, 12, 12),) for n in (2, 4, 6)]
     assert len(_graphs(net, pictures, dynamic=True, fullgraph=True)) == 1
+
+
+def test_sizes_are_numbers_to_python():
+    """Python decides anew in every call, so that it may do with a size what it does with a number."""
+
+    def function(x):
+        n = x.shape[0]
+        known = {4: 10, 6: 20, 9: 30}[n] + len(f"{n:>3}|{n!r}")
+        assert isinstance(n, int) and type(x.shape[-1:]) is type(x.shape) and [0] * n and range(n)[-1] == n - 1
+        return x[: n - 1] * known + hash(n) + max(n, 5) + (n // 2) * 3 - 2 * n % 7 + n / 2
+
+    assert len(_graphs(function, _rows(4, 6, 9), dynamic=True)) == 3  # the entry of the dict is a number of the graph
+    assert len(_graphs(lambda x: x[: x.shape[0] - 1] + x.numel() * 2, _rows(4, 6, 9), dynamic=True)) == 1
 
 
 def test_branches_on_sizes():

@@ -6,9 +6,12 @@ An operation may ask for more than it was said: a product needs two sizes to be 
 then fixed to the example's, and the calls so far are computed once more: those of the graph, never those of Python.
 """
 
+import contextlib
+
 import mica
 from mica import _C
 from mica._dynamo._capture_names import name_of
+from mica._dynamo._open_numbers import OpenNumber
 from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorConverter
 from mica._subclasses.fake_tensor import _as_fake as as_fake
@@ -26,8 +29,6 @@ from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_un
 
 __all__ = ["OpenInputs", "SizeInput", "concrete"]
 
-OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
-
 
 class SizeInput:
     """An input of a graph that is a size: the number that it is in this call."""
@@ -40,13 +41,9 @@ def concrete(values):
     """Values with numbers for open sizes: those of this call."""
 
     def number(value):
-        if isinstance(value, open_sizes.OpenSize):
-            return mica.Size([number(each) if isinstance(each, OPEN) else each for each in value])
-        node = value.node
-        made = node.shape_env.size_hint(node.expr) if isinstance(value, mica.SymInt) else None
-        return bool(value) if isinstance(value, mica.SymBool) else float(value) if made is None else made
+        return mica.Size(map(int, value)) if isinstance(value, open_sizes.OpenSize) else int(value)
 
-    kinds = (*OPEN, open_sizes.OpenSize)
+    kinds = (OpenNumber, open_sizes.OpenSize)
     return tree_map_only(kinds, number, values, is_leaf=lambda value: isinstance(value, open_sizes.OpenSize))
 
 
@@ -92,6 +89,7 @@ class OpenInputs:
             return self._fakes.from_tensor(tensor, static_shapes=True)
         if self.env is None:
             self._fakes.shape_env = ShapeEnv()
+            self.env.shown = self._shown
         kinds = [DimDynamic.DUCK if axis in axes else DimDynamic.STATIC for axis in range(tensor.dim())]
         context = StatelessSymbolicContext(dynamic_sizes=kinds)
         fake = self._fakes.from_tensor(tensor, static_shapes=False, symbolic_context=context, source=name)
@@ -103,14 +101,35 @@ class OpenInputs:
                     self._promised[atom] = (name, axis)
         return fake
 
+    def _shown(self, sym):
+        return OpenNumber(self.env.size_hint(sym.node.expr), sym)
+
+    @contextlib.contextmanager
+    def as_symbols(self):
+        """A block in which sizes are SymInts: the program does not see it."""
+        env = self.env
+        if env is None:
+            yield
+            return
+        before, env.shown = env.shown, None
+        try:
+            yield
+        finally:
+            env.shown = before
+
+    def end(self):
+        """The program's part is over: what is left are graphs, whose sizes are symbols."""
+        if self.env is not None:
+            self.env.shown = None
+
     def nodes(self, graph):
         return SizeNodes(graph, self.env)
 
     @staticmethod
     def symbols(value):
         """The symbols in the sizes of a fake tensor, or in an open number."""
-        if isinstance(value, OPEN):
-            return sorted(value.node._expr.free_symbols) if isinstance(value, mica.SymInt) else []
+        if isinstance(value, mica.SymInt):
+            return sorted(value.node._expr.free_symbols)
         sizes = getattr(value, "__dict__", {}).get("_sizes", ())
         return list(
             dict.fromkeys(name for size in sizes if not isinstance(size, int) for name in sorted(size.free_symbols))
@@ -170,14 +189,15 @@ class OpenInputs:
 
     def call(self, function, args, kwargs):
         """Call a function with fake tensors."""
-        try:
-            with self._fakes:
-                return function(*args, **kwargs)
-        except (RuntimeError, ValueError, NotImplementedError, open_sizes.NeedsStatic):
-            made = None if self.env is None else self._in_worlds(function, args, kwargs)
-            if made is None:
-                raise
-            return made
+        with self.as_symbols():
+            try:
+                with self._fakes:
+                    return function(*args, **kwargs)
+            except (RuntimeError, ValueError, NotImplementedError, open_sizes.NeedsStatic):
+                made = None if self.env is None else self._in_worlds(function, args, kwargs)
+                if made is None:
+                    raise
+                return made
 
     def _in_worlds(self, function, args, kwargs):
         """What a function gives where its parts, seen one by one, hand sizes on that nobody recognises: None if that fails too."""

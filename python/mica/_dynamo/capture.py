@@ -14,6 +14,7 @@ from mica import _C, _logging
 from mica._dynamo import _capture_names as _names
 from mica._dynamo import _open_inputs as _open
 from mica._dynamo._compiled_graphs import CompiledGraphs
+from mica._dynamo._open_numbers import OpenNumber, symbolic
 from mica._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from mica._dynamo.utils import counters
 from mica._subclasses import fake_tensor as _fakes
@@ -21,7 +22,7 @@ from mica.compiler import _stance
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
 from mica.overrides import TorchFunctionMode
-from mica.utils._pytree import tree_leaves, tree_map_only
+from mica.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 __all__ = ["Captured", "active"]
 active = _names.active
@@ -58,7 +59,7 @@ class Captured:
             return result if capture.fakes.shape_env is None else _open.concrete(result)
         finally:
             _names.set_active(None)
-            capture.active = False
+            capture.end()
 
 
 _known = weakref.WeakSet()
@@ -89,6 +90,10 @@ class Capture(TorchFunctionMode):
         self._modes, self._grad, self._random = None, None, None
         self._size_nodes = None
         self.count = 0
+
+    def end(self):
+        self.active = False
+        self._open.end()
 
     def note_sizes(self):
         """Remember the sizes of the arguments of a call that is not captured."""
@@ -162,6 +167,8 @@ class Capture(TorchFunctionMode):
 
         try:
             inner_args, inner_kwargs = tree_map_only(_C.TensorBase, fake, (tuple(args), dict(kwargs)))
+            if self.fakes.shape_env is not None:
+                inner_args, inner_kwargs = tree_map(symbolic, (inner_args, inner_kwargs))
             self.active = False  # what a function of Mica's is made of asks nothing of the program
             try:
                 out = self._open.call(func, inner_args, inner_kwargs)
@@ -250,12 +257,14 @@ class Capture(TorchFunctionMode):
             return value.item()  # a number of NumPy's
         if isinstance(value, slice):
             return slice(*map(self._argument, (value.start, value.stop, value.step)))
-        return self._open_number(value) if isinstance(value, _open.OPEN) else value
+        return self._open_number(value) if type(value) is OpenNumber else value
 
     def _open_number(self, value):
-        """The node that computes a number which follows from open sizes."""
-        self._add_sizes(self._open.symbols(value))
-        return self._size_nodes.argument(value) if self._size_nodes is not None else _open.concrete(value)
+        """The node that computes a number which follows from open sizes; the number, if those are of another call."""
+        if value.sym.node.shape_env is not self.fakes.shape_env:
+            return int(value)
+        self._add_sizes(self._open.symbols(value.sym))
+        return int(value) if self._size_nodes is None else self._size_nodes.argument(value.sym)
 
     def _add_sizes(self, symbols):
         """Let open sizes be inputs of the graph."""
@@ -336,7 +345,8 @@ class Capture(TorchFunctionMode):
         if self._grad != self._first_grad:
             self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
         self.graph.output(tuple(node for _, node in promises))
-        kinds = tuple(self._kind_of(each, node) for each, _, node in self._inputs)
+        with self._open.as_symbols():
+            kinds = tuple(self._kind_of(each, node) for each, _, node in self._inputs)
         inputs, graph, modes, grad, random = (
             [each.value if isinstance(each, _open.SizeInput) else each for each, _, _ in self._inputs],
             self.graph,
@@ -356,7 +366,7 @@ class Capture(TorchFunctionMode):
             names = tuple(sorted((name, _names.told_apart(value)) for name, value in code.globals.items()))
             key = (code.src, names, modes, grad, kinds)
             state = None if random is None else mica.get_rng_state()
-            with _names.in_modes(modes), mica.set_grad_enabled(grad):
+            with _names.in_modes(modes), mica.set_grad_enabled(grad), self._open.as_symbols():
                 if random is not None:
                     mica.set_rng_state(random)
                 outputs = self.owner.compiled.get(module, inputs, key, part)(*inputs)

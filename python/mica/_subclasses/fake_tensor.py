@@ -110,7 +110,7 @@ class FakeTensor(mica.Tensor):
         if "_sizes" in self.__dict__:
             env = self.fake_mode.shape_env
             numbers = tuple(
-                each if isinstance(each, int) else env.create_symintnode(each)
+                each if isinstance(each, int) else open_sizes.shown(each, env)
                 for each in map(env.worlds.known, numbers)
             )
         return numbers if dim is None else numbers[dim]
@@ -361,7 +361,6 @@ class FakeTensorMode(TorchDispatchMode):
             return self._of_data(func, name, args)
         args, kwargs = tree_map_only(_C.TensorBase, lambda t: self._checked(t, func), (args, kwargs))
         if name in _PUTS and any(index is not None and index.dtype is mica.bool for index in args[1]):
-            # How many places a mask names only data decide; the result has the sizes of the tensor.
             return (
                 args[0]
                 if name != "index_put"
@@ -372,6 +371,8 @@ class FakeTensorMode(TorchDispatchMode):
         if place is not None:
             kwargs["device"] = "meta"
             kwargs.pop("pin_memory", None)
+            if name == "_to_copy" and str(place) == "meta":  # the engine names the place that the tensor is at
+                place = None
         with _C.DisableTorchFunctionSubclass():
             is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
             try:

@@ -49,7 +49,13 @@ def shape_of(fake, env):
     sizes = fake.__dict__.get("_sizes")
     if sizes is None:
         return None
-    return tuple(size if isinstance(size, int) else env.create_symintnode(size) for size in sizes)
+    return tuple(size if isinstance(size, int) else shown(size, env) for size in sizes)
+
+
+def shown(size, env):
+    """An expression as a program sees it: a SymInt, unless the environment says otherwise."""
+    made = env.create_symintnode(size)
+    return made if env.shown is None or isinstance(made, int) else env.shown(made)
 
 
 def _dense_order(tensor):

@@ -84,6 +84,7 @@ class ShapeEnv:
         self.frozen, self.worlds, self._unbacked, self.avoid = False, Worlds(), 0, set()
         # What an earlier trace of the same inputs has shown not to be open: a number, or the key of an equal size.
         self.presets, self._by_key, self._keys = {}, {}, {}
+        self.shown = None  # what a program gets for a SymInt among the sizes of a tensor, if it is no SymInt
 
     backed_var_to_val = property(lambda self: self.var_to_val)
 
