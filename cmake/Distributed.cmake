@@ -5,6 +5,7 @@ target_link_libraries(mica_distributed PRIVATE mica mica_extension_flags Threads
 target_link_options(mica_distributed PRIVATE -Wl,--gc-sections -Wl,--as-needed)
 mica_export_only(mica_distributed distributed.map)
 target_include_directories(mica_distributed PRIVATE . include)
+mica_precompile(mica_distributed)
 add_dependencies(mica_extension mica_distributed)
 set_target_properties(
   mica_distributed PROPERTIES OUTPUT_NAME _distributed LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR}
@@ -12,7 +13,8 @@ set_target_properties(
 
 # Reductions are loops over elements, compiled like kernels. libmica, which is loaded already, is for the same processors.
 set_source_files_properties(
-  distributed/reduce.cpp PROPERTIES COMPILE_OPTIONS "$<TARGET_PROPERTY:mica_kernel_flags,INTERFACE_COMPILE_OPTIONS>")
+  distributed/reduce.cpp PROPERTIES COMPILE_OPTIONS "$<TARGET_PROPERTY:mica_kernel_flags,INTERFACE_COMPILE_OPTIONS>"
+                                    SKIP_PRECOMPILE_HEADERS ON)
 
 # libmica_gloo: processes of several hosts. Where Gloo cannot be had the build goes on, and naming several hosts is an error.
 find_path(MICA_GLOO_INCLUDE_DIR gloo/rendezvous/context.h)

@@ -60,6 +60,7 @@ endfunction()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(mica_kernel_flags INTERFACE -march=x86-64-v3 -maes -mpclmul)
   target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFF)
+  set(MICA_INTRINSICS <immintrin.h>)
   # The mark makes the loader refuse the library on an older CPU, where it would die of an illegal instruction.
   check_linker_flag(CXX -Wl,-z,x86-64-v3 MICA_LINKER_MARKS_ISA)
   if(MICA_LINKER_MARKS_ISA)
@@ -70,6 +71,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   # constructor of a struct of vectors, must be compiled for the same, or nothing can be inlined into it.
   target_compile_options(mica_kernel_flags INTERFACE -march=armv8-a+crypto)
   target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFFF8000)
+  set(MICA_INTRINSICS <arm_neon.h>)
 endif()
 
 # For everything that follows. The kernels take most of the time: an hour and more on two cores.
@@ -93,7 +95,8 @@ if(MICA_SANITIZE_THREADS)
   add_compile_options("$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,mica_kernels>>:${MICA_THREAD_FLAGS}>")
   add_link_options(-fsanitize=thread)
   target_link_options(mica_link_flags INTERFACE -Wl,-z,undefs)
-  # The preset sets MICA_MERGE=OFF, so that these files are compiled by their names.
+  # The preset sets MICA_MERGE=OFF, so that these files are compiled by their names, and MICA_PRECOMPILE=OFF, since a
+  # precompiled header fits sources of the same flags only.
   set_source_files_properties(
     backends/cpu/fft/dense_plan.cpp backends/cpu/fft/long_transform.cpp backends/cpu/fft/plan.cpp
     backends/cpu/gemm/gemm.cpp backends/cpu/gemm/packed.cpp backends/cpu/gemm/workspace.cpp

@@ -9,6 +9,7 @@ mica_export_only(mica_lab lab.map)
 target_include_directories(mica_lab PRIVATE . lab)
 target_include_directories(mica_lab SYSTEM PRIVATE ${MICA_JSON_INCLUDE_DIR})
 add_dependencies(mica_lab mica_codegen)
+mica_precompile(mica_lab <nlohmann/json.hpp> <mica/tensor.h>)
 add_dependencies(mica_extension mica_lab)
 set_target_properties(
   mica_lab PROPERTIES OUTPUT_NAME _lab LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR} INSTALL_RPATH "$ORIGIN/lib")

@@ -7,6 +7,7 @@ target_link_options(mica_extension PRIVATE -Wl,--gc-sections -Wl,--as-needed)
 mica_export_only(mica_extension extension.map)
 target_include_directories(mica_extension PRIVATE . src python/src)
 add_dependencies(mica_extension mica_codegen)
+mica_precompile(mica_extension <mica/tensor.h> ${CMAKE_CURRENT_SOURCE_DIR}/python/src/object.h)
 
 # <build>/python/mica is an importable package: links to the sources, so that an edit is live, and to what is generated
 # for the package (<generated>/package/*, type stubs among it), beside the extension.
