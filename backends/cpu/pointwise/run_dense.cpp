@@ -1,5 +1,6 @@
 // run_dense: the ways in which operands become dense for an inner loop.
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "backends/cpu/pointwise/nest.h"
@@ -15,8 +16,14 @@ namespace {
 constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
 constexpr int64_t kTileBytes = 16384;
 constexpr int64_t kBlockBytes = 512, kNearBlockBytes = 2048;
-constexpr int64_t kNearBytes = 512 << 10;  // gathered inputs up to here are expected in the second cache
-constexpr int64_t kShortRow = 32;          // below this a row is not worth a tile or a block
+// Gathered inputs up to here are expected in the second cache. A Neoverse-N1 follows strides by itself: there asking
+// for lines only took time, 200 us instead of 155 us for the sum of 100,000 doubles that lie 16 bytes apart.
+#if defined(__aarch64__)
+constexpr int64_t kNearBytes = std::numeric_limits<int64_t>::max();
+#else
+constexpr int64_t kNearBytes = 512 << 10;
+#endif
+constexpr int64_t kShortRow = 32;  // below this a row is not worth a tile or a block
 // Below these a row is not worth a round of the loop over rows, or a call of an inner loop that knows one row.
 constexpr int64_t kLeastRow = 4, kLeastCall = 16;
 constexpr int64_t kSharedRow = 1 << 16;

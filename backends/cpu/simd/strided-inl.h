@@ -19,6 +19,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
 HWY_INLINE hn::VFromD<D> reversed(D d, hn::VFromD<D> v) {
+#if HWY_ARCH_ARM_A64
+  if constexpr (sizeof(hn::TFromD<D>) == 1 && hn::MaxLanes(D()) == 16) {
+    const uint8x16_t halves = vrev64q_u8(v.raw);
+    return hn::VFromD<D>(vextq_u8(halves, halves, 8));
+  }
+#endif
   if constexpr (sizeof(hn::TFromD<D>) == 1) {
     const hn::Repartition<uint16_t, D> pairs;
     const auto turned = hn::Reverse(pairs, hn::BitCast(pairs, v));
