@@ -90,12 +90,31 @@ class Prefix {
 template <class Op, class T>
 constexpr bool kOneByOne = Prefix<Op>::kLanes == 2 && std::is_same_v<Op, Plus>&& std::is_same_v<T, float>;
 
-// out[i] = running op x[0] op ... op x[i]; returns the last. Contiguous; out may be x.
-template <class Op, class T>
-HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
+template <class T>
+struct DenseRun {
+  const T* x;
+  double operator[](int64_t i) const { return static_cast<double>(x[i]); }
+  HWY_INLINE DoubleVector lanes(int64_t i) const { return load_wide(x + i); }
+};
+
+#if HWY_ARCH_ARM_A64
+struct StridedDoubles {
+  const char* x;
+  int64_t stride;  // in bytes
+  const double* at(int64_t i) const { return reinterpret_cast<const double*>(x + i * stride); }
+  double operator[](int64_t i) const { return *at(i); }
+  HWY_INLINE DoubleVector lanes(int64_t i) const {
+    return DoubleVector(vld1q_lane_f64(at(i + 1), vld1q_dup_f64(at(i)), 1));
+  }
+};
+#endif
+
+// out[i] = running op x[0] op ... op x[i]; returns the last. `out` is contiguous, and may be what x reads.
+template <class Op, class T, class Run>
+HWY_INLINE double scan_elements(const Run& x, T* out, int64_t n, double running) {
   if constexpr (kOneByOne<Op, T>) {
     for (int64_t i = 0; i < n; ++i) {
-      running += static_cast<double>(x[i]);
+      running += x[i];
       out[i] = static_cast<T>(running);
     }
     return running;
@@ -105,7 +124,7 @@ HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
   DoubleVector carry = hn::Set(Doubles(), running);
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    const DoubleVector a = prefix.scan(load_wide(x + i)), b = prefix.scan(load_wide(x + i + kLanes));
+    const DoubleVector a = prefix.scan(x.lanes(i)), b = prefix.scan(x.lanes(i + kLanes));
     const DoubleVector before_b = prefix.last(a), both = Op::lanes(before_b, prefix.last(b));
     store_narrow(Op::lanes(a, carry), out + i);
     store_narrow(Op::lanes(b, Op::lanes(carry, before_b)), out + i + kLanes);
@@ -113,19 +132,23 @@ HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
   }
   running = hn::GetLane(carry);
   for (; i < n; ++i) {
-    running = Op::apply(running, static_cast<double>(x[i]));
+    running = Op::apply(running, x[i]);
     out[i] = static_cast<T>(running);
   }
   return running;
 }
+template <class Op, class T>
+HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
+  return scan_elements<Op>(DenseRun<T>{x}, out, n, running);
+}
 
-// Two rows of floats, a lane for each.
+// Two rows of floats, a lane for each; `sums` are what came before, and all afterwards.
 #if HWY_ARCH_ARM_A64
-HWY_INLINE void add_two_runs(const float* x, const float* y, float* out_x, float* out_y, int64_t n) {
+HWY_INLINE void add_two_runs(const float* x, const float* y, float* out_x, float* out_y, int64_t n, double* sums) {
   const hn::Full128<float> d;
   const hn::Half<decltype(d)> half;
   const Doubles wide;
-  DoubleVector running = hn::Zero(wide);
+  DoubleVector running = hn::LoadU(wide, sums);
   const auto next = [&](auto pair) {
     running = hn::Add(running, hn::PromoteTo(wide, pair));
     return hn::DemoteTo(half, running);
@@ -140,11 +163,10 @@ HWY_INLINE void add_two_runs(const float* x, const float* y, float* out_x, float
     hn::StoreU(hn::ConcatEven(d, second, first), d, out_x + i);
     hn::StoreU(hn::ConcatOdd(d, second, first), d, out_y + i);
   }
-  HWY_ALIGN double rest[2];
-  hn::Store(running, wide, rest);
+  hn::StoreU(running, wide, sums);
   for (; i < n; ++i) {
-    out_x[i] = static_cast<float>(rest[0] += static_cast<double>(x[i]));
-    out_y[i] = static_cast<float>(rest[1] += static_cast<double>(y[i]));
+    out_x[i] = static_cast<float>(sums[0] += static_cast<double>(x[i]));
+    out_y[i] = static_cast<float>(sums[1] += static_cast<double>(y[i]));
   }
 }
 #endif
@@ -180,6 +202,14 @@ void scan_row(const char* x, int64_t stride, char* const* out, const int64_t* ou
       scan_run<Op>(reinterpret_cast<const Stored<T>*>(x), reinterpret_cast<Stored<T>*>(out[0]), n, Op::kIdentity);
       return;
     }
+#if HWY_ARCH_ARM_A64
+    if constexpr (std::is_same_v<T, double>) {
+      if (out_strides[0] == sizeof(T)) {
+        scan_elements<Op>(StridedDoubles{x, stride}, reinterpret_cast<double*>(out[0]), n, Op::kIdentity);
+        return;
+      }
+    }
+#endif
     constexpr int64_t kChunk = 1024;
     alignas(64) Stored<T> buffer[kChunk];
     const ElementLoad& load = load_number("cumsum_out_cpu", dtype_v<T>);
@@ -251,9 +281,28 @@ void scan_columns(const char* x, int64_t row_stride, char* const* out, const int
 template <class Op, class T>
 void scan_two_rows(const char* const* x, int64_t stride, char* const* out, int64_t out_stride, int64_t n) {
 #if HWY_ARCH_ARM_A64
-  if (stride == sizeof(T) && out_stride == sizeof(T))
-    return add_two_runs(reinterpret_cast<const float*>(x[0]), reinterpret_cast<const float*>(x[1]),
-                        reinterpret_cast<float*>(out[0]), reinterpret_cast<float*>(out[1]), n);
+  if (out_stride == sizeof(T)) {
+    HWY_ALIGN double sums[2] = {};
+    constexpr bool narrow = is_narrow_float<T>;
+    if (stride == sizeof(T) && !narrow)
+      return add_two_runs(reinterpret_cast<const float*>(x[0]), reinterpret_cast<const float*>(x[1]),
+                          reinterpret_cast<float*>(out[0]), reinterpret_cast<float*>(out[1]), n, sums);
+    constexpr int64_t kChunk = 512;
+    alignas(64) float buffer[2][kChunk];
+    const ElementLoad& load = load_number("cumsum_out_cpu", dtype_v<T>);
+    for (int64_t i = 0; i < n; i += kChunk) {
+      const int64_t count = std::min(kChunk, n - i);
+      for (int k = 0; k < 2; ++k) load.load(x[k] + i * stride, stride, count, buffer[k]);
+      T* to[] = {reinterpret_cast<T*>(out[0]) + i, reinterpret_cast<T*>(out[1]) + i};
+      if constexpr (narrow) {
+        add_two_runs(buffer[0], buffer[1], buffer[0], buffer[1], count, sums);
+        for (int k = 0; k < 2; ++k) store_run(buffer[k], count, to[k]);
+      } else {
+        add_two_runs(buffer[0], buffer[1], to[0], to[1], count, sums);
+      }
+    }
+    return;
+  }
 #endif
   for (int k = 0; k < 2; ++k) scan_row<Op, T>(x[k], stride, out + k, &out_stride, n);
 }
@@ -262,8 +311,8 @@ template <class Op>
 void run(const char* op, const TensorView& out, const TensorView& self, int64_t dim) {
   const TensorView* outputs[] = {&out};
   visit_number(op, self.dtype, [&]<class T>(Tag<T>) {
-    constexpr Scan scan{1, scan_row<Op, T>, scan_columns<Op, T>,
-                        HWY_ARCH_ARM_A64 && kOneByOne<Op, T> ? scan_two_rows<Op, T> : nullptr};
+    Scan scan{1, scan_row<Op, T>, scan_columns<Op, T>};
+    if constexpr (HWY_ARCH_ARM_A64 && kOneByOne<Op, Stored<T>>) scan.two_rows = scan_two_rows<Op, T>;
     run_scan(scan, outputs, self, dim);
   });
 }

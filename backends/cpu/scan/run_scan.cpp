@@ -72,12 +72,12 @@ void copy_view(const TensorView& to, const TensorView& from) {
                });
 }
 
-// An input that lies side by side along `beside` rather than along the scanned dimension, as the output does: blocks of
-// columns are scanned into a buffer, and turned on their way out.
-void scan_turned(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count, int beside,
-                 int64_t element) {
+// Calls f with the position and the width of every block of `width` columns, on as many threads as pay, and with a
+// buffer that holds a block.
+template <class F>
+void for_each_block(const Position& origin, const Dim& scanned, const Dim* others, int count, int beside, int64_t width,
+                    int64_t element, const F& f) {
   const Dim& columns = others[beside];
-  const int64_t width = std::min(columns.size, turned_columns(scanned.size, element));
   const int64_t blocks = (columns.size + width - 1) / width;
   int64_t outer = 1;
   for (int d = 0; d < count; ++d) outer *= d == beside ? 1 : others[d].size;
@@ -92,15 +92,40 @@ void scan_turned(const Scan& scan, const Position& origin, const Dim& scanned, c
                      at.move(others[d], rest % others[d].size, 1);
                      rest /= others[d].size;
                    }
-                   const int64_t first = i % blocks * width, here = std::min(width, columns.size - first);
+                   const int64_t first = i % blocks * width;
                    at.move(columns, first, 1);
-                   char* to[] = {buffer.get()};
-                   const int64_t row = here * element;
-                   scan.columns(at.in, scanned.in, to, &row, scanned.size, here);
-                   copy_rectangle(element, at.out[0], columns.out[0], scanned.out[0], buffer.get(), element, row, here,
-                                  scanned.size);
+                   f(at, std::min(width, columns.size - first), buffer.get());
                  }
                });
+}
+
+// An input that lies side by side along `beside` rather than along the scanned dimension, as the output does: blocks of
+// columns are scanned into a buffer, and turned on their way out.
+void scan_turned(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count, int beside,
+                 int64_t element) {
+  const int64_t width = std::min(others[beside].size, turned_columns(scanned.size, element));
+  for_each_block(origin, scanned, others, count, beside, width, element,
+                 [&](const Position& at, int64_t here, char* buffer) {
+                   const int64_t row = here * element;
+                   scan.columns(at.in, scanned.in, &buffer, &row, scanned.size, here);
+                   copy_rectangle(element, at.out[0], others[beside].out[0], scanned.out[0], buffer, element, row, here,
+                                  scanned.size);
+                 });
+}
+
+// The other way round, for an output that lies side by side along `beside` and an input along the scanned dimension:
+// columns of a few cache lines are turned on their way in, and scanned out of a buffer.
+constexpr int64_t kTurnedBytes = 256, kTurnedRow = 512;
+
+void scan_turned_in(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count,
+                    int beside, int64_t element) {
+  for_each_block(origin, scanned, others, count, beside, kTurnedBytes / element, element,
+                 [&](const Position& at, int64_t here, char* buffer) {
+                   const int64_t row = here * element;
+                   copy_rectangle(element, buffer, element, row, at.in, others[beside].in, scanned.in, here,
+                                  scanned.size);
+                   scan.columns(buffer, row, at.out, scanned.out, scanned.size, here);
+                 });
 }
 
 }  // namespace
@@ -140,6 +165,10 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
     if (is_integral(self.dtype) && scanned.out[0] == element && turned_columns(scanned.size, element) > 0)
       for (int d = 0; d < count; ++d)
         if (others[d].in == element) return scan_turned(scan, origin, scanned, others, count, d, element);
+    // What outgrows the second cache is turned block by block, which are still there when they are scanned.
+    if (scanned.in == element && scanned.size <= kTurnedRow && self.numel * element >= 512 << 10)
+      for (int d = 0; d < count; ++d)
+        if (others[d].out[0] == element) return scan_turned_in(scan, origin, scanned, others, count, d, element);
     copy_view(*outputs[0], self);
     return run_scan(scan, outputs, *outputs[0], dim);
   }
