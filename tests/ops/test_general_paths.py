@@ -99,6 +99,22 @@ def test_scans_of_transposed_integers(dtype, shape):
             same(turned.cumprod(dim, dtype=dtype), dense(turned).cumprod(dim, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", [mica.bfloat16, mica.float16, mica.float32, mica.float64])
+@pytest.mark.parametrize("shape", [(3, 7), (250, 401), (401, 250), (5, 2100), (2, 60, 700)])
+def test_scans_of_strided_and_transposed_floats(dtype, shape):
+    x = numbers(dtype, *shape)
+    for view in (x.mT, x[..., ::2], x[..., ::3].mT, x.flip(-1)[..., ::2], x.unsqueeze(-1).expand(*shape, 2).mT):
+        for dim in range(view.dim()):
+            same(view.cumsum(dim), dense(view).cumsum(dim))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_flips_of_every_length(dtype):
+    for length in (*range(1, 70), 400, 1001):
+        x = numbers(dtype, 2, length)
+        same(x.flip(1), x[:, mica.arange(length - 1, -1, -1)])
+
+
 @pytest.mark.parametrize("dtype", [mica.uint8, mica.int8, mica.int16, mica.int32, mica.int64])
 def test_squares_and_cubes_of_integers_wrap_around(dtype):
     info = mica.iinfo(dtype)
@@ -138,6 +154,15 @@ def nearest_float(v):
     half = (1 << shift) / 2
     kept += shift > 0 and (rest > half or (rest == half and kept % 2 == 1))
     return math.copysign(kept * 2.0**shift, v) if v else 0.0
+
+
+@pytest.mark.parametrize("source", [mica.float32, mica.float64])
+@pytest.mark.parametrize("to", [mica.int8, mica.uint8, mica.int16, mica.int32, mica.int64])
+def test_floats_beyond_an_integers_range_do_not_depend_on_their_place(source, to):
+    values = [3e9, -3e9, 1e19, -1e19, 5e9, 2.0**32 + 7, math.inf, -math.inf, 2.5, 70000.0, -1.5]
+    alone = [mica.tensor([value], dtype=source).to(to).item() for value in values]
+    for count in (1, 2, 3, 9):
+        assert mica.tensor(values * count, dtype=source).to(to).tolist() == alone * count
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 16])

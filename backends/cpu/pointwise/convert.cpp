@@ -31,8 +31,19 @@ auto widen(const T& v) {
   }
 }
 
-// Floats beyond the range of an integer type wrap through int64, as the conversion instruction does on this machine's
-// torch.
+// What a float beyond the range of an integer type goes through on its way there, so that vectors and numbers give the
+// same. On aarch64 vectors of doubles have no narrower integer than int64, while numbers would saturate at int32's
+// ends. x86-64 has an instruction of either width for both.
+#if defined(__aarch64__)
+template <class To, class V>
+using Through = std::conditional_t<std::is_same_v<V, double> || (std::is_unsigned_v<To> && sizeof(To) >= 4), int64_t,
+                                   std::conditional_t<sizeof(To) < 4, int32_t, To>>;
+#else
+template <class To, class V>
+using Through = std::conditional_t<std::is_unsigned_v<To> && sizeof(To) >= 4, int64_t,
+                                   std::conditional_t<sizeof(To) < 4, int32_t, To>>;
+#endif
+
 template <class To, class From>
 To convert(const From& from) {
   const auto v = widen(from);
@@ -59,13 +70,7 @@ To convert(const From& from) {
   } else if constexpr (std::is_class_v<To>) {
     return To(static_cast<float>(v));
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<V>) {
-    if constexpr (sizeof(To) < 4) {
-      return static_cast<To>(static_cast<int32_t>(v));
-    } else if constexpr (std::is_unsigned_v<To>) {
-      return static_cast<To>(static_cast<int64_t>(v));
-    } else {
-      return static_cast<To>(v);
-    }
+    return static_cast<To>(static_cast<Through<To, V>>(v));
   } else {
     return static_cast<To>(v);
   }
