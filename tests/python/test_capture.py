@@ -245,3 +245,18 @@ def test_gradients_by_name_are_one_call():
     function = lambda g, x: torch.ops.aten.avg_pool2d_backward(g, x, [2, 2], [2, 2], [0, 0], False, True, None)  # noqa: E731
     assert torch.equal(torch.compile(function, backend=graphs, fullgraph=True)(g, x), function(g, x))
     assert sum("call" in node.op for node in graphs.graphs[0].graph.nodes) == 1
+
+
+def test_classes_that_hand_calls_on_are_run_as_they_are():
+    class Plain(torch.Tensor):
+        pass
+
+    class Handing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs)
+
+    for kind in (Plain, Handing):
+        x = torch.ones(3).as_subclass(kind)
+        made = torch.compile(lambda x: (x + 1).sin() * 2, backend=CompileCounter())(x)
+        assert type(made) is kind and torch.equal(made.as_subclass(torch.Tensor), (torch.ones(3) + 1).sin() * 2)

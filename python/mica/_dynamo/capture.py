@@ -77,7 +77,7 @@ class Capture(TorchFunctionMode):
 
     def __init__(self, owner, args, kwargs):
         super().__init__()
-        self.owner, self.active = owner, True
+        self.owner, self.active, self._asked = owner, True, set()
         self.fakes = _fakes.FakeTensorMode(allow_non_fake_inputs=True)
         self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values", _names.is_refused(name))
         self._names = _names.InputNames(owner.function, args, kwargs)
@@ -112,8 +112,7 @@ class Capture(TorchFunctionMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
         other = next((tensor for tensor in tensors if not self._is_plain(tensor)), None)
         if other is not None:
-            with self:  # the calls that the class makes are seen
-                return type(other).__torch_function__(func, types, args, kwargs)
+            return self._of_class(type(other), func, types, args, kwargs, tensors)
         if kind == "break":
             name, tensor = _names.name_of(func), tensors[0] if tensors else None
             return self._run_now(func, args, kwargs, f"{name}() asks for values", _names.is_refused(name, tensor))
@@ -126,6 +125,23 @@ class Capture(TorchFunctionMode):
         if kind == "random":
             self._note_random()
         return self._recorded(func, args, kwargs, tensors)
+
+    def _of_class(self, kind, func, types, args, kwargs, tensors):
+        """A call with a tensor of a class of the program's own: the calls that the class makes are seen."""
+        asked = (id(func), tuple(map(id, tensors)))
+        if asked in self._asked:  # the class hands the call on as it is
+            self.flush(f"{_names.name_of(func)}() of a {kind.__name__}", whole=False)
+            self.active = False
+            try:
+                return func(*args, **kwargs)
+            finally:
+                self.active = True
+        self._asked.add(asked)
+        try:
+            with self:
+                return kind.__torch_function__(func, types, args, kwargs)
+        finally:
+            self._asked.discard(asked)
 
     def _looked(self, func, args, kwargs):
         """What a tensor is. A size of an input that is open is no number."""
