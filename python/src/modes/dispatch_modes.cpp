@@ -207,9 +207,9 @@ static PyObject* lie_in(PyObject*, PyObject* args) try {
   if (!PyArg_ParseTuple(args, "OO:_lie_in", &tensor, &place)) return nullptr;
   MICA_CHECK_KIND(is_tensor(tensor) && is_tensor(place), Type, "_lie_in(): two tensors are expected");
   TensorImpl *impl = unwrap(tensor).impl(), *view = unwrap(place).impl();
-  MICA_CHECK(unwrap(tensor).sizes() == unwrap(place).sizes() && impl->view.dtype == view->view.dtype &&
-                 impl->view.device == view->view.device && !impl->base && !impl->autograd,
-             "_lie_in(): the tensors differ, or the first has a history");
+  const bool fits = unwrap(tensor).sizes() == unwrap(place).sizes() && impl->view.dtype == view->view.dtype &&
+                    impl->view.device == view->view.device && !impl->base && !impl->autograd;
+  MICA_CHECK_KIND(fits, Runtime, "_lie_in(): the tensors differ, or the first has a history");
   impl->storage = view->storage;
   impl->set_geometry(unwrap(place).sizes(), unwrap(place).strides(), view->offset);
   Py_RETURN_NONE;
