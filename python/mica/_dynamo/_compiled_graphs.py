@@ -62,9 +62,9 @@ class CompiledGraphs:
     def _compiled(self, module, inputs):
         backend = self.backend
         if _stance.backend is not None:
-            from mica._dynamo import lookup_backend
+            import mica  # backends by name are above this file
 
-            backend = lookup_backend(_stance.backend)
+            backend = mica._dynamo.lookup_backend(_stance.backend)
         try:
             made = backend(module, list(inputs))
         except Exception as error:
