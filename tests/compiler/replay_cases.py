@@ -233,6 +233,21 @@ def case_an_argument_is_changed(made, device):
     assert torch.equal(memory, x * 2)
 
 
+def case_an_argument_is_a_part_of_what_changes(made, device):
+    def plain(x, memory):
+        memory.add_(1)
+        return x * 2
+
+    function, memory, other = made(plain), torch.zeros(6, device=device), torch.zeros(6, device=device)
+    for i in range(CALLS):
+        x = torch.full((2,), float(i), device=device)
+        assert torch.equal(function(x, memory), plain(x, other))
+    assert replays(function) == 1, reasons(function)
+    for _ in range(CALLS):
+        assert torch.equal(function(memory[1:3], memory), plain(other[1:3], other))
+        assert torch.equal(memory, other)
+
+
 def case_arguments_come_back(made, device):
     function = made(lambda x, y: (x, y + 1))
     for _ in range(CALLS):

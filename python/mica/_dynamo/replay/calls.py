@@ -86,6 +86,10 @@ class CudaGraphs:
         return graph.replay, value
 
 
+def _place(tensor):
+    return tensor.untyped_storage().data_ptr()
+
+
 class _Graph:
     """A captured call: for arguments of one kind, some of them at these addresses, and this state."""
 
@@ -95,7 +99,16 @@ class _Graph:
         self.changed, self.changed_arguments = (), ()  # tensors of the state, numbers of arguments
 
     def holds(self, tensors):
-        return all(tensors[i].data_ptr() == address for i, address in self._fixed) and self.snapshot.holds()
+        """Whether the call would do the same again: fixed arguments lie where they lay, nothing that was read is another,
+        and no argument that is copied is a part of what changes.
+        """
+        if any(tensors[i].data_ptr() != address for i, address in self._fixed):
+            return False
+        if self.changed or self.changed_arguments:
+            places = {_place(each) for each in self.changed} | {_place(tensors[i]) for i in self.changed_arguments}
+            if any(_place(tensors[i]) in places for i, _ in self._inputs):
+                return False
+        return self.snapshot.holds()
 
     def replay(self, arguments):
         for i, buffer in self._inputs:
@@ -266,8 +279,7 @@ class Replayed:
         snapshot, kind.snapshot = kind.snapshot, None  # another graph of this kind needs another check
         if not snapshot.holds():
             return self._checked(kind, arguments, args, kwargs)
-        shares = [each.untyped_storage().data_ptr() for each in tensors]
-        state = {each.untyped_storage().data_ptr() for each in snapshot.tensors}
+        shares, state = [_place(each) for each in tensors], {_place(each) for each in snapshot.tensors}
         inputs, fixed, buffers = [], [], {}
         for i, each in enumerate(tensors):
             large = each.data_ptr() == kind.addresses[i] and each.nbytes >= _LARGE

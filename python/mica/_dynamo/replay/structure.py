@@ -26,8 +26,8 @@ class Arguments:
     def _key(self, value):
         kind = type(value)
         if kind in PLAIN_TENSORS:
-            if value.layout is not mica.strided or value.is_quantized:
-                raise Refused("an argument that is not dense")
+            if value.layout is not mica.strided or value.is_quantized or value.is_conj() or value.is_neg():
+                raise Refused("an argument that is not dense, or a conjugate")
             first = next((i for i, t in enumerate(self.tensors) if t is value), None)
             if first is not None:
                 return ("again", first)
