@@ -113,6 +113,13 @@ def test_indexing(index):
     mica.testing.assert_close(vmap(put)(a), one_by_one(put, a))
 
 
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+def test_lists_that_stand_for_tuples():
+    a, one = mica.randn(2, 4, 5, 6), mica.tensor([1])
+    for index in ([slice(None), [1, 0]], [one, one], [[0, 1], [1, 2]], [None, ..., 2], [1, one]):
+        mica.testing.assert_close(vmap(lambda x, i=index: x[i])(a), one_by_one(lambda x, i=index: x[i], a))
+
+
 def test_indices_of_their_own():
     a, i, j = mica.randn(4, 3, 5), mica.randint(3, (4, 2)), mica.randint(5, (4,))
     for f in (

@@ -29,6 +29,13 @@ def test_reductions_of_rows_are_those_of_what_is_marked(name):
     assert call(X, dim=1, keepdim=True, mask=MASK).shape == (3, 1)
 
 
+def test_products_over_no_dimension():
+    """As in torch 2.13: an empty tuple is all dimensions, an empty list none."""
+    x, mask = mica.tensor([[1.0, 2.0], [3.0, 4.0]]), mica.tensor([[True, False], [True, True]])
+    assert masked.prod(x, dim=(), mask=mask).item() == 12
+    assert masked.prod(x, dim=[], mask=mask).tolist() == [[1.0, 1.0], [3.0, 4.0]]
+
+
 def test_positions_and_medians():
     assert masked.argmax(X, 1, mask=MASK).tolist() == [3.0, 0.0, 1.0]
     assert masked.argmin(X, mask=MASK).item() == 0

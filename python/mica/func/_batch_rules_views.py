@@ -286,9 +286,15 @@ def _is_advanced(i):
     return isinstance(i, (Tensor, list)) or (hasattr(i, "__array__") and not isinstance(i, (int, float)))
 
 
+def _stands_for_tuple(index):
+    """Whether a list is taken for a tuple: old programs index with one that holds other things than numbers."""
+    parts = (type(None), type(...), slice, Tensor, list, tuple)
+    return isinstance(index, list) and len(index) < 32 and any(isinstance(part, parts) for part in index)
+
+
 def _plain_index(index):
     """The index as a tuple, if its advanced parts, if any, stand side by side and no part is boolean."""
-    index = index if isinstance(index, tuple) else (index,)
+    index = tuple(index) if isinstance(index, tuple) or _stands_for_tuple(index) else (index,)
     places = [i for i, part in enumerate(index) if _is_advanced(part)]
     if any(isinstance(part, bool) for part in index):
         return None

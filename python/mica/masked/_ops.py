@@ -178,9 +178,9 @@ def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_of_sparse_too
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The product of what is marked; one of nothing."""
+    """The product of what is marked; one of nothing. An empty list of dimensions, unlike an empty tuple, is none of them."""
     result = _filled("prod", input, mask).to(dtype=_sum_dtype(input, dtype))
-    for d in reversed(_canonical_dim(dim, input.ndim)):
+    for d in () if dim == [] else reversed(_canonical_dim(dim, input.ndim)):
         result = result.prod(dim=d, keepdim=bool(keepdim))
     return result
 
