@@ -67,6 +67,7 @@ class Node {
   void* python_object = nullptr;        // borrowed: the wrapper clears it when it dies
   bool is_accumulator = false;          // an AccumulateGrad
   bool runs_without_gradients = false;  // apply is called even when no gradient came in
+  bool asks_classes;                    // made while dispatch::in_parts: a pass that comes here has to ask classes
 
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }

@@ -1,9 +1,5 @@
 #include "mica/autograd.h"
 
-#include <atomic>
-#include <mutex>
-#include <unordered_set>
-
 #include "mica/allocator.h"
 #include "mica/core/class_alias.h"
 
@@ -26,36 +22,12 @@ std::unique_ptr<ForwardTrace> trace_forward() {
 
 }  // namespace
 
-// Nodes that were made for tensors of classes with a __torch_dispatch__. There are none in most programs.
-static std::atomic<size_t> class_node_count{0};
-static std::mutex class_node_lock;
-static std::unordered_set<const Node*>& class_nodes() {
-  static auto* nodes = new std::unordered_set<const Node*>;  // nodes may die after the library's own objects
-  return *nodes;
-}
-
-bool dispatch::is_class_node(const Node* node) {
-  if (class_node_count.load(std::memory_order_acquire) == 0) return false;
-  const std::lock_guard lock(class_node_lock);
-  return class_nodes().contains(node);
-}
-
-Node::Node() : sequence(next_sequence++) {
+Node::Node() : sequence(next_sequence++), asks_classes(dispatch::in_parts) {
   if (anomaly_enabled()) [[unlikely]]
     trace = trace_forward();
-  if (dispatch::in_parts) [[unlikely]] {
-    const std::lock_guard lock(class_node_lock);
-    class_nodes().insert(this);
-    class_node_count.fetch_add(1, std::memory_order_release);
-  }
 }
 
-Node::~Node() {
-  if (class_node_count.load(std::memory_order_relaxed) == 0) [[likely]]
-    return;
-  const std::lock_guard lock(class_node_lock);
-  if (class_nodes().erase(this)) class_node_count.fetch_sub(1, std::memory_order_release);
-}
+Node::~Node() = default;
 
 uint32_t Node::add_input(const Tensor& forward_output) {
   if (forward_output.defined()) {

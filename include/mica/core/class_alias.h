@@ -3,18 +3,11 @@
 
 #include "mica/tensor.h"
 
-namespace mica {
-class Node;
-}
-
 namespace mica::dispatch {
 
 // Whether what such classes answer is recorded here, and nowhere below: operations without a node of their own are then
 // seen as the parts that have one.
 extern constinit thread_local bool in_parts __attribute__((tls_model("initial-exec")));
-
-// Whether a node was made while that was so: a pass that comes to it has to ask classes.
-bool is_class_node(const Node* node);
 
 // What the class makes as another tensor of the same elements without history; undefined where the tensor is of no such
 // class. Set by the Python extension once such a class takes part in autograd.

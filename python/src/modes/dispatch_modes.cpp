@@ -224,7 +224,7 @@ static bool reaches_classes(std::vector<Node*> waiting) {
     Node* node = waiting.back();
     waiting.pop_back();
     if (!node || !seen.insert(node).second) continue;
-    if (dispatch::is_class_node(node)) return true;
+    if (node->asks_classes) return true;
     if (node->is_accumulator && is_of_class(static_cast<AccumulateGrad*>(node)->variable)) return true;
     for (const Edge& edge : node->next_edges) waiting.push_back(edge.function.get());
   }
