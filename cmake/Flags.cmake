@@ -60,7 +60,7 @@ endfunction()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(mica_kernel_flags INTERFACE -march=x86-64-v3 -maes -mpclmul)
   target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFF)
-  set(MICA_INTRINSICS <immintrin.h>)
+  # immintrin.h is not precompiled: g++ 12 warns of it in every kernel, and Highway silences that where it reads it itself.
   # The mark makes the loader refuse the library on an older CPU, where it would die of an illegal instruction.
   check_linker_flag(CXX -Wl,-z,x86-64-v3 MICA_LINKER_MARKS_ISA)
   if(MICA_LINKER_MARKS_ISA)
