@@ -6,6 +6,7 @@
 #include "backends/cuda/attention/plain.cuh"
 #include "backends/cuda/attention/plain_mask.h"
 #include "backends/cuda/attention/walk.cuh"
+#include "backends/cuda/pieces.cuh"
 
 namespace mica::cuda::attention::few {
 
@@ -14,20 +15,10 @@ namespace {
 constexpr int kAtOnce = 4;  // keys whose loads are under way together
 
 template <class T>
-inline constexpr int kPiece = 16 / static_cast<int>(sizeof(T));
-
-template <class T>
-struct alignas(16) Piece {
-  T item[kPiece<T>];
-};
-
-template <class T>
 __device__ Piece<T> piece_or_zeros(const T* from, bool inside) {
   int4 bits{0, 0, 0, 0};
-  if (inside) bits = *reinterpret_cast<const int4*>(from);  // one load, where a struct's elements would be loaded each
-  Piece<T> piece;
-  memcpy(&piece, &bits, sizeof piece);
-  return piece;
+  if (inside) bits = *reinterpret_cast<const int4*>(from);
+  return as_piece<T>(bits);
 }
 
 // What a group has seen: the largest score, and with it as the unit the sum of weights and of weighted values.
@@ -50,7 +41,8 @@ template <class T, int kWidth, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(Problem<T> p, plain::Mask mask, T* out, Strides out_strides, float* logsumexp) {
   wait_for_predecessors();
-  constexpr int kCount = kPiece<T>, kGroup = kWidth / kCount, kGroups = kThreads / kGroup, kWarps = kThreads / 32;
+  constexpr int kCount = Piece<T>::kCount, kGroup = kWidth / kCount, kGroups = kThreads / kGroup,
+                kWarps = kThreads / 32;
   static_assert(kGroup <= 32 && kWidth <= kThreads);
   __shared__ float tops[kWarps], sums[kWarps], values[kWarps][kWidth];
   const QueryBlock<T> at(p, 1);

@@ -2,20 +2,15 @@
 // bytes, several of which are under way at a time.
 #include "backends/cuda/gemm/vector.h"
 
-#include "backends/cuda/element.cuh"
 #include "backends/cuda/launch.cuh"
+#include "backends/cuda/pieces.cuh"
 #include "backends/cuda/strided.cuh"
 
 namespace mica::cuda {
 
 namespace {
 
-constexpr int kWarpsOfBlock = 8, kPiece = 8;
-
-template <class T>
-struct alignas(16) Piece {
-  T item[kPiece];
-};
+constexpr int kWarpsOfBlock = 8, kPiece = Piece<half>::kCount;
 
 template <class T>
 struct Operands {
@@ -26,13 +21,6 @@ struct Operands {
   float alpha;
 };
 
-// One load each; a struct of its own would be loaded element by element.
-template <class T>
-__device__ Piece<T> as_piece(const int4& bits) {
-  Piece<T> piece;
-  memcpy(&piece, &bits, sizeof piece);
-  return piece;
-}
 template <class T>
 __device__ Piece<T> read(const int4* from) {
   return as_piece<T>(__ldca(from));
