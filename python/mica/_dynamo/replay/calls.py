@@ -240,7 +240,7 @@ class Replayed:
     def _checked(self, kind, arguments, args, kwargs):
         """A call before and after which everything that it can read is compared."""
         tensors = arguments.tensors
-        snapshot = Snapshot(kind.observation, self._roots(args, kwargs, tensors))
+        snapshot = Snapshot(kind.observation, [self.function, *arguments.objects])
         state = list(snapshot.tensors)
         before = [_C._change_count(each) for each in (*state, *tensors)]
         draws = mica.get_rng_state()
@@ -259,20 +259,6 @@ class Replayed:
         kind.changed = [each for each, is_changed in zip(state, changed, strict=False) if is_changed]
         kind.changed_arguments = {i for i, is_changed in enumerate(changed[len(state) :]) if is_changed}
         return result
-
-    def _roots(self, args, kwargs, tensors):
-        """Where reading begins: the function, and the arguments but for containers and tensors, which the key describes."""
-        known = {id(each) for each in tensors}
-        roots, queue = [self.function], [*args, *kwargs.values()]
-        while queue:
-            value = queue.pop()
-            if type(value) in (list, tuple):
-                queue += value
-            elif type(value) is dict:
-                queue += value.values()
-            elif id(value) not in known:
-                roots.append(value)
-        return roots
 
     def _captured(self, kind, arguments, args, kwargs):
         tensors = arguments.tensors
