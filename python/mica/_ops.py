@@ -27,7 +27,8 @@ def _aten_table():
         f"_operators.rare\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
     ]
     table = {}
-    for line in [*TEXT.splitlines(), *rare]:
+    # Of elu, Python's function takes less than the operator does.
+    for line in [*(each for each in TEXT.splitlines() if "\telu\t" not in each), *rare]:
         space, target, way, schema = line.split("\t")
         table.setdefault(schema.partition("(")[0].partition(".")[0], []).append((space, target, way, schema))
     return table
@@ -40,6 +41,23 @@ def _function(space, name):
     for part in space.split("."):
         owner = getattr(owner, part)
     return getattr(owner, name)
+
+
+# torch's numbers of dtypes. A schema takes them where it says ScalarType.
+_DTYPES = (
+    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128",
+    "bool", "qint8", "quint8", "qint32", "bfloat16",
+)  # fmt: skip
+
+
+def _numbers_meant(kwargs):
+    """Arguments with a dtype and a layout where numbers stand for them, as torch's own graphs write them."""
+    dtype, layout = kwargs.get("dtype"), kwargs.get("layout")
+    if type(dtype) is int:
+        if not 0 <= dtype < len(_DTYPES):
+            raise RuntimeError(f"{dtype} is the number of no dtype")
+        kwargs = kwargs | {"dtype": getattr(mica, _DTYPES[dtype])}
+    return kwargs | {"layout": mica.strided} if type(layout) is int and layout == 0 else kwargs
 
 
 class _AtenKernel:
@@ -64,7 +82,7 @@ class _AtenKernel:
             raise TypeError(
                 f"{self.schema.name}() expected at most {len(self._positional)} argument(s) but received {len(args)}. Declaration: {self.schema}"
             )
-        given = dict(self._reduction) | dict(zip(self._positional, args, strict=False)) | kwargs
+        given = dict(self._reduction) | dict(zip(self._positional, args, strict=False)) | _numbers_meant(kwargs)
         if self._outs:
             outs = [given.pop(name) for name in self._outs if name in given]
             if outs:
@@ -172,7 +190,7 @@ class OpOverloadPacket:
         return list(self._overloads)
 
     def __call__(self, /, *args, **kwargs):
-        return self._op(*args, **kwargs)
+        return self._op(*args, **(_numbers_meant(kwargs) if kwargs else kwargs))
 
     def __getattr__(self, name):
         if name.startswith("__") or name not in self._overloads:
@@ -257,7 +275,7 @@ class _OpNamespace(types.ModuleType):
             except AttributeError:  # the table has it, this build's package does not name it
                 continue
             overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
-        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name) if is_aten else None
+        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name, self.name)
         for text in _aten_names.schemas(self.name, op_name):
             schema = parse_schema(text)
             if (name := schema.overload_name or "default") not in overloads:

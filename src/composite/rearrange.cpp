@@ -92,6 +92,7 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
   MICA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   MICA_CHECK(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32,
              "repeats has to be Long or Int tensor");
+  if (repeats.is_meta() && output_size) return mica::empty(*output_size, repeats.options());
   MICA_CHECK(!repeats.is_meta(), "repeat_interleave: how often an index stands is not known on the meta device");
   // The counts are the lengths of rows, and the answer is each element's row: what compressed sparse rows ask for.
   const int64_t n = repeats.numel();

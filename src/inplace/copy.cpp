@@ -30,6 +30,15 @@ void run_loop(const Tensor& self, const Tensor& src) {
   if (plan.has_work()) plan.run("copy", MICA_KERNEL(plan.loop.device, copy));
 }
 
+// Whether elements of several dimensions are the same ones though none is repeated by a stride of zero: windows of a
+// row.
+bool windows_overlap(const Tensor& self) {
+  if (self.impl()->contiguous || self.numel() < 2 || self.dim() < 2) return false;
+  for (int64_t d = 0; d < self.dim(); ++d)
+    if (self.strides()[d] == 0 && self.sizes()[d] > 1) return false;
+  return has_internal_overlap(self.sizes(), self.strides());
+}
+
 // Between devices bytes travel as they are: both ends get the same dtype and a contiguous layout first.
 void copy_between_devices(const Tensor& self, const Tensor& src, bool non_blocking) {
   const Tensor from = src.to(self.dtype()).contiguous();
@@ -46,6 +55,13 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.is_same(src)) return;
   Tensor from = src;
   if (!(from.sizes() == self.sizes())) from = from.expand(self.sizes());
+  if (windows_overlap(self)) {
+    if (self.is_meta()) return;
+    // Row after row: the last one that is written to an element stays, as in torch.
+    const Tensor apart = may_share_memory(self, from) ? from.clone() : from;
+    for (int64_t i = 0; i < self.size(0); ++i) inplace::copy_(self.select(0, i), apart.select(0, i), non_blocking);
+    return;
+  }
   check_no_internal_overlap("copy_", self);
   if (self.numel() == 0 || self.is_meta()) return;
   MICA_CHECK_KIND(!from.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");

@@ -131,7 +131,7 @@ void check_unpool(const Tensor& self, const Tensor& indices, IntArrayRef output_
 void run_unpool(Out& out, const Tensor& self, const Tensor& indices, IntArrayRef output_size, int64_t n) {
   const bool last = n == 2 && prefers_channels_last(self, n);  // volumes come out contiguous, as in torch
   const Tensor& result = set_in_order(out, with_spatial(self, output_size), self.dtype(), self.device(), n, last);
-  if (self.numel() == 0 || self.is_meta()) return;
+  if (self.numel() == 0 || result.numel() == 0 || self.is_meta()) return;  // nothing is written to an empty plane
   const Tensor source = in_order(self, n, last), where = in_order(indices, n, last);
   MICA_LAYER_KERNEL(self.device(), plane_scatter)
   (Volume(result, n, last), Volume(source, n, last), Volume(where, n, last), last);

@@ -67,6 +67,11 @@ def test_writing_through_strides_that_interleave_or_overlap():
     assert windows.zero_().sum() == 0
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         windows.add_(1)
+    # Copied row after row: what is written last stays.
+    rows = mica.zeros(8).as_strided((3, 4), (2, 1))
+    assert rows.copy_(mica.arange(12.0).view(3, 4)).tolist() == [[0, 1, 4, 5], [4, 5, 8, 9], [8, 9, 10, 11]]
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        mica.zeros(1, 4).expand(3, 4).copy_(rows)
 
 
 def test_negative_strides_are_views():

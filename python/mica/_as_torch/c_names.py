@@ -273,6 +273,15 @@ def lookup(name):
     """The value of a name that the engine does not have."""
     if not name.startswith("__") and name in globals():
         return globals()[name]
-    if name in ("_autograd", "_cpu", "_functions", "_nn", "_functorch", "_distributed_c10d", "_distributed_rpc"):
+    if name in (
+        "_autograd",
+        "_cpu",
+        "_functions",
+        "_dynamo",
+        "_nn",
+        "_functorch",
+        "_distributed_c10d",
+        "_distributed_rpc",
+    ):
         return importlib.import_module(f"mica._C.{name}")
     return __getattr__(name)

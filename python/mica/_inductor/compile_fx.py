@@ -2,7 +2,7 @@
 
 from mica._functorch.compilers import make_boxed_func
 
-__all__ = ["compile_fx", "compile_fx_inner"]
+__all__ = ["compile_fx", "compile_fx_inner", "complex_memory_overlap"]
 
 
 def _compiled(gm):
@@ -36,3 +36,15 @@ def compile_fx(model_, example_inputs_, inner_compile=None, config_patches=None,
 def compile_fx_inner(gm, example_inputs, **options):
     """The same of a graph of aten's operators. What it returns takes its inputs as one list."""
     return make_boxed_func(_compiled(gm))
+
+
+def complex_memory_overlap(t):
+    """Whether dimensions of a tensor, besides expanded ones, may reach the same elements."""
+    reach = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(t.stride(), t.shape, strict=True) if size > 1):
+        if stride == 0:
+            continue
+        if stride < reach:
+            return True
+        reach = stride * size
+    return False

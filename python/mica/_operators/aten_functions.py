@@ -144,6 +144,29 @@ def op_copy(self, src, non_blocking=False):
     return self.clone().copy_(src)
 
 
+def op_resize(self, size, *, memory_format=None):
+    """A copy of another size: its elements in their order in memory, then what has no value yet."""
+    made = mica.empty(size, dtype=self.dtype, device=self.device, memory_format=memory_format or mica.contiguous_format)
+    return _with_first_elements(made, self)
+
+
+def op_resize_as(self, the_template, *, memory_format=None):
+    """The same with the size of another tensor."""
+    if memory_format is not mica.preserve_format:
+        return op_resize(self, the_template.shape, memory_format=memory_format)
+    made = mica.empty_like(the_template, dtype=self.dtype, device=self.device)
+    return _with_first_elements(made, self)
+
+
+def _with_first_elements(made, source):
+    """A tensor with the elements of another, as many as it has room for, both in their order in memory."""
+    count = min(made.numel(), source.numel())
+    if count:
+        kept = source.clone().as_strided((count,), (1,))
+        made.as_strided((count,), (1,)).copy_(kept)
+    return made
+
+
 def op_slice(self, dim=0, start=None, end=None, step=1):
     index = [slice(None)] * self.dim()
     index[dim] = slice(start, None if end is not None and end >= 2**62 else end, step)

@@ -29,11 +29,12 @@ def names():
     return [name for name in _lines() if "::" not in name]
 
 
-def function(name):
+def function(name, namespace="aten"):
     """What computes an operator that the table does not have; None if nothing does."""
-    from mica._operators import aten_functions as _aten_functions
+    from mica._operators import aten_functions, prims
 
-    return _aten_functions.find(name)
+    spaces = {"aten": aten_functions, "prims": prims}
+    return spaces[namespace].find(name) if namespace in spaces else None
 
 
 class Kernel:

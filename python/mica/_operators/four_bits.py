@@ -2,6 +2,7 @@
 
 import mica
 from mica import _C
+from mica.functional import _overridable
 from mica.nn import functional as F
 
 __all__ = ["_dyn_quant_matmul_4bit", "_dyn_quant_pack_4bit_weight"]
@@ -25,6 +26,13 @@ def _bytes(tensor):
     return tensor.contiguous().reshape(-1).view(_C.uint8)
 
 
+def _is_fake(tensor):
+    from mica._subclasses.fake_tensor import is_fake
+
+    return is_fake(tensor)
+
+
+@_overridable
 def _dyn_quant_pack_4bit_weight(weights, scales_zeros, bias, block_size, in_features, out_features):
     """Weights of four bits, two to a byte with the lower half first, with a scale for each block of a row."""
     name = "_dyn_quant_pack_4bit_weight"
@@ -40,6 +48,10 @@ def _dyn_quant_pack_4bit_weight(weights, scales_zeros, bias, block_size, in_feat
         raise RuntimeError(f"{name}: expected {out_features} x {blocks} scales, got {tuple(scales_zeros.shape)}")
     if bias is not None and tuple(bias.shape) != (out_features,):
         raise RuntimeError(f"{name}: expected a bias of shape {(out_features,)}, got {tuple(bias.shape)}")
+    if _is_fake(weights):
+        rows = _all_rows(out_features)
+        pairs = in_features // GROUP * rows * 8
+        return weights.new_empty(pairs + (0 if bias is None else out_features * 4) + rows * in_features // 2)
     integers = _C.stack([weights & 15, weights >> 4], -1).reshape(out_features, in_features).to(_C.int32)
     lacking = _all_rows(out_features) - out_features
     packed = _C._convert_weight_to_int4pack_for_cpu(F.pad(integers, (0, 0, 0, lacking)), 1)
@@ -50,6 +62,7 @@ def _dyn_quant_pack_4bit_weight(weights, scales_zeros, bias, block_size, in_feat
     return _C.cat(parts)
 
 
+@_overridable
 def _dyn_quant_matmul_4bit(inp, packed_weights, block_size, in_features, out_features):
     """inp @ weight^T + bias with a packed weight. Only the weights are rounded; torch rounds the input to 8 bits, too."""
     name = "_dyn_quant_matmul_4bit"
@@ -61,6 +74,8 @@ def _dyn_quant_matmul_4bit(inp, packed_weights, block_size, in_features, out_fea
     bias_bytes = packed_weights.numel() - head - halves if packed_weights.dtype == _C.uint8 else -1
     if packed_weights.dim() != 1 or bias_bytes not in (0, out_features * 4):
         raise RuntimeError(f"{name}: the weight was not packed for {in_features} and {out_features} features")
+    if _is_fake(inp):
+        return inp.new_empty((*inp.shape[:-1], out_features))
     pairs = packed_weights[:head].view(_C.float32).reshape(groups, rows, 2)
     weight = packed_weights[head + bias_bytes :].reshape(rows, in_features // 2)
     flat = inp.reshape(-1, in_features).float()

@@ -39,7 +39,9 @@ avg_pool2d_backward, avg_pool3d_backward = map(_pool_backward, ("avg_pool2d", "a
 def nll_loss_backward(grad_output, input, target, weight, reduction, ignore_index, total_weight):
     """The gradient of nll_loss."""
     if input.dim() == 1:  # one row
-        input, target = input[None], target.reshape(1)
+        if target.dim() == 1 and target.shape != input.shape:
+            raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)})")
+        input, target = input[None], target.reshape(-1)[:1]
         grad_output = grad_output.reshape(1) if reduction == 0 else grad_output
         return nll_loss_backward(grad_output, input, target, weight, reduction, ignore_index, total_weight)[0]
     how = _REDUCTIONS[reduction]

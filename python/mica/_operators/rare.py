@@ -30,6 +30,7 @@ from mica._operators.segments import segment_reduce
 
 # For torch.ops.aten (see mica._ops).
 SCHEMAS = """\
+elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor
 slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
 _convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor
 _weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
@@ -67,6 +68,13 @@ def _into(result, out):
     if out.shape != result.shape:
         out.resize_(result.shape)
     return out.copy_(result)
+
+
+def elu(input, alpha=1, scale=1, input_scale=1, *, out=None):
+    """nn.functional.elu with the operator's scales: scale * alpha * (exp(input_scale * x) - 1) below zero."""
+    if scale == 1 and input_scale == 1:
+        return _into(mica.nn.functional.elu(input, alpha), out)
+    return _into(_C.where(input > 0, input * scale, _C.expm1(input * input_scale) * (alpha * scale)), out)
 
 
 def _safe_softmax(input, dim, dtype=None):

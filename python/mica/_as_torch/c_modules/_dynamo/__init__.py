@@ -1,0 +1,1 @@
+"""What the code that torch generates calls of its engine."""
