@@ -115,6 +115,20 @@ def storage_type(self):
     return storage_class(self.dtype)
 
 
+@_method
+def _neg_view(self):
+    """The negative as a view: the sign is applied when the values are read."""
+    return _C._neg_view(self)
+
+
+@_method
+def _lazy_clone(self):
+    """A copy that shares the memory until one of the two is written, and takes a copy of its own then."""
+    from mica._methods.lazy_clone import lazy_clone
+
+    return lazy_clone(self)
+
+
 _set_to_tensor = Tensor.set_
 
 

@@ -1,8 +1,10 @@
 """Storages: the flat memory that tensors view, as bytes (UntypedStorage) or as numbers of a dtype (TypedStorage)."""
 
+import warnings
+
 from mica import _C
 from mica._C import Tensor, UntypedStorage
-from mica._functions.once import warn_once
+from mica._functions.once import forget, warn_once
 from mica._methods.untyped_storage import (
     _rebuild_untyped,  # noqa: F401 - pickles look for it here
     bytes_of,
@@ -48,18 +50,54 @@ def _storage_type_to_dtype_map():
     return {name: dtype for dtype, name in _NAME_OF_DTYPE.items()}
 
 
+_OLD = (
+    "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+    "class. This should only matter to you if you are using storages directly.  To access UntypedStorage directly, "
+    "use tensor.untyped_storage() instead of tensor.storage()"
+)
+_always_warn = False
+
+
 def warn_of_typed_storage(stacklevel):
-    """Say once that typed storages are old."""
-    warn_once(
-        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage directly, "
-        "use tensor.untyped_storage() instead of tensor.storage()",
-        stacklevel=stacklevel + 1,
-    )
+    """Say that typed storages are old: once, unless a program wants to hear it always."""
+    if _always_warn:
+        warnings.warn(_OLD, UserWarning, stacklevel=stacklevel + 1)
+    else:
+        warn_once(_OLD, stacklevel=stacklevel + 1)
+
+
+def _get_always_warn_typed_storage_removal():
+    return _always_warn
+
+
+def _set_always_warn_typed_storage_removal(always_warn):
+    global _always_warn
+    if not isinstance(always_warn, bool):
+        raise AssertionError(f"always_warn must be bool, got {type(always_warn)}")
+    _always_warn = always_warn
+
+
+def _reset_warn_typed_storage_removal():
+    forget(_OLD)
 
 
 # What the elements of quantized dtypes are in memory.
 _INTEGERS = {_C.qint8: _C.int8, _C.quint8: _C.uint8, _C.qint32: _C.int32, _C.quint4x2: _C.uint8, _C.quint2x4: _C.uint8}
+
+
+def _check_wrapping(args, wrap_storage, dtype, device):
+    """The dtype of a typed storage over an untyped one, where the arguments say that and no more."""
+    if args:
+        raise RuntimeError("No positional arguments should be given when using 'wrap_storage'")
+    if dtype is None:
+        raise RuntimeError("Argument 'dtype' must be specified when 'wrap_storage' is given")
+    if not isinstance(dtype, _C.dtype):
+        raise TypeError(f"Argument 'dtype' must be torch.dtype, not {type(dtype)}")
+    if device is not None:
+        raise RuntimeError("Argument 'device' should not be specified when 'wrap_storage' is given")
+    if not isinstance(wrap_storage, UntypedStorage):
+        raise TypeError(f"Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}")
+    return dtype
 
 
 class TypedStorage:
@@ -70,24 +108,27 @@ class TypedStorage:
     def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
         if not _internal:
             warn_of_typed_storage(stacklevel=2)
-        dtype = self._fixed_dtype or dtype or (None if wrap_storage is not None else _C.get_default_dtype())
-        if dtype is None:
-            raise RuntimeError("Argument 'dtype' must be specified when 'wrap_storage' is given")
-        self.dtype = dtype
-        if len(args) > 1:
-            raise TypeError(f"Too many positional arguments, got {len(args)}, but expected 0 or 1")
         if wrap_storage is not None:
-            if args:
-                raise RuntimeError("No positional arguments should be given when using 'wrap_storage'")
-            if not isinstance(wrap_storage, UntypedStorage):
-                raise TypeError(f"Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}")
+            self.dtype = _check_wrapping(args, wrap_storage, dtype, device)
             self._untyped_storage = wrap_storage
-        elif not args:
+            return
+        self.dtype = dtype = _C.get_default_dtype() if dtype is None else dtype
+        if len(args) > 1:
+            raise RuntimeError(f"Too many positional arguments, got {len(args)}, but expected 0 or 1")
+        if device is not None and _C.device(device).type in ("xla", "lazy"):
+            raise RuntimeError(f"Storage device not recognized: {device}")
+        if dtype in _INTEGERS and device is not None and _C.device(device).type == "cuda":
+            raise RuntimeError("Cannot create CUDA storage with quantized dtype")
+        if not args:
             self._untyped_storage = UntypedStorage(device=device)
         elif hasattr(args[0], "__index__") and not isinstance(args[0], Tensor):  # NumPy's integers too
             self._untyped_storage = UntypedStorage(args[0].__index__() * dtype.itemsize, device=device)
-        elif not isinstance(args[0], Tensor) and not hasattr(args[0], "__len__"):
-            raise TypeError(f"{type(self)}: expected a number of elements or a sequence, got {type(args[0]).__name__}")
+        elif isinstance(args[0], Tensor) or not hasattr(args[0], "__len__"):
+            raise TypeError(
+                f"Argument type not recognized: {type(args[0])}; a number of elements or a sequence was expected"
+            )
+        elif isinstance(args[0], str):
+            raise TypeError("new(): invalid data type 'str'")
         else:
             elements = _C.tensor(args[0], dtype=_INTEGERS.get(dtype, dtype), device=device)
             self._untyped_storage = elements.untyped_storage()
@@ -176,6 +217,8 @@ class TypedStorage:
         return self
 
     def fill_(self, value):
+        if is_storage(value):
+            raise RuntimeError(f"cannot set item with {type(value)}")
         self._tensor().fill_(value)
         return self
 
@@ -211,6 +254,16 @@ class TypedStorage:
         self._untyped_storage.share_memory_()
         return self
 
+    def _share_fd_cpu_(self):
+        descriptor, nbytes = self._untyped_storage._share_fd_cpu_()
+        return descriptor, nbytes // self.dtype.itemsize
+
+    def _share_filename_cpu_(self):
+        return self._untyped_storage._share_filename_cpu_()
+
+    def _write_file(self, file, is_real_file, save_size, element_size):
+        self._untyped_storage._write_file(file, is_real_file, save_size, element_size)
+
     def is_pinned(self, device="cuda"):
         return self._untyped_storage.is_pinned(device)
 
@@ -218,6 +271,8 @@ class TypedStorage:
         return self._wrap(self._untyped_storage.cpu())
 
     def cuda(self, device=None, non_blocking=False):
+        if self.dtype in _INTEGERS:
+            raise RuntimeError("Cannot create CUDA storage with quantized dtype")
         return self._wrap(self._untyped_storage.cuda(device, non_blocking))
 
     def _to(self, dtype):
@@ -237,11 +292,26 @@ class TypedStorage:
     @classmethod
     def from_file(cls, filename, shared, size):
         dtype = cls._fixed_dtype or _C.get_default_dtype()
-        return cls(wrap_storage=UntypedStorage.from_file(filename, shared, size * dtype.itemsize), dtype=dtype)
+        mapped = UntypedStorage.from_file(filename, shared, size * dtype.itemsize)
+        return TypedStorage(wrap_storage=mapped, dtype=dtype, _internal=True)
+
+
+# torch's names for the same without a warning that typed storages are old.
+TypedStorage._dtype = property(lambda self: self.dtype)
+for _name in (
+    *("size", "nbytes", "data_ptr", "element_size", "resize_", "is_shared", "share_memory_", "pickle_storage_type"),
+    *("__setitem__", "__getitem__", "__deepcopy__"),
+):
+    setattr(TypedStorage, "_" + _name.strip("_" if _name.startswith("__") else ""), getattr(TypedStorage, _name))
 
 
 def _conversion(dtype):
     return lambda self: self._to(dtype)
+
+
+def _conversion_of_bytes(dtype):
+    """UntypedStorage.float and its like: each byte as a number of the dtype."""
+    return lambda self: TypedStorage(wrap_storage=self, dtype=_C.uint8, _internal=True)._to(dtype)
 
 
 for _name, _dtype in {
@@ -259,14 +329,11 @@ for _name, _dtype in {
     "complex_float": _C.complex64,
 }.items():
     setattr(TypedStorage, _name, _conversion(_dtype))
+    setattr(UntypedStorage, _name, _conversion_of_bytes(_dtype))
 
 
 def _rebuild_typed(untyped, dtype):
     return TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
-
-
-class _LegacyStorage(TypedStorage):
-    """The base of FloatStorage and its like, which make a TypedStorage of their dtype when they are called."""
 
 
 class _StorageClass(type):
@@ -280,24 +347,43 @@ class _StorageClass(type):
             and (not cls.is_cuda or instance.is_cuda)
         )
 
-    def __call__(cls, *args, **kwargs):
-        kwargs.pop("dtype", None)
-        if kwargs.get("wrap_storage") is None:
-            kwargs.pop("wrap_storage", None)
-            if cls.is_cuda:
-                kwargs.setdefault("device", "cuda")
-        return TypedStorage(*args, dtype=cls._fixed_dtype, **kwargs)
+    def __call__(cls, *args, dtype=None, device=None, wrap_storage=None, _internal=False):
+        if cls._fixed_dtype is None:
+            raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
+        for name, value in (("device", device), ("dtype", dtype)):
+            if value is not None:
+                raise RuntimeError(f"{cls}: Keyword argument {name!r} cannot be specified")
+        where = "cuda" if cls.is_cuda else "cpu"
+        if wrap_storage is None:
+            return TypedStorage(*args, dtype=cls._fixed_dtype, device=where, _internal=_internal)
+        _check_wrapping(args, wrap_storage, cls._fixed_dtype, None)
+        if wrap_storage.device.type != where:
+            raise RuntimeError(f"Device of 'wrap_storage' must be {where}, but got {wrap_storage.device.type}")
+        return TypedStorage(wrap_storage=wrap_storage, dtype=cls._fixed_dtype, _internal=_internal)
+
+
+class _LegacyStorage(TypedStorage, metaclass=_StorageClass):
+    """The base of FloatStorage and its like, which make a TypedStorage of their dtype when they are called."""
+
+
+def _not_on_cuda(*args, **kwargs):
+    raise RuntimeError("Not available for CUDA storage")
 
 
 def _storage_class(name, dtype, is_cuda=False):
     module = "torch.cuda" if is_cuda else "torch"
-    members = {"_fixed_dtype": dtype, "dtype": dtype, "is_cuda": is_cuda, "__module__": module}
+    members = {"_fixed_dtype": dtype, "_dtype": dtype, "dtype": dtype, "is_cuda": is_cuda, "__module__": module}
+    if is_cuda:
+        members |= dict.fromkeys(("_new_with_weak_ptr", "_new_shared_filename"), staticmethod(_not_on_cuda))
     return _StorageClass(name, (_LegacyStorage,), members)
 
 
 _CLASSES = {name + "Storage": _storage_class(name + "Storage", dtype) for name, dtype in _NAMES.items()}
 globals().update(_CLASSES)
 __all__ += list(_CLASSES)
+
+
+_storage_classes = {UntypedStorage, TypedStorage, *_CLASSES.values()}
 
 
 def is_storage(obj):

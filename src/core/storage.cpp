@@ -5,7 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/copy_on_write.h"
 #include "core/observe.h"
+#include "core/storage_object.h"
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/core/recording.h"
@@ -94,9 +96,130 @@ void StorageImpl::keep_promise() {
     inspect::note_allocation(this, data_, nbytes_, device_);
 }
 
+// ---- memory that storages share until one of them is written
+// ------------------------------------------------------------
+
+namespace {
+
+struct SharedMemory {
+  void* data;
+  size_t nbytes;
+  Device device;
+  int holders;
+  StorageImpl* origin = nullptr;  // in whose block the memory lies, if in any; one reference to it is the memory's
+};
+std::mutex sharing_mutex;
+HeldOverFork sharing_held(sharing_mutex, LockOrder::Storages);
+
+void copy_on(void* to, const void* from, size_t nbytes, Device device) {
+  if (nbytes == 0) return;
+  if (device.is_cpu()) {
+    std::memcpy(to, from, nbytes);
+  } else {
+    backend(device.type()).copy_bytes(to, device, from, device, nbytes, false);
+  }
+}
+
+// One holder fewer, which sharing_mutex is held for. Returns what is to be settled behind it: a block's own storage
+// that is left alone with the memory that it keeps, and that keeps it.
+Storage left_alone(SharedMemory& shared);
+
+void stop_sharing(void* context, void*, size_t) {
+  auto* shared = static_cast<SharedMemory*>(context);
+  Storage last;
+  {
+    const std::lock_guard lock(sharing_mutex);
+    if (--shared->holders > 0) {
+      last = left_alone(*shared);
+      shared = nullptr;
+    }
+  }
+  if (last) last->settle();
+  if (!shared) return;
+  if (shared->origin) {
+    shared->origin->release();
+  } else {
+    if (inspect::wants_allocation(shared->nbytes)) inspect::count_free(shared->nbytes, shared->device);
+    free_on(shared->data, shared->nbytes, shared->device);
+  }
+  delete shared;
+}
+
+Storage left_alone(SharedMemory& shared) {
+  const bool alone = shared.holders == 1 && shared.origin && shared.origin->deleter() == stop_sharing &&
+                     shared.origin->context() == &shared;
+  return alone ? Storage(shared.origin) : nullptr;
+}
+
+void release_origin(void* origin, void*, size_t) { static_cast<StorageImpl*>(origin)->release(); }
+
+}  // namespace
+
+bool copy_on_write::shares(const StorageImpl& storage) { return storage.deleter() == stop_sharing; }
+
+Storage copy_on_write::share(const Storage& storage) {
+  if (!shares(*storage)) {
+    void* data = storage->data();
+    if (!storage->resizable() || storage->deleter() || !data) {
+      Storage copy = StorageImpl::allocate(storage->nbytes(), storage->device());
+      if (data) copy_on(copy->data(), data, storage->nbytes(), storage->device());
+      return copy;
+    }
+  }
+  const std::lock_guard lock(sharing_mutex);
+  if (!shares(*storage)) {
+    auto* shared = new SharedMemory{storage->address(), storage->nbytes(), storage->device(), 1};
+    storage->move_to(storage->address(), stop_sharing, shared);
+    storage->hold();
+  }
+  auto* shared = static_cast<SharedMemory*>(storage->context());
+  ++shared->holders;
+  Storage second = StorageImpl::wrap(shared->data, shared->nbytes, shared->device, stop_sharing, shared);
+  second->hold();
+  return second;
+}
+
 void StorageImpl::settle() const {
   recording::settle(*this);
-  const_cast<StorageImpl*>(this)->keep_promise();
+  auto* self = const_cast<StorageImpl*>(this);
+  self->keep_promise();
+  if (deleter_ != stop_sharing) return;
+  void* own = nullptr;
+  Storage last;
+  StorageImpl* origin = nullptr;  // a reference to give up
+  for (;;) {
+    {
+      const std::lock_guard lock(sharing_mutex);
+      if (deleter_ != stop_sharing) break;  // another thread was first
+      auto* shared = static_cast<SharedMemory*>(context_);
+      if (shared->holders == 1) {
+        const bool elsewhere = shared->origin && shared->origin != this;  // in another storage's block
+        if (!elsewhere) origin = shared->origin;
+        self->deleter_ = elsewhere ? release_origin : nullptr;
+        self->context_ = elsewhere ? shared->origin : nullptr;
+        delete shared;
+      } else if (own) {
+        --shared->holders;
+        last = left_alone(*shared);
+        self->data_ = std::exchange(own, nullptr);
+        self->deleter_ = nullptr;
+        self->context_ = nullptr;
+        self->watch_.fetch_or(kMoved, std::memory_order_relaxed);
+      }
+      if (deleter_ != stop_sharing) {
+        self->resizable_ = true;
+        self->unhold();
+        break;
+      }
+    }
+    // The memory that is shared is not written, so it can be copied without the lock, which an allocation must not wait
+    // for.
+    own = allocate_on(nbytes_, device_);
+    copy_on(own, address(), nbytes_, device_);
+  }
+  if (own) free_on(own, nbytes_, device_);
+  if (last) last->settle();
+  if (origin) origin->release();
 }
 
 void StorageImpl::resize(size_t nbytes) {
@@ -113,15 +236,11 @@ void StorageImpl::resize(size_t nbytes) {
   }
   void* bigger = allocate_on(nbytes, device_);
   const size_t common = nbytes < nbytes_ ? nbytes : nbytes_;
-  if (common) {
-    if (device_.is_cpu()) {
-      std::memcpy(bigger, data_, common);
-    } else {
-      backend(device_.type()).copy_bytes(bigger, device_, data_, device_, common, false);
-    }
-  }
-  if (data_ != inline_data()) free_on(data_, nbytes_, device_);
+  copy_on(bigger, data_, common, device_);
+  let_go();
   data_ = bigger;
+  deleter_ = nullptr;
+  context_ = nullptr;
   nbytes_ = nbytes;
   watch_.fetch_or(kMoved, std::memory_order_relaxed);
   note();
@@ -151,6 +270,10 @@ std::unordered_multimap<const StorageImpl*, LeftBehind>& left_behind() {
 
 void StorageImpl::move_to(void* data, Deleter deleter, void* context) {
   this->data();
+  if (deleter == stop_sharing && data_ == inline_data()) {
+    static_cast<SharedMemory*>(context)->origin = this;
+    retain();
+  }
   if (data != data_) {
     if (nbytes_) std::memcpy(data, data_, nbytes_);
     if (resizable_) {
@@ -176,7 +299,13 @@ void StorageImpl::let_go() {
   }
 }
 
+void (*release_storage_object)(StorageImpl*) = nullptr;
+
 void StorageImpl::destroy() {
+  if (python_object && release_storage_object) {
+    refs_.store(1, std::memory_order_relaxed);
+    return release_storage_object(this);
+  }
   if (inspect::wants_allocation(nbytes_)) [[unlikely]]
     inspect::note_free(this, deleter_ ? 0 : nbytes_, device_);
   let_go();

@@ -241,16 +241,22 @@ def test_a_part_keeps_the_whole_in_place():
 def test_a_callback_that_asks_for_the_dying_storage():
     import weakref
 
-    x = mica.ones(3)
-    found = []
-    for _ in range(100):
+    def once():
+        found = []
+        x = mica.ones(3)
         storage = x.untyped_storage()
-        storage.note = type("Note", (), {"__del__": lambda self: found.append(x.untyped_storage())})()
-        watch = weakref.ref(storage, lambda _: found.append(x.untyped_storage()))
+        storage.note = type("Note", (), {"__del__": lambda self: found.append(watch())})()
+        watch = weakref.ref(storage, lambda _: found.append(watch()))
         del storage
-        assert watch() is None and len(found) == 2 and found[0] is found[1]
-        assert found[0].tolist() == x.untyped_storage().tolist()
-        found.clear()
+        assert watch() is x.untyped_storage() and not found  # as in torch: x holds it
+        storage = x.untyped_storage()
+        del x
+        assert watch() is storage and not found
+        del storage
+        assert watch() is None and found == [None, None]
+
+    for _ in range(100):
+        once()
 
 
 def test_storage_is_the_class_of_the_default_dtype():

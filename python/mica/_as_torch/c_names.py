@@ -59,6 +59,32 @@ _jit_set_bailout_depth = _jit_pass_inline = _debug_set_autodiff_subgraph_inlinin
 _set_math_sdp_allow_fp16_bf16_reduction = _switch
 
 
+def _get_deterministic_fill_uninitialized_memory():
+    from mica.utils import deterministic
+
+    return deterministic.fill_uninitialized_memory
+
+
+def _set_deterministic_fill_uninitialized_memory(fill):
+    from mica.utils import deterministic
+
+    deterministic.fill_uninitialized_memory = fill
+
+
+def _is_cow_tensor(tensor):
+    """Whether the tensor's memory is shared until somebody writes it (Tensor._lazy_clone)."""
+    return tensor.untyped_storage()._is_cow()
+
+
+def _storage_address(tensor):
+    return tensor.untyped_storage()._cdata
+
+
+def _data_address(tensor):
+    """Where the tensor's elements lie now. Memory that is shared until somebody writes it stays so."""
+    return tensor.untyped_storage()._address() + tensor.storage_offset() * tensor.itemsize
+
+
 def _storage_Use_Count(pointer):
     raise NotImplementedError(
         "torch._C._storage_Use_Count: Mica does not tell how many tensors share a storage by its address"

@@ -20,12 +20,15 @@ class tensortype(type):
 
 
 def _tensor_type(name, dtype, is_cuda=False):
-    attributes = {"dtype": dtype, "is_cuda": is_cuda, "is_sparse": False, "layout": _C.strided}
+    attributes = {"dtype": dtype, "is_cuda": is_cuda, "is_xpu": False, "is_sparse": False, "layout": _C.strided}
     return tensortype(name, (), {**attributes, "__module__": "torch.cuda" if is_cuda else "torch"})
 
 
 TYPES = {f"{name}Tensor": _tensor_type(f"{name}Tensor", dtype) for name, dtype in _NAMES.items()}
 CUDA_TYPES = {f"{name}Tensor": _tensor_type(f"{name}Tensor", dtype, True) for name, dtype in _NAMES.items()}
+
+
+_tensor_classes = {*TYPES.values(), *CUDA_TYPES.values()}
 
 
 class _SparseType(tensortype):

@@ -1,9 +1,4 @@
-"""Which tensors and storages are of one kind."""
-
-from mica import _C
-
-# What torch's class of storages in C++ is to its Python class: the same objects are instances of both.
-StorageBase = _C.UntypedStorage
+"""Which tensors are of one kind."""
 
 
 def _has_compatible_shallow_copy_type(input, from_):

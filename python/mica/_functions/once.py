@@ -13,3 +13,8 @@ def warn_once(text, category=UserWarning, stacklevel=1):
     import warnings
 
     warnings.warn(text, category, stacklevel=stacklevel + 1)
+
+
+def forget(text):
+    """Let it be said once more."""
+    _said.discard(text)

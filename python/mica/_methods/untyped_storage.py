@@ -93,6 +93,27 @@ def _untyped_to(self, *, device, non_blocking=False):
     )
 
 
+def _share_filename_cpu_(self):
+    if self.device.type != "cpu":
+        raise RuntimeError(f"_share_filename_: only available on CPU, not on {self.device}")
+    raise NotImplementedError("_share_filename_cpu_: Mica shares memory by descriptors; use _share_fd_cpu_()")
+
+
+def _write_file(self, file, is_real_file, save_size, element_size):
+    """Write the number of elements, where it is asked for, and the bytes, in the order of old files."""
+    if self.device.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    data = self.cpu()
+    if sys.byteorder == "big" and element_size > 1:
+        data = data.clone()
+        data.byteswap({2: _C.int16, 4: _C.int32, 8: _C.int64}[element_size])
+    if save_size:
+        file.write((len(self) // element_size).to_bytes(8, "little"))
+    file.write(bytes(data))
+    if is_real_file:
+        file.flush()
+
+
 def reduce_untyped(self, protocol):
     if self.device.type == "meta":
         return type(self), (len(self),), {"device": self.device}
@@ -157,6 +178,8 @@ for _name, _function in {
     "clone": _untyped_clone,
     "new": lambda self: type(self)(device=self.device),
     "to": _untyped_to,
+    "_share_filename_cpu_": _share_filename_cpu_,
+    "_write_file": _write_file,
     "cpu": lambda self: self.to(device="cpu"),
     "cuda": lambda self, device=None, non_blocking=False: self.to(device=device or "cuda", non_blocking=non_blocking),
     "untyped": lambda self: self,

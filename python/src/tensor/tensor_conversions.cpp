@@ -116,6 +116,8 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
   TensorOptions options;
   if (is_dtype_like(wanted)) {
     options = options.dtype(dtype_from_object(wanted));
+  } else if (wanted == reinterpret_cast<PyObject*>(tensor_type)) {  // the type that tensors have if none is said
+    options = options.dtype(default_dtype()).device(kCPU);
   } else {
     Owned text = PyUnicode_Check(wanted) ? Owned::borrow(wanted) : Owned(PyObject_GetAttrString(wanted, "__name__"));
     PyErr_Clear();

@@ -164,9 +164,8 @@ void tensor_finalize(PyObject* o) {
   give_to_impl(self);
 }
 
-// What a class of Python has added to the object, as its __slots__ say.
-static void clear_slots(PyObject* o) {
-  for (PyTypeObject* type = Py_TYPE(o); type && type != tensor_type; type = type->tp_base) {
+void clear_slots(PyObject* o, PyTypeObject* base) {
+  for (PyTypeObject* type = Py_TYPE(o); type && type != base; type = type->tp_base) {
     for (PyMemberDef* member = type->tp_members; member && member->name; ++member) {
       if (member->type != T_OBJECT_EX || (member->flags & READONLY)) continue;
       PyObject*& value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(o) + member->offset);
@@ -194,7 +193,7 @@ static void subclass_dealloc(PyObject* o) {
   }
   PyObject_GC_UnTrack(o);
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
-  clear_slots(o);
+  clear_slots(o, tensor_type);
   tensor_dealloc(o);
 }
 

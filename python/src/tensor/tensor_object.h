@@ -39,6 +39,8 @@ void track(PyObject* tensor);
 // Slots of the type that have to do with the object's life (tensor_object.cpp).
 void tensor_dealloc(PyObject* self);
 void tensor_finalize(PyObject* self);
+// Clears what classes of Python below `base` have added to an object, as their __slots__ say.
+void clear_slots(PyObject* o, PyTypeObject* base);
 int tensor_traverse(PyObject* self, visitproc visit, void* arg);
 int tensor_clear(PyObject* self);
 int tensor_setattr(PyObject* self, PyObject* name, PyObject* value);

@@ -3,13 +3,16 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/copy_on_write.h"
 #include "core/exported_storage.h"
 #include "core/geometry.h"
+#include "core/storage_object.h"
 #include "operations/entry.h"
 #include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
 #include "mica/backend.h"
 #include "mica/mapped_memory.h"
+#include "tensor/tensor_object.h"
 #include "types/storage_object.h"
 
 #include <structmember.h>
@@ -20,11 +23,14 @@ struct StorageObject {
   PyObject_HEAD Storage storage;
   PyObject* dict;
   PyObject* weakrefs;
+  bool owned;  // by its storage, which it does not count itself among the holders of
 };
-static PyTypeObject* storage_type = nullptr;
+// torch._C.StorageBase, which is for subclasses, and torch.UntypedStorage.
+static PyTypeObject *base_type = nullptr, *storage_type = nullptr;
 
-bool is_storage(PyObject* o) { return PyObject_TypeCheck(o, storage_type); }
-const Storage& storage_of(PyObject* o) { return reinterpret_cast<StorageObject*>(o)->storage; }
+static StorageObject* as_storage_object(PyObject* o) { return reinterpret_cast<StorageObject*>(o); }
+bool is_storage(PyObject* o) { return PyObject_TypeCheck(o, base_type); }
+const Storage& storage_of(PyObject* o) { return as_storage_object(o)->storage; }
 
 DimVector dims_from_object(PyObject* o) {
   Owned items(checked(PySequence_Fast(o, "a sequence of integers was expected")));
@@ -34,10 +40,24 @@ DimVector dims_from_object(PyObject* o) {
   return dims;
 }
 
-// A storage has one object for as long as somebody holds it.
+// ---- the object and its storage: one object for as long as somebody holds it, or knows it by what hangs on it
+
+static void keep_slots(PyTypeObject* subclass);
+
+// An object that its storage owns counts itself among the holders again, and the reference becomes the caller's.
+static PyObject* take_back(StorageObject* self) {
+  self->owned = false;
+  self->storage->retain();
+  return reinterpret_cast<PyObject*>(self);
+}
+
 static PyObject* storage_object(const Storage& storage, PyTypeObject* type) {
-  if (storage->python_object) return Py_NewRef(static_cast<PyObject*>(storage->python_object));
-  auto* self = reinterpret_cast<StorageObject*>(type->tp_alloc(type, 0));
+  if (storage->python_object) {
+    auto* self = static_cast<StorageObject*>(storage->python_object);
+    return self->owned ? take_back(self) : Py_NewRef(reinterpret_cast<PyObject*>(self));
+  }
+  if (type != storage_type) keep_slots(type);
+  auto* self = as_storage_object(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   new (&self->storage) Storage(storage);
   storage->python_object = self;
@@ -46,28 +66,103 @@ static PyObject* storage_object(const Storage& storage, PyTypeObject* type) {
 
 PyObject* storage_object(const Storage& storage) { return storage_object(storage, storage_type); }
 
-static void storage_dealloc(PyObject* self) {
-  auto* object = reinterpret_cast<StorageObject*>(self);
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
+// The object is about to lose its last Python reference. True if tensors hold the storage, and it would be missed.
+static bool should_outlive_python(StorageObject* self) {
+  if (!self->storage || self->owned || self->storage->use_count() == 1) return false;
+  return self->dict || self->weakrefs || Py_TYPE(self) != storage_type;
+}
+
+// Hands the object to its storage; the caller has provided the reference that the storage now owns. Another thread may
+// let go of the storage meanwhile: release() then ends in release_object below.
+static void give_to_storage(StorageObject* self) {
+  self->owned = true;
+  self->storage->release();
+}
+
+// Called for a storage that only its object is left of, from any thread. At exit both stay.
+static void release_object(StorageImpl* storage) {
+  if (!Py_IsInitialized()) return;
+  Locked locked;
+  auto* self = static_cast<StorageObject*>(storage->python_object);
+  self->owned = false;
+  Py_DECREF(self);  // unless a weak reference has brought it back to a program, it goes, and the storage with it
+}
+
+static void storage_dealloc(PyObject* o) {
+  StorageObject* self = as_storage_object(o);
+  if (should_outlive_python(self)) {
+    Py_SET_REFCNT(o, 1);
+    if (!PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+    give_to_storage(self);
+    return;
+  }
+  PyTypeObject* type = Py_TYPE(o);
+  if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
   // First of all: callbacks of weak references and destructors of attributes may ask for the storage's object again,
   // and must not get this one.
-  if (object->storage && object->storage->python_object == self) object->storage->python_object = nullptr;
-  if (object->weakrefs) PyObject_ClearWeakRefs(self);
-  Py_CLEAR(object->dict);
-  object->storage.~Storage();
-  type->tp_free(self);
+  if (self->storage && self->storage->python_object == o) self->storage->python_object = nullptr;
+  if (self->weakrefs) PyObject_ClearWeakRefs(o);
+  Py_CLEAR(self->dict);
+  self->storage.~Storage();
+  type->tp_free(o);
   Py_DECREF(type);
+}
+
+// For what the collector has found: the object is saved before anything is taken from it.
+static void storage_finalize(PyObject* o) {
+  if (!should_outlive_python(as_storage_object(o))) return;
+  Py_INCREF(o);
+  give_to_storage(as_storage_object(o));
+}
+
+// In the place of the interpreter's own function, which calls __del__ and clears __slots__ before storage_dealloc.
+static void subclass_dealloc(PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  if (type->tp_dealloc != subclass_dealloc) return storage_dealloc(o);
+  const auto is_saved = [o] {
+    if (!should_outlive_python(as_storage_object(o))) return false;
+    Py_SET_REFCNT(o, 1);
+    give_to_storage(as_storage_object(o));
+    return true;
+  };
+  if (is_saved()) return;
+  if (type->tp_finalize && type->tp_finalize != storage_finalize) {  // the program's __del__
+    if (PyObject_CallFinalizerFromDealloc(o) < 0) return;
+    if (is_saved()) return;
+  }
+  PyObject_GC_UnTrack(o);
+  if (as_storage_object(o)->weakrefs) PyObject_ClearWeakRefs(o);
+  clear_slots(o, base_type);
+  storage_dealloc(o);
+}
+
+static void keep_slots(PyTypeObject* subclass) { subclass->tp_dealloc = subclass_dealloc; }
+
+// For whoever holds the object by a weak reference: it has its storage for itself again.
+static PyObject* fix_storage_weakref(PyObject* self, PyObject*) {
+  if (as_storage_object(self)->owned) Py_DECREF(take_back(as_storage_object(self)));
+  Py_RETURN_NONE;
+}
+
+static PyObject* fix_tensor_weakref(PyObject* self, PyObject*) {
+  if (unwrap(self).defined() && unwrap(self)->python_object == self) Py_XDECREF(wrap(unwrap(self)));
+  Py_RETURN_NONE;
 }
 
 static int storage_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<StorageObject*>(self)->dict);
+  // Tensors hold the storage too, and hand it to Python again: what the object has is needed, whatever cycle it is in.
+  if (should_outlive_python(as_storage_object(self))) return 0;
+  Py_VISIT(as_storage_object(self)->dict);
   return 0;
 }
 
 static int storage_clear(PyObject* self) {
-  Py_CLEAR(reinterpret_cast<StorageObject*>(self)->dict);
+  if (should_outlive_python(as_storage_object(self))) {
+    storage_finalize(self);
+    return 0;
+  }
+  Py_CLEAR(as_storage_object(self)->dict);
   return 0;
 }
 
@@ -83,6 +178,7 @@ static PyObject* storage_new(PyTypeObject* type, PyObject* args, PyObject* kwarg
   PyObject *given = nullptr, *device = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$O:UntypedStorage", const_cast<char**>(names), &given, &device))
     return nullptr;
+  MICA_CHECK(type != base_type, "Cannot directly construct StorageBase; subclass it and then construct that");
   const Device where = device == Py_None ? kCPU : device_from_object(device);
   if (!given) return storage_object(StorageImpl::allocate(0, where), type);
   if (is_int_like(given)) return storage_object(StorageImpl::allocate(size_from_object(given), where), type);
@@ -108,7 +204,10 @@ static Py_ssize_t storage_length(PyObject* self) { return static_cast<Py_ssize_t
 static PyObject* nbytes(PyObject* self, PyObject*) { return PyLong_FromSsize_t(storage_length(self)); }
 static PyObject* element_size(PyObject*, PyObject*) { return PyLong_FromLong(1); }
 static PyObject* data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(storage_of(self)->data()); }
-static PyObject* resizable(PyObject* self, PyObject*) { return PyBool_FromLong(storage_of(self)->resizable()); }
+static bool can_grow(const StorageImpl& storage) { return storage.resizable() || copy_on_write::shares(storage); }
+static PyObject* resizable(PyObject* self, PyObject*) { return PyBool_FromLong(can_grow(*storage_of(self))); }
+static PyObject* address(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(storage_of(self)->address()); }
+static PyObject* shares(PyObject* self, PyObject*) { return PyBool_FromLong(copy_on_write::shares(*storage_of(self))); }
 static PyObject* use_count(PyObject* self, PyObject*) { return PyLong_FromUnsignedLong(storage_of(self)->use_count()); }
 // Memory of a backend's device counts as shared, as torch has it.
 static bool is_of_backend(Device device) { return !device.is_cpu() && !device.is_meta(); }
@@ -125,6 +224,13 @@ static PyObject* resize(PyObject* self, PyObject* size) try {
   return raise_current_exception();
 }
 
+// storage._lazy_clone(): a second storage with the same bytes, which are copied when one of the two is written.
+static PyObject* lazy_clone(PyObject* self, PyObject*) try {
+  return storage_object(copy_on_write::share(storage_of(self)));
+} catch (...) {
+  return raise_current_exception();
+}
+
 static PyObject* share_memory(PyObject* self, PyObject*) try {
   const Device device = storage_of(self)->device();
   MICA_CHECK(!device.is_meta(), "_share_fd_: only available on CPU, not on ", device);
@@ -135,6 +241,8 @@ static PyObject* share_memory(PyObject* self, PyObject*) try {
 }
 
 static PyObject* share_fd(PyObject* self, PyObject*) try {
+  const Device device = storage_of(self)->device();
+  MICA_CHECK(device.is_cpu(), "_share_fd_: only available on CPU, not on ", device);
   move_to_shared_memory(*storage_of(self));
   return Py_BuildValue("(in)", shared_memory_descriptor(*storage_of(self)), storage_length(self));
 } catch (...) {
@@ -233,7 +341,7 @@ static PyObject* untyped_storage(PyObject* self, PyObject*) try {
 static PyObject* set_storage(PyObject* self, PyObject* args) try {
   PyObject *source, *size, *stride;
   Py_ssize_t offset;
-  if (!PyArg_ParseTuple(args, "O!nOO:_set_storage", storage_type, &source, &offset, &size, &stride)) return nullptr;
+  if (!PyArg_ParseTuple(args, "O!nOO:_set_storage", base_type, &source, &offset, &size, &stride)) return nullptr;
   const Tensor& x = unwrap(self);
   const Storage& storage = storage_of(source);
   MICA_CHECK(storage->device() == x.device(), "Attempted to set the storage of a tensor on device \"", x.device(),
@@ -249,8 +357,10 @@ static PyObject* set_storage(PyObject* self, PyObject* args) try {
   MICA_CHECK(reach.low + offset >= 0, "set_: the strides reach before the storage's first element");
   const auto needed = static_cast<size_t>(storage_bytes_needed(sizes, strides, offset, x.element_size()));
   if (needed > storage->nbytes()) {
-    MICA_CHECK(storage->resizable(), "setStorage: sizes ", sizes, ", strides ", strides, ", storage offset ", offset,
-               ", and itemsize ", x.element_size(), " requiring a storage size of ", needed,
+    // As in torch, what keeps its sizes does not make the storage grow.
+    const bool same = x.sizes() == sizes.ref() && (stride == Py_None || x.strides() == strides.ref());
+    MICA_CHECK(!same && can_grow(*storage), "setStorage: sizes ", sizes, ", strides ", strides, ", storage offset ",
+               offset, ", and itemsize ", x.element_size(), " requiring a storage size of ", needed,
                " are out of bounds for storage of size ", storage->nbytes());
     storage->resize(needed);
   }
@@ -281,6 +391,10 @@ bool add_storage(PyObject* module) {
       {"_tensor", tensor_over_storage, METH_O, nullptr},
       {"__bytes__", as_bytes, METH_NOARGS, nullptr},
       {"_use_count", use_count, METH_NOARGS, nullptr},
+      {"_lazy_clone", lazy_clone, METH_NOARGS, nullptr},
+      {"_fix_weakref", fix_storage_weakref, METH_NOARGS, nullptr},
+      {"_is_cow", shares, METH_NOARGS, nullptr},
+      {"_address", address, METH_NOARGS, nullptr},
       {}};
   static PyGetSetDef attributes[] = {{"device", get_storage_device, nullptr, nullptr, nullptr},
                                      {"_cdata", get_cdata, nullptr, nullptr, nullptr},
@@ -294,18 +408,29 @@ bool add_storage(PyObject* module) {
                                 {Py_tp_dealloc, reinterpret_cast<void*>(storage_dealloc)},
                                 {Py_tp_traverse, reinterpret_cast<void*>(storage_traverse)},
                                 {Py_tp_clear, reinterpret_cast<void*>(storage_clear)},
+                                {Py_tp_finalize, reinterpret_cast<void*>(storage_finalize)},
                                 {Py_mp_length, reinterpret_cast<void*>(storage_length)},
                                 {Py_sq_length, reinterpret_cast<void*>(storage_length)},  // safetensors asks for it
                                 {Py_tp_methods, methods},
                                 {Py_tp_getset, attributes},
                                 {Py_tp_members, members},
                                 {0, nullptr}};
-  static PyType_Spec spec = {"torch.storage.UntypedStorage", sizeof(StorageObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  constexpr auto flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
+  static PyType_Spec base = {"torch._C.StorageBase", sizeof(StorageObject), 0, flags, slots};
+  base_type = add_type(module, &base);
+  if (!base_type) return false;
+  static PyType_Slot nothing_more[] = {{Py_tp_base, base_type},
+                                       {Py_tp_dealloc, reinterpret_cast<void*>(storage_dealloc)},
+                                       {Py_tp_traverse, reinterpret_cast<void*>(storage_traverse)},
+                                       {Py_tp_clear, reinterpret_cast<void*>(storage_clear)},
+                                       {0, nullptr}};
+  static PyType_Spec spec = {"torch.storage.UntypedStorage", sizeof(StorageObject), 0, flags, nothing_more};
   storage_type = add_type(module, &spec);
+  release_storage_object = release_object;
   static PyMethodDef of_tensors[] = {
       {"untyped_storage", untyped_storage, METH_NOARGS, "The storage that the tensor views."},
       {"_set_storage", set_storage, METH_VARARGS, nullptr},
+      {"_fix_weakref", fix_tensor_weakref, METH_NOARGS, nullptr},
       {}};
   return storage_type && add_tensor_methods(of_tensors);
 }

@@ -5,4 +5,8 @@ from mica.nn.modules._conversion import _parse_to  # noqa: F401
 
 
 def __getattr__(name):
-    return getattr(_functional, name)
+    if name.startswith("__") or hasattr(_functional, name):
+        return getattr(_functional, name)
+    from mica._ops import ops
+
+    return getattr(ops.aten, name)  # torch keeps some of its operators here too

@@ -264,7 +264,12 @@ def call(func, args, kwargs):
         made = func(*given, **named)
         return nested if made is given[0] else strided_view(made, nested._part_sizes)
     if name == "is_same_size":
-        return len(others) == 2 and others[0]._part_sizes == others[1]._part_sizes
+        if len(others) != 2:
+            one, two = ("nested" if isinstance(x, StridedNestedTensor) else "not nested" for x in args)
+            raise RuntimeError(
+                f"Expected both self and other to be nested tensors. Self is {one}. While Other is {two}."
+            )
+        return others[0]._part_sizes == others[1]._part_sizes
     if name in ("sum", "mean") and len(args) == 1 and "dim" not in kwargs:
         return func(nested.buffer(), **kwargs)
     if name == "__getitem__":
