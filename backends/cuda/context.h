@@ -38,6 +38,7 @@ class DeviceGuard {
 };
 
 cudaStream_t current_stream(int index);  // of the calling thread
+bool is_capturing(cudaStream_t stream);
 
 // What torch.cuda.set_sync_debug_mode says of calls that wait for the device: nothing, a warning or an error.
 enum class WaitingIs : int { Fine, Warned, Refused };

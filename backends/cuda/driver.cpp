@@ -35,6 +35,8 @@ const DriverApi& driver() {
     find(a.set_halves, "cuMemsetD16Async");
     find(a.set_words, "cuMemsetD32Async");
     find(a.address_range, "cuMemGetAddressRange");
+    find(a.load_module, "cuModuleLoadData");
+    find(a.module_function, "cuModuleGetFunction");
     return a;
   }();
   return api;

@@ -1,4 +1,4 @@
-// The driver's own interface, found at run time through the runtime library: virtual memory, launches.
+// The driver's own interface, found at run time through the runtime library: virtual memory, launches, modules.
 #pragma once
 
 #include <cuda.h>
@@ -21,6 +21,8 @@ struct DriverApi {
   decltype(&cuMemsetD16Async) set_halves;
   decltype(&cuMemsetD32Async) set_words;
   decltype(&cuMemGetAddressRange) address_range;
+  decltype(&cuModuleLoadData) load_module;
+  decltype(&cuModuleGetFunction) module_function;
 };
 
 const DriverApi& driver();

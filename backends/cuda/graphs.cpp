@@ -93,11 +93,7 @@ void free_graph(void* handle) {
   delete g;
 }
 
-bool is_capturing(int device) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  MICA_CUDA(cudaStreamIsCapturing(current_stream(device), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
+bool is_current_capturing(int device) { return is_capturing(current_stream(device)); }
 
 }  // namespace
 
@@ -122,7 +118,7 @@ void device_facts(int index, DeviceFacts* facts) {
 }
 
 void* graph_extension(std::string_view name) {
-  static GraphApi api{begin, end, replay, free_graph, is_capturing};
+  static GraphApi api{begin, end, replay, free_graph, is_current_capturing};
   return name == "graphs" ? &api : nullptr;
 }
 

@@ -35,6 +35,11 @@ void queue_what_is_put_off() {
   if (recording::pending()) recording::flush("a call that orders streams");
 }
 
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
 void set_stream(Stream stream) {
   queue_what_is_put_off();
   thread_streams()[static_cast<size_t>(stream.device.index())] = handle(stream);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cuda/divider.h"
 #include "backends/cuda/element.cuh"
 #include "backends/cuda/launch.cuh"
 
@@ -13,18 +14,6 @@ namespace mica::cuda {
 inline constexpr int kThreads = 256;
 inline constexpr int kStridedDims = 12;  // more are run piece by piece
 inline constexpr int64_t kPieceElements = int64_t{1} << 30;
-
-// Division of 31-bit numbers by one that is known before the launch.
-struct Divider {
-  uint32_t divisor, magic, shift;
-
-  Divider() = default;
-  explicit Divider(uint32_t d) : divisor(d), shift(0) {
-    while (shift < 32 && (uint64_t{1} << shift) < d) ++shift;
-    magic = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
-  }
-  __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
-};
 
 // Where element i of each operand lies.
 template <int kOperands>

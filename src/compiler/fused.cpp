@@ -214,11 +214,11 @@ bool FusedGroup::precedes(const Call& call) const {
   return false;
 }
 
-void FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
+bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
   const Call& first = *calls_[0];
   if (calls_.size() == 1 || apart_) {
     for (const Call* call : calls_) run_alone(*call, slots);
-    return;
+    return false;
   }
   const auto loop = std::make_unique<FusedLoop>();
   loop->device = first.device;
@@ -226,7 +226,7 @@ void FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in
   std::copy(first.shape, first.shape + first.ndim, loop->shape);
   MICA_CHECK(Writer(*loop, &slots).write(calls_, in_memory), "a fused loop outgrew its registers");
   shorten(*loop);
-  fusion_of(first.device)->run(*loop);
+  return fusion_of(first.device)->run(*loop);
 }
 
 FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slots, const std::vector<bool>& needed)
@@ -280,8 +280,10 @@ std::string FusedPlan::describe() const {
   return text;
 }
 
-void FusedPlan::run(const std::vector<Slot>& slots) const {
-  for (const FusedGroup& g : groups_) g.run(slots, in_memory_);
+int64_t FusedPlan::run(const std::vector<Slot>& slots) const {
+  int64_t generated = 0;
+  for (const FusedGroup& g : groups_) generated += g.run(slots, in_memory_);
+  return generated;
 }
 
 }  // namespace mica::recording

@@ -30,7 +30,8 @@ class FusedGroup {
   bool precedes(const Call& call) const;
   const std::vector<const Call*>& calls() const { return calls_; }
   bool uses(int slot) const { return find(slot) != nullptr; }
-  void run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
+  // Returns whether it ran as code that was made for it.
+  bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
 
  private:
   struct Use {
@@ -56,7 +57,7 @@ class FusedPlan {
   bool in_memory(int slot) const { return in_memory_[slot]; }
   int64_t kept_apart() const { return kept_; }  // bytes that do not reach memory
   std::string describe() const;
-  void run(const std::vector<Slot>& slots) const;
+  int64_t run(const std::vector<Slot>& slots) const;  // how many ran as code that was made for them
 
  private:
   std::vector<FusedGroup> groups_;

@@ -157,7 +157,7 @@ void Recording::run(const char* reason, const std::string& asked_from) {
     ~Forget() { r->forget(); }
   } forget_after{this};
   for (size_t g = 0; g < groups; ++g) recording::run(plan, g, calls_.get(), slots_);
-  fused.run(slots_);
+  counts.generated += fused.run(slots_);
 }
 
 // A single call needs no plan.

@@ -72,9 +72,11 @@ FUNCTIONS = {
 def test_functions(name, dtype):
     x, y = ramp(150, 200, dtype=dtype), ramp(150, 200, dtype=dtype).flip(0).contiguous()
     expected = FUNCTIONS[name](x, y)
-    found = torch.compile(FUNCTIONS[name])(x, y)
-    for i, (a, b) in enumerate(zip(expected, found, strict=True)):
-        assert torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(a.isnan(), b.isnan()), i
+    for when in ("followed", "translated"):
+        found, ran = counted(FUNCTIONS[name], x, y)
+        for i, (a, b) in enumerate(zip(expected, found, strict=True)):
+            assert torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(a.isnan(), b.isnan()), (when, i)
+    assert ran["generated"] > 0
 
 
 def test_broadcasts_strides_and_mixed_dtypes():
@@ -92,6 +94,31 @@ def test_broadcasts_strides_and_mixed_dtypes():
     x = ramp(40, 30, 50)
     found, _ = counted(g, x)
     assert torch.equal(found, g(x)) and found.stride() == g(x).stride()
+
+
+def test_loops_of_one_kind_share_their_code():
+    def f(x, y, a):
+        return (x * a + y).relu() > y, (x - y).abs() / a
+
+    counted(f, ramp(64, 100), ramp(64, 100), 2.0)
+    for shape, number in (((64, 100), 3.0), ((32, 200), -0.5), ((7, 1000), 2.0)):
+        x, y = ramp(*shape), ramp(*shape).flip(0).contiguous()
+        found, ran = counted(f, x, y, number)
+        assert ran["generated"] == ran["loops"] > 0
+        for a, b in zip(f(x, y, number), found, strict=True):
+            assert torch.equal(a, b)
+
+
+def test_what_is_laid_out_otherwise_is_other_code():
+    def f(x, y):
+        return (x.sin() * y + 1).tanh()
+
+    for x, y in (
+        (ramp(100, 80), ramp(100, 80)), (ramp(100, 80), ramp(80)), (ramp(100, 80), ramp(100, 1)), (ramp(80, 100).t(), ramp(100, 80)),
+        (ramp(101, 83), ramp(101, 83)), (ramp(8001)[1:], ramp(8000)), (ramp(20, 10, 40)[:, ::2], ramp(20, 5, 1)), (ramp(4096), ramp(1)),
+    ):  # fmt: skip
+        for _ in range(3):
+            assert torch.equal(torch.compile(f)(x, y), f(x, y))
 
 
 def test_in_place_changes_and_views():

@@ -38,11 +38,6 @@ struct KeyEqual {
 template <class T>
 using Table = std::unordered_map<GraphKey, T, KeyHash, KeyEqual>;
 
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
-}
-
 // The first engine of the heuristic that can be had.
 cudnn::Plan make_plan(const GraphKey& key, cudnn::Handle handle) {
   cudnn::open_compiler();

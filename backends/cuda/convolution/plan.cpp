@@ -145,11 +145,6 @@ void run_plan(const Plan& p, cudnn::Handle handle, void* image, void* filter, vo
   cudnn::execute(p, handle, 3, ids, pointers, workspace);
 }
 
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
-}
-
 // The time that comparing engines may take: a little as a program starts, then a small part of the time it runs. A
 // first run loads an engine's kernels, some milliseconds, and a network meets hundreds of convolutions in its first
 // step.

@@ -4,6 +4,6 @@
 
 namespace mica::cuda {
 
-void run_fused(const FusedLoop& loop);
+bool run_fused(const FusedLoop& loop);
 
 }  // namespace mica::cuda

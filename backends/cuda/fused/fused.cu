@@ -1,11 +1,13 @@
 // Runs a fused loop: one kernel that follows a list of instructions, the same for all threads. A thread has a few
 // neighbouring elements of every register in shared memory, which nobody else touches, and the last result in its own
-// registers. No code is generated: the first call is as fast as the hundredth. The functions are those of the kernels
-// that the loop takes the place of, so that the numbers are the same.
+// registers. So a loop that was never seen before waits for nothing; one that comes again runs as code that was made
+// for it (generated.h). The functions are those of the kernels that the loop takes the place of, so that the numbers
+// are the same.
 #include <algorithm>
 
 #include "backends/cuda/fused/codes.h"
 #include "backends/cuda/fused/describe.h"
+#include "backends/cuda/fused/generated.h"
 #include "backends/cuda/pointwise.cuh"
 #include "backends/cuda/pointwise/functions.cuh"
 
@@ -14,7 +16,6 @@ namespace mica::cuda {
 namespace {
 
 constexpr int kDims = kFusedDims;
-constexpr int kFusedThreads = 128;
 constexpr int kFewRegisters = 4;  // leave room for more threads
 
 // The loop as the kernel sees it, in the constant memory of its arguments.
@@ -300,53 +301,18 @@ __global__ void __launch_bounds__(kFusedThreads) fused_kernel(const __grid_const
   }
 }
 
-constexpr int kPiece = 8;
-
-// Dimensions of size one vanish, and neighbours that continue each other for all operands merge.
-void merge(const FusedLoop& loop, Program& p, int64_t (&shape)[kDims]) {
-  p.ndim = 0;
-  for (int d = loop.ndim - 1; d >= 0; --d) {
-    const int64_t extent = loop.shape[d];
-    if (extent == 1) continue;
-    bool continues = p.ndim > 0;
-    for (int k = 0; k < loop.noperands && continues; ++k)
-      continues = loop.operands[k].strides[d] == p.operands[k].strides[p.ndim - 1] * shape[p.ndim - 1];
-    if (continues) {
-      shape[p.ndim - 1] *= extent;
-      continue;
-    }
-    shape[p.ndim] = extent;
-    for (int k = 0; k < loop.noperands; ++k) p.operands[k].strides[p.ndim] = loop.operands[k].strides[d];
-    ++p.ndim;
-  }
-  if (p.ndim == 0) {
-    p.ndim = 1;
-    shape[0] = 1;
-    for (int k = 0; k < loop.noperands; ++k) p.operands[k].strides[0] = 0;
-  }
-}
-
-// Whether every operand can be read in pieces of kPiece along the fastest dimension, or has one element there.
-bool in_pieces(const FusedLoop& loop, Program& p, const int64_t (&shape)[kDims]) {
-  if (shape[0] % kPiece) return false;
-  p.dense = 0;
-  for (int k = 0; k < loop.noperands; ++k) {
-    const auto& o = p.operands[k];
-    if (o.strides[0] == 0) continue;
-    const int64_t size = element_size(loop.operands[k].dtype), unit = std::min<int64_t>(16, size * kPiece);
-    if (o.strides[0] != size || reinterpret_cast<uintptr_t>(o.data) % unit) return false;
-    for (int d = 1; d < p.ndim; ++d)
-      if (o.strides[d] % unit) return false;
-    p.dense |= 1u << k;
-  }
-  return true;
-}
-
 }  // namespace
 
-void run_fused(const FusedLoop& loop) {
+bool run_fused(const FusedLoop& loop) {
+  const FusedLayout layout = lay_out(loop);
+  const int device = loop.device.index();
+  DeviceGuard guard(device);
+  if (run_generated(loop, layout)) return true;
   Program p;
-  int64_t shape[kDims];
+  p.ndim = layout.ndim;
+  p.dense = layout.dense;
+  p.items = static_cast<uint32_t>(layout.items);
+  for (int d = 0; d < p.ndim; ++d) p.sizes[d] = Divider(static_cast<uint32_t>(layout.shape[d]));
   for (int k = 0; k < loop.noperands; ++k) {
     const FusedLoop::Operand& o = loop.operands[k];
     p.operands[k].data = o.data;
@@ -354,36 +320,24 @@ void run_fused(const FusedLoop& loop) {
     p.operands[k].kind = o.dtype == DType::Float16    ? FloatKind::Half
                          : o.dtype == DType::BFloat16 ? FloatKind::BFloat
                                                       : FloatKind::Single;
+    std::copy_n(layout.strides[k], p.ndim, p.operands[k].strides);
   }
-  merge(loop, p, shape);
   p.count = loop.ninstructions;
   std::copy_n(loop.instructions, loop.ninstructions, p.instructions);
-  int64_t numel = 1;
-  for (int d = 0; d < p.ndim; ++d) numel *= shape[d];
-  const bool pieces = in_pieces(loop, p, shape);
-  if (pieces) {
-    shape[0] /= kPiece;
-    numel /= kPiece;
-    for (int k = 0; k < loop.noperands; ++k) p.operands[k].strides[0] *= kPiece;
-  } else {
-    p.dense = ~0u;  // one element each
-  }
-  for (int d = 0; d < p.ndim; ++d) p.sizes[d] = Divider(static_cast<uint32_t>(shape[d]));
-  p.items = static_cast<uint32_t>(numel);
   int registers = 0;
   for (int i = 0; i < p.count; ++i) registers = std::max<int>(registers, p.instructions[i].out + 1);
-  const int device = loop.device.index();
-  DeviceGuard guard(device);
-  const uint32_t blocks = blocks_for(numel, kFusedThreads);
-  if (!pieces) return launch<fused_kernel<1, kFusedRegisters, false>>(device, blocks, kFusedThreads, p);
+  const uint32_t blocks = blocks_for(layout.items, kFusedThreads);
   const bool few = registers <= kFewRegisters, flat = p.ndim == 1;
-  if (few) {
-    flat ? launch<fused_kernel<kPiece, kFewRegisters, true>>(device, blocks, kFusedThreads, p)
-         : launch<fused_kernel<kPiece, kFewRegisters, false>>(device, blocks, kFusedThreads, p);
+  if (!layout.pieces) {
+    launch<fused_kernel<1, kFusedRegisters, false>>(device, blocks, kFusedThreads, p);
+  } else if (few) {
+    flat ? launch<fused_kernel<kFusedPiece, kFewRegisters, true>>(device, blocks, kFusedThreads, p)
+         : launch<fused_kernel<kFusedPiece, kFewRegisters, false>>(device, blocks, kFusedThreads, p);
   } else {
-    flat ? launch<fused_kernel<kPiece, kFusedRegisters, true>>(device, blocks, kFusedThreads, p)
-         : launch<fused_kernel<kPiece, kFusedRegisters, false>>(device, blocks, kFusedThreads, p);
+    flat ? launch<fused_kernel<kFusedPiece, kFusedRegisters, true>>(device, blocks, kFusedThreads, p)
+         : launch<fused_kernel<kFusedPiece, kFusedRegisters, false>>(device, blocks, kFusedThreads, p);
   }
+  return false;
 }
 
 }  // namespace mica::cuda

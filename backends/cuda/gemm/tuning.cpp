@@ -232,12 +232,6 @@ Choice fastest(const State& s, const lt::Plan& plan, cublasLtHandle_t handle, co
   return best;
 }
 
-bool is_capturing(int device) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  MICA_CUDA(cudaStreamIsCapturing(current_stream(device), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 }  // namespace
 
 bool is_on() { return state().enabled.load(std::memory_order_relaxed); }
@@ -258,7 +252,7 @@ lt::Plan chosen(const lt::Plan& plan, cublasLtHandle_t handle, const Product& pr
     if (s.recording && s.untuned.emplace(name, true).second)
       std::ofstream(file_of(s, device, "tunableop_untuned%d.csv"), std::ios::app)
           << name.first << ',' << name.second << '\n';
-    if (!s.tuning || is_capturing(device)) return plan;
+    if (!s.tuning || is_capturing(current_stream(device))) return plan;
     choice = s.choices.emplace(name, fastest(s, plan, handle, product, device, run)).first;
     append(s, name, choice->second, device);
   }

@@ -57,7 +57,7 @@ struct Fusion {
   // the operands of the loop (from its first input on) or kNumber. Of `loop` there are dtypes and numbers, no elements;
   // `arguments` is the tuple of the kernel's further arguments, with a FusedText for a text.
   bool (*describe)(const char* slot, const PointwiseLoop& loop, const void* arguments, FusedInstruction& step);
-  void (*run)(const FusedLoop& loop);
+  bool (*run)(const FusedLoop& loop);  // whether by code that was made for the loop
 };
 
 }  // namespace mica

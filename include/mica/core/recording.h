@@ -55,6 +55,7 @@ struct Counts {
   int64_t loops = 0;       // that they were fused into
   int64_t dead = 0;        // calls whose results nobody could ask for: they did not run
   int64_t kept_apart = 0;  // bytes of intermediate results that never reached memory
+  int64_t generated = 0;   // loops of a GPU that ran as code that was made for them
 };
 Counts counts();
 void reset_counts();

@@ -23,6 +23,8 @@ class CompiledExplanation:
             f"{c['calls']} calls of kernels were put off and ran as {c['loops']} loops in {c['flushes']} flushes; "
             f"{c['dead']} were not needed; {c['bytes_kept_out_of_memory']} bytes never reached memory"
         )
+        if c["generated"]:
+            said += f"; {c['generated']} loops ran as code that was made for them"
         return f"{said}\n{self.text}".rstrip()
 
     __repr__ = __str__

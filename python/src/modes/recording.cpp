@@ -163,10 +163,10 @@ static PyObject* flush_recording(PyObject*, PyObject*) try {
 
 static PyObject* recording_counts(PyObject*, PyObject*) {
   const recording::Counts c = recording::counts();
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "flushes", static_cast<long long>(c.flushes), "calls",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "flushes", static_cast<long long>(c.flushes), "calls",
                        static_cast<long long>(c.calls), "loops", static_cast<long long>(c.loops), "dead",
-                       static_cast<long long>(c.dead), "bytes_kept_out_of_memory",
-                       static_cast<long long>(c.kept_apart));
+                       static_cast<long long>(c.dead), "bytes_kept_out_of_memory", static_cast<long long>(c.kept_apart),
+                       "generated", static_cast<long long>(c.generated));
 }
 static PyObject* reset_recording_counts(PyObject*, PyObject*) {
   recording::reset_counts();

@@ -15,8 +15,7 @@ from mica._dynamo.utils import counters
 _CALLS_BEFORE = 2  # that run as they are, so that libraries choose their kernels
 _MOST_KINDS, _MOST_GRAPHS = 64, 8
 _LARGE = 1 << 20  # bytes: an argument of as many is not copied while its address stays
-# In a graph a launch costs about a microsecond, and following instructions costs more where there are few elements.
-_LEAST_FUSED = 1 << 17
+_LEAST_FUSED = 1  # in a graph a launch costs about a microsecond, however few its elements are
 _within = threading.local()
 
 

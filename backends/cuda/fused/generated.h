@@ -1,0 +1,13 @@
+// Fused loops as code that is made for them: PTX, which the driver translates. No tool of CUDA is needed for that, and
+// the driver keeps what it has translated on disk.
+#pragma once
+
+#include "backends/cuda/fused/layout.h"
+
+namespace mica::cuda {
+
+// Runs the loop by its own code. False where there is none: a loop of this kind runs for the first time, or the driver
+// cannot translate. The loop's device is current.
+bool run_generated(const FusedLoop& loop, const FusedLayout& layout);
+
+}  // namespace mica::cuda

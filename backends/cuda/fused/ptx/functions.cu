@@ -1,0 +1,70 @@
+// What the instructions of a fused loop compute, one function each, for generated code: this file is translated to PTX
+// when the library is built, and the library holds the text (functions.h). They are the functions of the kernels that a
+// loop takes the place of. A function takes one to three values, then the instruction's parameter where it has one.
+#include "backends/cuda/fused/codes.h"
+#include "backends/cuda/pointwise/functions.cuh"
+
+using namespace mica::cuda;
+
+#define MICA_FUNCTION(name, arguments, ...) \
+  extern "C" __device__ __noinline__ float name arguments { return __VA_ARGS__; }
+#define MICA_OF_ONE(name, ...) MICA_FUNCTION(name, (float a), __VA_ARGS__)
+#define MICA_OF_TWO(name, ...) MICA_FUNCTION(name, (float a, float b), __VA_ARGS__)
+#define MICA_OF_THREE(name, ...) MICA_FUNCTION(name, (float a, float b, float c), __VA_ARGS__)
+#define MICA_OF_ONE_BY(name, ...) MICA_FUNCTION(name, (float a, float p), __VA_ARGS__)
+#define MICA_OF_TWO_BY(name, ...) MICA_FUNCTION(name, (float a, float b, float p), __VA_ARGS__)
+#define MICA_OF_THREE_BY(name, ...) MICA_FUNCTION(name, (float a, float b, float c, float p), __VA_ARGS__)
+
+#define MICA_LIBRARY(name) MICA_OF_ONE(f_##name, ::name(a))
+MICA_FUSED_FUNCTIONS(MICA_LIBRARY)
+
+MICA_OF_ONE(f_Copy, a)
+MICA_OF_ONE(f_Round, ::rint(a))
+MICA_OF_ONE(f_Abs, ::fabsf(a))
+MICA_OF_ONE(f_Sign, static_cast<float>((a > 0) - (a < 0)))
+MICA_OF_ONE(f_Neg, -a)
+MICA_OF_ONE(f_Reciprocal, 1.0f / a)
+MICA_OF_TWO(f_Add, AddScaled<float>{1, true}(a, b))
+MICA_OF_TWO_BY(f_AddScaled, AddScaled<float>{p, false}(a, b))
+MICA_OF_TWO(f_Mul, Mul<float>{}(a, b))
+MICA_OF_TWO(f_Div, Div<float>{}(a, b))
+MICA_OF_TWO(f_Larger, Extremum<float>{true}(a, b))
+MICA_OF_TWO(f_Smaller, Extremum<float>{false}(a, b))
+MICA_OF_TWO(f_Pow, ::pow(a, b))
+MICA_OF_TWO(f_PowShort_1, PowShort<float>{Shortcut::Square}(a, b))
+MICA_OF_TWO(f_PowShort_2, PowShort<float>{Shortcut::Cube}(a, b))
+MICA_OF_TWO(f_PowShort_3, PowShort<float>{Shortcut::Sqrt}(a, b))
+MICA_OF_TWO(f_PowShort_4, PowShort<float>{Shortcut::Rsqrt}(a, b))
+MICA_OF_TWO(f_PowShort_5, PowShort<float>{Shortcut::Reciprocal}(a, b))
+MICA_OF_TWO(f_PowShort_6, PowShort<float>{Shortcut::InverseSquare}(a, b))
+// By the set of relations for which they hold.
+MICA_OF_TWO(f_Compare_1, a < b)
+MICA_OF_TWO(f_Compare_2, a == b)
+MICA_OF_TWO(f_Compare_3, a <= b)
+MICA_OF_TWO(f_Compare_4, a > b)
+MICA_OF_TWO(f_Compare_6, a >= b)
+MICA_OF_TWO(f_Compare_13, a != b)
+MICA_OF_THREE(f_Select, c != 0 ? a : b)
+MICA_OF_THREE(f_SelectValue, b != 0 ? c : a)
+MICA_OF_TWO(f_Mask, b != 0 ? a : 0.0f)
+MICA_OF_ONE(f_LogicalNot, a == 0)
+MICA_OF_TWO(f_LogicalAnd, a != 0 && b != 0)
+MICA_OF_TWO(f_LogicalOr, a != 0 || b != 0)
+MICA_OF_THREE(f_Clamp, Clamp<float>{}(a, b, c))
+MICA_OF_THREE_BY(f_Addcmul, Addcmul<float>{p}(a, b, c))
+MICA_OF_THREE_BY(f_Addcdiv, Addcdiv<float>{p}(a, b, c))
+MICA_OF_ONE(f_Relu, Relu<float>{}(a))
+MICA_OF_ONE(f_Sigmoid, Sigmoid<float>{}(a))
+MICA_OF_TWO(f_SigmoidBackward, SigmoidBackward<float>{}(a, b))
+MICA_OF_TWO(f_TanhBackward, TanhBackward<float>{}(a, b))
+MICA_OF_TWO_BY(f_ThresholdBackward, ThresholdBackward<float>{p}(a, b))
+MICA_OF_ONE_BY(f_LeakyRelu, LeakyRelu<float>{p}(a))
+MICA_OF_TWO_BY(f_LeakyReluBackward, LeakyReluBackward<float>{p}(a, b))
+MICA_OF_ONE(f_Silu, Silu<float>{}(a))
+MICA_OF_TWO(f_SiluBackward, SiluBackward<float>{}(a, b))
+MICA_OF_ONE(f_Gelu_0, Gelu<float>{false}(a))
+MICA_OF_ONE(f_Gelu_1, Gelu<float>{true}(a))
+MICA_OF_TWO(f_GeluBackward_0, GeluBackward<float>{false}(a, b))
+MICA_OF_TWO(f_GeluBackward_1, GeluBackward<float>{true}(a, b))
+MICA_OF_ONE(f_NarrowGelu, NarrowGelu{}(a))
+MICA_OF_TWO(f_NarrowGeluBackward, NarrowGeluBackward{}(a, b))
