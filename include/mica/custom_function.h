@@ -26,6 +26,7 @@ class CustomNode : public Node {
   // Keeps tensors for backward; those among `outputs` are kept without a cycle.
   void save_tensors(TensorList tensors, TensorList outputs);
   TensorVec saved_tensors();  // torch's error when they were freed or changed
+  std::vector<SavedTensor>& raw_saved_tensors();
 
   // Replaces missing gradients by zeros of the outputs' shapes, unless the function takes them as they are.
   void materialize(TensorVec& grads) const;

@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <exception>
 #include <new>
 #include <string>
 #include <string_view>
@@ -138,7 +139,9 @@ bool raise_error(const std::exception& error) {
 static void warn_in_python(std::string_view message) {
   Locked locked;
   Owned text(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
-  if (!text || PyErr_WarnEx(PyExc_UserWarning, PyUnicode_AsUTF8(text.get()), 1) < 0) throw PythonError();
+  if (text && PyErr_WarnEx(PyExc_UserWarning, PyUnicode_AsUTF8(text.get()), 1) == 0) return;
+  if (!std::current_exception()) throw PythonError();
+  PyErr_Print();  // said about an error that is on its way: that one is raised, and this one shown
 }
 
 bool install_warning_handler() {

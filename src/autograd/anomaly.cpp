@@ -20,17 +20,16 @@ void report_trace(const Node& node) {
         ". No forward pass information available. Enable detect anomaly during forward pass for more information."));
     return;
   }
-  std::string text =
-      cat("Error detected in ", node.name(), ". Traceback of forward call that caused the error:\n", node.trace->text);
+  warn(
+      cat("Error detected in ", node.name(), ". Traceback of forward call that caused the error:\n", node.trace->text));
   for (const Node* n = node.trace->parent.get(); n; n = n->trace ? n->trace->parent.get() : nullptr) {
     if (n->trace) {
-      text += cat("\n\nPrevious calculation was induced by ", n->name(),
-                  ". Traceback of forward call that induced the previous calculation:\n", n->trace->text);
+      warn(cat("\n\nPrevious calculation was induced by ", n->name(),
+               ". Traceback of forward call that induced the previous calculation:\n", n->trace->text));
     } else {
-      text += cat("\n\nPrevious calculation was induced by ", n->name(), ". No forward pass information available.");
+      warn(cat("\n\nPrevious calculation was induced by ", n->name(), ". No forward pass information available."));
     }
   }
-  warn(text);
 }
 
 }  // namespace
@@ -56,11 +55,13 @@ void check_for_nan(const Node& node, const TensorVec& out) {
   ModeGuard quiet(mode_bit::kAnomaly, false);
   for (size_t i = 0; i < out.size(); ++i) {
     if (!out[i].defined() || out[i].is_meta() || ne(out[i], out[i]).sum().item<int64_t>() == 0) continue;
-    {
-      ModeGuard loud(mode_bit::kAnomaly, true);
-      report_trace(node);
+    ModeGuard loud(mode_bit::kAnomaly, true);
+    try {
+      fail(cat("Function '", node.name(), "' returned nan values in its ", i, "th output."));
+    } catch (const Error&) {
+      report_trace(node);  // while the error is handled: a warning that is made an error does not take its place
+      throw;
     }
-    fail(cat("Function '", node.name(), "' returned nan values in its ", i, "th output."));
   }
 }
 

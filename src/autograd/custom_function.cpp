@@ -14,13 +14,15 @@ bool contains(TensorList list, const Tensor& t) {
   return std::any_of(list.begin(), list.end(), [&](const Tensor& x) { return x.is_same(t); });
 }
 
-void check_dirty(const CustomForward& forward, TensorList inputs, const TensorVec& outputs) {
+void check_dirty(const CustomForward& forward, TensorList inputs, const TensorVec& outputs, bool recorded) {
+  static constexpr const char* kNoInput =
+      "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be "
+      "passed to ctx.mark_dirty().";
   for (const Tensor& t : forward.dirty) {
     if (!contains(inputs, t)) {
-      warn(
-          "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to "
-          "pass it to "
-          "mark_dirty().");
+      if (!recorded) continue;
+      MICA_CHECK(!t.is_view(), kNoInput);
+      warn(kNoInput);
       continue;
     }
     MICA_CHECK(contains(outputs, t),
@@ -62,7 +64,9 @@ void CustomNode::save_tensors(TensorList tensors, TensorList outputs) {
   saved_.clear();
   saved_.reserve(tensors.size());
   for (const Tensor& t : tensors) {
-    const bool own = t.defined() && contains(outputs, t) && t.grad_fn() == this;
+    // A view that was changed in place is an output too, whose history leads here through its base.
+    const Node* made_by = t.defined() && contains(outputs, t) ? t.grad_fn() : nullptr;
+    const bool own = made_by && (made_by == this || t.is_view());
     saved_.emplace_back(t, own);
   }
 }
@@ -73,6 +77,11 @@ TensorVec CustomNode::saved_tensors() {
   unpacked.reserve(saved_.size());
   for (const SavedTensor& s : saved_) unpacked.push_back(s.unpack(this, true));
   return unpacked;
+}
+
+std::vector<SavedTensor>& CustomNode::raw_saved_tensors() {
+  MICA_CHECK(!released_, kGraphFreed);
+  return saved_;
 }
 
 void CustomNode::release_saved() {
@@ -91,7 +100,7 @@ void CustomNode::materialize(TensorVec& grads) const {
 
 TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, TensorVec outputs,
                                 const CustomForward& forward) {
-  check_dirty(forward, inputs, outputs);
+  check_dirty(forward, inputs, outputs, static_cast<bool>(node));
   const auto differentiable = [&](const Tensor& t) {
     return t.defined() && (t.is_floating_point() || t.is_complex()) && !contains(forward.non_differentiable, t);
   };

@@ -36,6 +36,26 @@ class UnwantedGuard {
   uint64_t saved_;
 };
 
+// A pass has the hooks of saved tensors that its caller has: what nodes and hooks push or pop is gone with it.
+class SavedHooksGuard {
+ public:
+  SavedHooksGuard() {
+    if (thread_modes & mode_bit::kSavedTensorHooks) [[unlikely]]
+      before_ = saved_hook_stack().hooks;
+  }
+  ~SavedHooksGuard() {
+    if (before_.empty() && !(thread_modes & mode_bit::kSavedTensorHooks)) [[likely]]
+      return;
+    saved_hook_stack().hooks.swap(before_);
+    set_modes(mode_bit::kSavedTensorHooks, !saved_hook_stack().hooks.empty());
+  }
+  SavedHooksGuard(const SavedHooksGuard&) = delete;
+  SavedHooksGuard& operator=(const SavedHooksGuard&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<const SavedTensorHooks>> before_;
+};
+
 // Whether a sum may be formed in the tensor's own memory: nobody else sees it.
 bool may_add_into(const Tensor& t) {
   const TensorImpl* impl = t.impl();
@@ -188,6 +208,7 @@ void GraphTask::push_ready(uint32_t slot) {
 void GraphTask::run() {
   CurrentTaskGuard current(this);
   EnableGradGuard mode(options_.create_graph);
+  const SavedHooksGuard saved_hooks;
   while (!ready_.empty()) {
     std::pop_heap(ready_.begin(), ready_.end());
     const uint32_t slot = ready_.back().slot;
@@ -299,6 +320,47 @@ void GraphTask::send(Node& fn) {
     }
     if (--next->missing == 0) push_ready(static_cast<uint32_t>(next - slots_.data()));
   }
+}
+
+bool GraphTask::will_run(const Node& node) {
+  const Slot* slot = find(&node);
+  if (!slot || !selective_) return slot != nullptr;
+  MICA_CHECK(
+      !(node.is_accumulator && slot->first_capture >= 0),
+      "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). This is "
+      "currently not supported.");
+  return slot->wanted();
+}
+
+std::vector<Node*> GraphTask::execution_order() const {
+  const auto slot_of = [&](const Node* node) -> const Slot* { return const_cast<GraphTask*>(this)->find(node); };
+  std::vector<uint32_t> missing;
+  for (const Slot& slot : slots_) missing.push_back(slot.missing);
+  std::vector<Ready> ready;
+  const auto push = [&](uint32_t at) {
+    ready.push_back({slots_[at].node->sequence, at});
+    std::push_heap(ready.begin(), ready.end());
+  };
+  std::vector<bool> listed(slots_.size());
+  for (const Ref<Node>& root : roots_) {
+    const auto at = static_cast<uint32_t>(slot_of(root.get()) - slots_.data());
+    if (missing[at] == 0 && !listed[at]) push(at);
+    listed[at] = true;
+  }
+  std::vector<Node*> order;
+  while (!ready.empty()) {
+    std::pop_heap(ready.begin(), ready.end());
+    Node* node = slots_[ready.back().slot].node;
+    ready.pop_back();
+    order.push_back(node);
+    for (const Edge& edge : node->next_edges) {
+      const Slot* next = edge.function ? slot_of(edge.function.get()) : nullptr;
+      if (!next || (selective_ && !next->wanted())) continue;
+      const auto at = static_cast<size_t>(next - slots_.data());
+      if (--missing[at] == 0) push(static_cast<uint32_t>(at));
+    }
+  }
+  return order;
 }
 
 TensorVec GraphTask::finish() {

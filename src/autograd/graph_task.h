@@ -33,6 +33,8 @@ class GraphTask {
   int64_t number() const { return number_; }
   bool keeps_graph() const { return options_.keep_graph; }
   bool selective() const { return selective_; }
+  bool will_run(const Node& node);             // torch's error for a leaf whose gradient is only returned
+  std::vector<Node*> execution_order() const;  // of the nodes that have yet to run, and of the roots
   std::vector<std::function<void()>> callbacks;
 
  private:

@@ -38,11 +38,25 @@ NodeHooks& hooks_of(Node& node) {
   return *node.hooks;
 }
 
-// A hook may add or remove hooks while the list is walked: one that is added has its turn the next time.
+std::atomic<int> walks{0};  // of lists of hooks that are under way
+
+class WalkGuard {
+ public:
+  WalkGuard() { walks.fetch_add(1, std::memory_order_relaxed); }
+  ~WalkGuard() { walks.fetch_sub(1, std::memory_order_relaxed); }
+  WalkGuard(const WalkGuard&) = delete;
+  WalkGuard& operator=(const WalkGuard&) = delete;
+};
+
+// A hook may add or remove hooks while the list is walked. The walk is over those that were there when it began, as in
+// torch: one that is added, or removed, meanwhile is so from the next time on.
 template <class Callable, class Body>
 void for_each_hook(const HookList<Callable>& list, Body body) {
-  for (const auto& hook : copy_of(list))
-    if (!hook->removed) body(*hook);
+  auto hooks = copy_of(list);
+  std::erase_if(hooks, [](const auto& hook) { return hook->removed.load(); });
+  if (hooks.empty()) return;
+  const WalkGuard walk;
+  for (const auto& hook : hooks) body(*hook);
 }
 
 void check_hook_result(const std::string& name, const Tensor& before, const Tensor& after) {
@@ -66,6 +80,8 @@ void call_gradient_hooks(const HookList<GradHook>& list, TensorVec& grads) {
 }
 
 }  // namespace
+
+bool hooks_are_walked() { return walks.load(std::memory_order_relaxed) != 0; }
 
 LockSet retained_locks(LockOrder::RetainedGrads);
 

@@ -77,6 +77,7 @@ std::string forward_name(const Node& node);
 Tensor attach_output_history(Tensor data, Node* owner, uint32_t output_nr);
 
 void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr);
+bool hooks_are_walked();  // by any thread: a hook that is removed may have its turn yet
 void run_tensor_hooks(Node& node, TensorVec& grads);
 void run_pre_hooks(Node& node, TensorVec& grads);
 void run_post_hooks(Node& node, TensorVec& grad_inputs, const TensorVec& grad_outputs);

@@ -1,6 +1,9 @@
 #include "autograd/saved_fields.h"
 
 #include <cstring>
+#include <utility>
+
+#include "autograd/raw_saved.h"
 
 namespace mica {
 
@@ -11,12 +14,22 @@ SavedFieldsTable::SavedFieldsTable(const SavedFields* fields, size_t count)
   first_table = this;
 }
 
+// While a search looks for the saved tensors themselves: where it notes them. They are not unpacked then.
+static thread_local RawSaved* noted = nullptr;
+
 void SavedFieldSearch::operator()(const char* name, const SavedTensor& value) {
-  if (is_wanted(name)) found = value.defined() ? SavedValue(value.unpack(&node_, true)) : SavedValue();
+  if (!is_wanted(name)) return;
+  if (noted) return noted->tensors.push_back(const_cast<SavedTensor*>(&value));
+  found = value.defined() ? SavedValue(value.unpack(&node_, true)) : SavedValue();
 }
 
 void SavedFieldSearch::operator()(const char* name, const std::vector<SavedTensor>& value) {
   if (!is_wanted(name)) return;
+  if (noted) {
+    noted->is_list = true;
+    for (const SavedTensor& t : value) noted->tensors.push_back(const_cast<SavedTensor*>(&t));
+    return;
+  }
   TensorVec list;
   for (const SavedTensor& t : value) list.push_back(t.unpack(&node_, true));
   found = SavedValue(std::move(list));
@@ -29,6 +42,16 @@ void show_saved_fields(Node& node, SavedFieldSearch& search) {
       if (std::strcmp(table->fields_[i].node, node.name()) == 0) table->fields_[i].show(node, search);
     }
   }
+}
+
+std::optional<RawSaved> raw_saved_field(Node& node, std::string_view name) {
+  RawSaved result;
+  SavedFieldSearch search(node, name);
+  RawSaved* const before = std::exchange(noted, &result);
+  show_saved_fields(node, search);
+  noted = before;
+  if (result.tensors.empty() && !result.is_list) return std::nullopt;
+  return result;
 }
 
 }  // namespace mica

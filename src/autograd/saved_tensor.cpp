@@ -17,6 +17,9 @@ struct SavedTensor::Packed {
 };
 void SavedTensor::DeletePacked::operator()(Packed* p) const { delete p; }
 
+// Of a tensor that is kept as it is, output_nr_ says only whether it was computed by a node.
+static constexpr uint32_t kHadNode = 1;
+
 SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output) {
   if (!t.defined()) return;
   TensorImpl* impl = t.impl();
@@ -30,7 +33,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
   if (inspect::recording_memory.load(std::memory_order_relaxed)) [[unlikely]]
     inspect::mark_memory(t,
                          impl->requires_grad_leaf ? inspect::MemoryKind::Parameter : inspect::MemoryKind::Activation);
-  if (impl->autograd) output_nr_ = impl->autograd->output_nr;
+  if (is_output && impl->autograd) output_nr_ = impl->autograd->output_nr;
   if (thread_modes & mode_bit::kSavedTensorHooks) [[unlikely]] {
     pack(t, saved_hook_stack().hooks.back());
     return;
@@ -41,12 +44,14 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
   } else {
     data_ = t;
     state_ = State::Original;
+    output_nr_ = impl->has_grad_fn ? kHadNode : 0;
   }
 }
 
 void SavedTensor::pack(const Tensor& t, std::shared_ptr<const SavedTensorHooks> hooks) {
   std::unique_ptr<Packed, DeletePacked> packed(new Packed);
   if (!is_output_) {
+    output_nr_ = t.impl()->autograd ? t.impl()->autograd->output_nr : 0;
     if (Node* fn = t.grad_fn()) {
       packed->grad_fn = Ref<Node>(fn);
     } else if (t.requires_grad()) {
@@ -78,10 +83,16 @@ void SavedTensor::register_hooks(std::shared_ptr<const SavedTensorHooks> hooks) 
   MICA_CHECK(state_ != State::Packed,
              "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one "
              "pair of hooks is allowed at a time.");
-  MICA_CHECK(state_ != State::Released, kGraphFreed);
+  MICA_CHECK(state_ != State::Released,
+             "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph "
+             "are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+             "backward through the graph a second time or if you need to access saved variables after calling "
+             "backward.");
   if (data_.version() != saved_version_) fail_changed(nullptr);
   const Tensor saved = data_;
   pack(saved, std::move(hooks));
+  // The node's own output is kept without its history, which it has all the same.
+  packed_->requires_grad |= is_output_ && (saved.is_floating_point() || saved.is_complex());
 }
 
 Tensor SavedTensor::unpack(Node* owner, bool with_history) const {
@@ -92,6 +103,10 @@ Tensor SavedTensor::unpack(Node* owner, bool with_history) const {
       fail(kGraphFreed);
     case State::Original:
       if (data_.impl()->version() != saved_version_) fail_changed(nullptr);
+      if (output_nr_ == kHadNode && !data_.impl()->has_grad_fn) [[unlikely]]
+        fail(
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, "
+            "please use out-of-place `.detach()` instead");
       return data_;
     case State::Output:
       if (data_.impl()->version() != saved_version_) fail_changed(owner);

@@ -49,7 +49,7 @@ def test_what_is_kept_is_not_computed_again(chosen):
     ):
         given = inputs()
         options = {} if context is None else {"context_fn": context}
-        with set_checkpoint_debug_enabled(True):
+        with set_checkpoint_debug_enabled(context is None):
             out = checkpoint(function, *given, use_reentrant=False, **options)
         counting = Counting()
         with counting:

@@ -40,6 +40,20 @@ def _get_default_device():
     return str(_C.get_default_device())
 
 
+def _current_graph_task_execution_order():
+    """The nodes of the running backward pass, in the order in which they run."""
+    from mica.autograd import is_multithreading_enabled
+
+    order = _C._graph_task_order()
+    if is_multithreading_enabled():
+        raise RuntimeError(
+            "get_current_graph_task_execution_order expects the current backward to be executed with multithreading "
+            "disabled, e.g. by running:\n\n>>> with torch.autograd.set_multithreading_enabled(False):\n"
+            "...     torch.autograd.backward(...)\n"
+        )
+    return order
+
+
 _has_xpu = _has_cuda = _has_mps = has_cuda = has_mkldnn = has_mps = _has_mtia = False
 has_openmp = has_mkl = False
 has_spectral = True

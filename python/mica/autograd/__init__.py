@@ -39,6 +39,24 @@ __all__ = [
 ]
 
 
+SavedTensor = _C._SavedTensor
+
+
+class _unsafe_preserve_version_counter:
+    """Within a `with` block, changes of a tensor, or of several, are not counted. What was saved of them may be wrong."""
+
+    def __init__(self, tensors):
+        self.tensors = (tensors,) if isinstance(tensors, _C.Tensor) else tuple(tensors)
+        self.prev_versions = tuple(tensor._version for tensor in self.tensors)
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *exception):
+        for tensor, version in zip(self.tensors, self.prev_versions, strict=True):
+            _C._set_version(tensor, version)
+
+
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
     """Add the gradients of `tensors`, weighted by `grad_tensors`, to the `grad` of the leaves (or of `inputs` alone)."""
     if grad_variables is not None:

@@ -90,6 +90,8 @@ class FunctionMeta(type):
         # torch.func takes functions whose context is set up apart, and Mica's own, which are written for it.
         cls._is_transformable = separate_setup or cls.__module__.partition(".")[0] in ("mica", "torch")
         cls._bind_keywords = staticmethod(_keyword_binder(cls.forward))
+        functions = [base for base in cls.__mro__ if isinstance(base, FunctionMeta)]  # the last of them is Function
+        cls._has_jvp = any("jvp" in vars(base) for base in functions[:-1])
 
 
 class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
@@ -100,6 +102,7 @@ class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
     """
 
     generate_vmap_rule = False
+    clear_saved_tensors_on_access = False  # let go of what was saved once backward has read it
 
     def __init__(self, *args, **kwargs):
         warnings.warn(

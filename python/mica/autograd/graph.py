@@ -1,6 +1,8 @@
 """The backward graph: nodes, edges, hooks on several gradients, what is kept for backward."""
 
+import abc
 import contextlib
+import dataclasses
 import functools
 import threading
 from collections import namedtuple
@@ -21,7 +23,53 @@ __all__ = [
     "saved_tensors_hooks",
 ]
 
-Node = _C._Node
+
+class Node(abc.ABC):
+    """What every node of a graph is an instance of: `isinstance(x.grad_fn, Node)`. No node's class is derived from it."""
+
+    @classmethod
+    def __subclasshook__(cls, subclass):
+        return True if cls is Node and issubclass(subclass, _C._Node) else NotImplemented
+
+    @abc.abstractmethod
+    def name(self):
+        """The node's name, such as AddBackward0."""
+        raise NotImplementedError
+
+    @property
+    @abc.abstractmethod
+    def next_functions(self):
+        """The nodes that gradients flow on to, with their input numbers."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def metadata(self):
+        """A dict for programs to use."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def register_hook(self, fn):
+        """Call fn(grad_inputs, grad_outputs) after the node has run; it may return new grad_inputs."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def register_prehook(self, fn):
+        """Call fn(grad_outputs) before the node runs; it may return new ones."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class _InputMetadata:
+    """What a gradient that comes into a node has to look like."""
+
+    dtype: object
+    device: object
+    shape: object
+    is_nested_tensor: bool = False
+    is_cpp_nested_tensor: bool = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "shape", _C.Size(self.shape))
 
 
 class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):

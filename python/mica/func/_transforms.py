@@ -5,10 +5,12 @@ of the Jacobian with a tangent: that is how `jvp` and what stands on it are comp
 twice.
 """
 
+import contextlib
 import functools
 
 from mica import _C
 from mica._subclasses.dispatching import refuse_gradients_by
+from mica.autograd._pushing import pushing
 from mica.func._levels import transforming
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -243,6 +245,14 @@ def vjp(func, *primals, has_aux=False):
 
 
 # ------------------------------------------------------------------------------------------------ forwards
+def _asking_for_tangents():
+    """The context of the first of the two passes. Under vmap, functions are differentiated by their backward."""
+    import sys
+
+    batched = sys.modules.get("mica.func._batched_autograd")
+    return contextlib.nullcontext() if batched is not None and batched.active_levels() else pushing()
+
+
 def _pushed(outputs, leaves, tangents, create, keep=False):
     """The tangents of outputs for tangents of leaves: the derivative, by the vector, of vector times Jacobian."""
     import mica
@@ -254,7 +264,8 @@ def _pushed(outputs, leaves, tangents, create, keep=False):
     with mica.inference_mode(False), mica.enable_grad():
         ys = tuple(outputs[i] for i in places)
         vectors = tuple(mica.zeros_like(_example(y)).requires_grad_() for y in ys)
-        pulled = gradients(ys, tuple(leaves), vectors, retain_graph=True, create_graph=True)
+        with _asking_for_tangents():
+            pulled = gradients(ys, tuple(leaves), vectors, retain_graph=True, create_graph=True)
         pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.requires_grad]
         if not pairs:
             return result
@@ -272,7 +283,8 @@ def pushed_or_none(output, leaves, tangents, create):
 
     with mica.inference_mode(False), mica.enable_grad():
         vector = mica.zeros_like(output).requires_grad_()
-        pulled = gradients((output,), tuple(leaves), (vector,), retain_graph=True, create_graph=True)
+        with _asking_for_tangents():
+            pulled = gradients((output,), tuple(leaves), (vector,), retain_graph=True, create_graph=True)
         pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None]
         if not pairs:
             return None

@@ -1,6 +1,7 @@
 """Trading time for memory: what backward needs is computed again instead of kept."""
 
 import contextlib
+import threading
 import warnings
 
 from mica import _C
@@ -10,7 +11,7 @@ from mica.autograd.grad_mode import enable_grad, no_grad
 from mica.autograd.graph import saved_tensors_hooks
 
 __all__ = [
-    "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",  # noqa: F822
+    "CheckpointError", "CheckpointPolicy", "GraphExecGroup", "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",  # noqa: F822
     "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable", "get_device_states",  # noqa: F822
     "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
@@ -18,6 +19,12 @@ __all__ = [
 
 class CheckpointError(RuntimeError):
     """The second run of a checkpointed function did not keep what the first had kept."""
+
+
+_TIP = (
+    "Tip: pass `debug=True` to `torch.utils.checkpoint.checkpoint(...)`, or call it within `with "
+    "torch.utils.checkpoint.set_checkpoint_debug_enabled(True):`, to see the operators of both runs."
+)
 
 
 class _EnoughRecomputed(Exception):
@@ -57,10 +64,42 @@ def noop_context_fn():
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
+_debug = None  # as checkpoint() is told
+
+
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """A context in which torch prints what a failing checkpoint has run. The errors here say it without being asked."""
-    yield
+    """Whether errors of calls made here list the operators of both runs, whatever `debug` they are given. None: as given."""
+    global _debug
+    before, _debug = _debug, enabled
+    try:
+        yield
+    finally:
+        _debug = before
+
+
+class GraphExecGroup:
+    """Backward passes within a `with` block of one group run a checkpointed function again once for all of them.
+
+    No two of the passes may need the same saved tensor, also where they retain the graph.
+    """
+
+    _current = threading.local()
+
+    def __enter__(self):
+        if self._get_current_group() is not None:
+            raise RuntimeError(
+                f"GraphExecGroup contexts cannot be nested. Already inside group {self._get_current_group()}"
+            )
+        self._current.group = self
+        return self
+
+    def __exit__(self, *exception):
+        self._current.group = None
+
+    @classmethod
+    def _get_current_group(cls):
+        return getattr(cls._current, "group", None)
 
 
 _early_stop = None  # as checkpoint() is told
@@ -121,23 +160,43 @@ class _Recomputation:
         self.early_stop = early_stop
         self.forward_ended = False
         self.descriptions = []
-        self.kept = {}  # number -> tensor, for the running pass
+        self.kept = {}  # number -> tensor, for the running pass or group of passes
         self.task = None
+        self.comparison = None  # under debug=True
 
     def pack(self, tensor):
         self.descriptions.append(_description(tensor))
         return len(self.descriptions) - 1
 
     def unpack(self, number):
-        task = _C._current_graph_task_id()
-        if task != self.task or number not in self.kept:
-            self.recompute()
+        group = GraphExecGroup._get_current_group()
+        task = group or _C._current_graph_task_id()
+        known = task == self.task and task != -1  # outside of a pass each tensor is made anew
+        if not known or (number not in self.kept and not self.forward_ended):
+            self.recompute_or_explain()
             self.task = task
-        return self.kept.pop(number) if task >= 0 and not self.keeps_graph() else self.kept[number]
+        elif number not in self.kept:
+            overlap = (
+                "Performing two backward calls that overlap (i.e. require the same saved activation in order to compute "
+                "gradients) is not allowed while under the torch.utils.checkpoint.GraphExecGroup context. "
+            )
+            raise CheckpointError(
+                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. "
+                f"{overlap if group else ''}If you are calling ctx.saved_tensors in backward, make sure to do so only "
+                "once. Otherwise please open an issue with details on your use case."
+            )
+        if task != -1:
+            return self.kept.pop(number)
+        kept, self.kept = self.kept, {}
+        return kept[number]
 
-    @staticmethod
-    def keeps_graph():
-        return _C._current_graph_task_keeps_graph()
+    def recompute_or_explain(self):
+        try:
+            self.recompute()
+        except CheckpointError as error:
+            if self.comparison is None:
+                raise
+            raise CheckpointError(self.comparison.text()) from error
 
     def recompute(self):
         self.kept = {}
@@ -153,7 +212,7 @@ class _Recomputation:
                     raise CheckpointError(
                         "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata "
                         f"than during the forward pass.\ntensor at position {count}:\nsaved metadata: "
-                        f"{self.descriptions[count]}\nrecomputed metadata: {_description(tensor)}"
+                        f"{self.descriptions[count]}\nrecomputed metadata: {_description(tensor)}.\n{_TIP}"
                     )
                 self.kept[count] = tensor.detach() if tensor.requires_grad else tensor
             elif complete and self.check != "none":
@@ -173,11 +232,23 @@ class _Recomputation:
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
                 f"recomputation.\nNumber of tensors saved during forward: {expected}\n"
-                f"Number of tensors saved during recomputation: {count}"
+                f"Number of tensors saved during recomputation: {count}.\n{_TIP}"
             )
 
 
-def _checkpoint_with_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop):
+def _checkpoint_with_hooks(
+    function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop, debug
+):
+    comparison = None
+    if debug if _debug is None else _debug:
+        if context_fn is not noop_context_fn:
+            raise ValueError("debug=True is incompatible with non-default context_fn")
+        from mica.utils._checkpoint_debug import Comparison
+
+        comparison = Comparison()
+        context_fn = comparison.contexts
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of ['default', 'none'], but got {determinism_check}")
     forward_context, again_context = context_fn()
     surroundings = _Surroundings(preserve_rng_state)
 
@@ -186,6 +257,7 @@ def _checkpoint_with_hooks(function, args, kwargs, preserve_rng_state, context_f
             function(*args, **kwargs)
 
     recomputation = _Recomputation(run, again_context, determinism_check, early_stop)
+    recomputation.comparison = comparison
     with saved_tensors_hooks(recomputation.pack, recomputation.unpack), forward_context:
         result = function(*args, **kwargs)
     recomputation.forward_ended = True
@@ -276,11 +348,11 @@ def checkpoint(
     if not use_reentrant:
         early_stop = early_stop if _early_stop is None else _early_stop
         return _checkpoint_with_hooks(
-            function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop
+            function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop, debug
         )
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
-    if context_fn is not noop_context_fn:
+    if context_fn is not noop_context_fn or debug is not False:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
     return _checkpoint_reentrant(function, args, preserve_rng_state)
 

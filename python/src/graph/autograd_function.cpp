@@ -2,111 +2,23 @@
 //
 // A call makes a context, an object of the class that Python derives from _FunctionBase for each function, and a node
 // that owns it. The context is also what x.grad_fn shows.
+#include <algorithm>
 #include <cstddef>
 
+#include "graph/function_node.h"
 #include "graph/hooks.h"
-#include "graph/node_object.h"
+#include "arguments/torch_function.h"
 #include "mica/custom_function.h"
+#include "mica/ops.h"
 #include "operations/entry.h"
 
 #include <structmember.h>
 
 namespace mica::python {
 
-struct ContextObject {
-  NodeObject base;
-  PyObject* to_save;             // given to save_for_backward; gone when the call has ended
-  PyObject* dirty;               // given to mark_dirty
-  PyObject* non_differentiable;  // given to mark_non_differentiable
-  PyObject* needs_input_grad;    // a tuple of bools, one for each argument
-  bool materialize_grads;
-};
-static PyTypeObject* function_base;
-static PyObject *name_forward, *name_backward, *name_vjp, *name_setup_context, *name_context_class, *name_function,
-    *name_bind, *name_bind_keywords;
-
-static ContextObject* as_context(PyObject* o) { return reinterpret_cast<ContextObject*>(o); }
-
-// ---- the node
-
-class PythonFunctionNode final : public CustomNode {
- public:
-  explicit PythonFunctionNode(PyObject* context) : context_(Py_NewRef(context)) {
-    name();  // its UTF-8 form is computed now, so that it can be read without the interpreter lock
-    python_object = context;
-    as_context(context)->base.node = this;
-  }
-  ~PythonFunctionNode() override {
-    if (!Py_IsInitialized()) return;
-    Locked locked;
-    as_context(context_)->base.node = nullptr;
-    Py_DECREF(context_);
-  }
-  const char* name() const override {
-    return PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(Py_TYPE(context_))->ht_name);
-  }
-  void apply(TensorVec& grads, TensorVec& out) override;
-
-  std::vector<bool> is_tensor;  // of each argument of forward
-
- private:
-  PyObject* context_;
-};
-
-PyObject* context_of(Node* node) {
-  auto* function = dynamic_cast<PythonFunctionNode*>(node);
-  return function ? static_cast<PyObject*>(function->python_object) : nullptr;
-}
-
-// `backward`, or `vjp`, its other name; looked up at every call, for programs may replace it.
-static Owned backward_of(PyObject* function) {
-  Owned backward(checked(PyObject_GetAttr(function, name_backward)));
-  Owned vjp(checked(PyObject_GetAttr(function, name_vjp)));
-  PyObject* base = reinterpret_cast<PyObject*>(function_base);
-  Owned base_backward(checked(PyObject_GetAttr(base, name_backward)));
-  Owned base_vjp(checked(PyObject_GetAttr(base, name_vjp)));
-  if (vjp.get() == base_vjp.get()) return backward;
-  MICA_CHECK(backward.get() == base_backward.get(),
-             "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
-             "one of them.");
-  return vjp;
-}
-
-static Owned as_tuple(PyObject* o) {
-  if (PyTuple_Check(o)) return Owned::borrow(o);
-  return Owned(checked(PyTuple_Pack(1, o)));
-}
-
-void PythonFunctionNode::apply(TensorVec& grads, TensorVec& out) {
-  materialize(grads);
-  Locked locked;
-  Owned function(checked(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(context_)), name_function)));
-  Owned backward = backward_of(function.get());
-  std::vector<Owned> arguments;
-  std::vector<PyObject*> call = {context_};
-  for (Tensor& grad : grads) call.push_back(arguments.emplace_back(checked(wrap(grad))).get());
-  Owned result(checked(PyObject_Vectorcall(backward.get(), call.data(), call.size(), nullptr)));
-  Owned returned = as_tuple(result.get());
-
-  const size_t expected = is_tensor.size();
-  auto count = static_cast<size_t>(PyTuple_GET_SIZE(returned.get()));
-  const auto item = [&](size_t i) { return PyTuple_GET_ITEM(returned.get(), static_cast<Py_ssize_t>(i)); };
-  while (count > expected && item(count - 1) == Py_None) --count;  // more than needed may be returned, if it is nothing
-  MICA_CHECK(count == expected, "function ", name(), " returned an incorrect number of gradients (expected ", expected,
-             ", got ", PyTuple_GET_SIZE(returned.get()), ")");
-  for (size_t i = 0, at = 0; i < expected; ++i) {
-    PyObject* grad = item(i);
-    if (!is_tensor[i]) {
-      MICA_CHECK(grad == Py_None, "function ", name(), " returned a gradient different than None at position ", i + 1,
-                 ", but the corresponding forward input was not a Variable");
-      continue;
-    }
-    MICA_CHECK(grad == Py_None || python::is_tensor(grad), "expected Variable or None (got ", Py_TYPE(grad)->tp_name,
-               ") at position ", i + 1, " of what ", name(), " returned");
-    if (grad != Py_None && needs(at)) out[at] = unwrap(grad);
-    ++at;
-  }
-}
+PyTypeObject* function_base;
+PyObject* name_function;
+static PyObject *name_forward, *name_setup_context, *name_context_class, *name_bind, *name_bind_keywords;
 
 // ---- the call
 
@@ -155,6 +67,11 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   CustomForward forward;
   tensors_of(context->dirty, "mark_dirty", forward.dirty);
   tensors_of(context->non_differentiable, "mark_non_differentiable", forward.non_differentiable);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    for (const Tensor& t : forward.non_differentiable)
+      if (outputs[i].defined() && outputs[i].is_same(t)) node->without_grad.push_back(i);
+  const TensorVec given = outputs;
+  if (needs) node->relate(outputs, inputs, forward.dirty);
   outputs = attach_custom_outputs(needs ? Ref<Node>(node.get()) : Ref<Node>(), inputs, std::move(outputs), forward);
   if (needs) {
     node->materialize_grads = context->materialize_grads;
@@ -165,6 +82,15 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   Owned tuple(checked(PyTuple_New(count)));
   for (Py_ssize_t i = 0; i < count; ++i) {
     Tensor& output = outputs[static_cast<size_t>(i)];
+    if (!needs && output.defined() && !output.is_same(given[static_cast<size_t>(i)])) {
+      // An argument that is returned as it is comes back as a view; its class makes it, if it has a say in that.
+      PyObject* returned_item = PyTuple_GET_ITEM(returned.get(), i);
+      if (overrides_torch_function(returned_item)) {
+        NoGradGuard no_grad;
+        PyTuple_SET_ITEM(tuple.get(), i, checked(PyObject_CallMethod(returned_item, "view_as", "O", returned_item)));
+        continue;
+      }
+    }
     const bool tracked = needs && output.defined();  // the context may refer to its output: a cycle
     PyObject* item =
         output.defined() ? checked(wrap(std::move(output))) : Py_NewRef(PyTuple_GET_ITEM(returned.get(), i));
@@ -174,6 +100,17 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   if (PyTuple_Check(result)) return tuple;
   return Owned::borrow(PyTuple_GET_ITEM(tuple.get(), 0));
 }
+
+// What a call was told of its tensors goes when it ends, also by an error: an output of it may lead back to the
+// context.
+struct LetGo {
+  ContextObject* context;
+  ~LetGo() {
+    Py_CLEAR(context->to_save);
+    Py_CLEAR(context->dirty);
+    Py_CLEAR(context->non_differentiable);
+  }
+};
 
 // Function._apply(*args): a class method.
 static PyObject* apply_plain(PyObject* function, PyObject* positional, PyObject* kwargs) try {
@@ -209,11 +146,9 @@ static PyObject* apply_plain(PyObject* function, PyObject* positional, PyObject*
   ContextObject* c = as_context(context.get());
   Py_XSETREF(c->needs_input_grad, needs_input_grad.release());
 
+  const LetGo let_go{c};
   Owned result = call_forward(function, context.get(), args.get());
   Owned output = finish(c, node, needs, inputs, result.get());
-  Py_CLEAR(c->to_save);
-  Py_CLEAR(c->dirty);
-  Py_CLEAR(c->non_differentiable);
   return output.release();
 } catch (...) {
   return raise_current_exception();
@@ -225,7 +160,7 @@ static PyObject* context_new(PyTypeObject* type, PyObject*, PyObject*) {
   PyObject* self = type->tp_alloc(type, 0);
   if (!self) return nullptr;
   new (&as_context(self)->base.owned) Ref<Node>();
-  as_context(self)->materialize_grads = true;
+  as_context(self)->materialize_grads = as_context(self)->materialize_non_diff_grads = true;
   return self;
 }
 
@@ -256,10 +191,44 @@ static PyObject* set_materialize_grads(PyObject* self, PyObject* value) {
   Py_RETURN_NONE;
 }
 
+// Whether the function lets go of what it saved once its backward has read it.
+static bool clears_on_access(PyObject* self) {
+  Owned function(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(self)), name_function));
+  Owned wish(function ? PyObject_GetAttrString(function.get(), "clear_saved_tensors_on_access") : nullptr);
+  PyErr_Clear();
+  return wish && PyObject_IsTrue(wish.get()) == 1;
+}
+
 static PyObject* get_saved_tensors(PyObject* self, void*) try {
   auto* node = static_cast<PythonFunctionNode*>(as_context(self)->base.node);
   if (!node) return PyTuple_New(0);
-  return to_python(node->saved_tensors());
+  if (as_context(self)->in_jvp) {
+    Owned kept(PyObject_GetAttrString(self, "saved_for_forward"));
+    if (kept) return kept.release();
+    PyErr_Clear();
+  }
+  const bool once = clears_on_access(self);
+  MICA_CHECK(!(once && as_context(self)->saved_were_read),
+             "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the "
+             "autograd.Function. Either access saved_tensors only once, or set clear_saved_tensors_on_access=False.");
+  Owned saved(checked(to_python(node->saved_tensors())));
+  if (once) {
+    as_context(self)->saved_were_read = true;
+    node->release_saved();
+  }
+  return saved.release();
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* get_raw_saved_tensors(PyObject* self, void*) try {
+  auto* node = static_cast<PythonFunctionNode*>(as_context(self)->base.node);
+  if (!node) return PyTuple_New(0);
+  std::vector<SavedTensor>& saved = node->raw_saved_tensors();
+  Owned tuple(checked(PyTuple_New(static_cast<Py_ssize_t>(saved.size()))));
+  for (size_t i = 0; i < saved.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), checked(saved_tensor_object(*node, &saved[i])));
+  return tuple.release();
 } catch (...) {
   return raise_current_exception();
 }
@@ -344,13 +313,12 @@ static PyObject* apply(PyObject* function, PyObject* positional, PyObject* kwarg
 
 static PyMethodDef transform_functions[] = {
     {"_enter_transform", enter_transform, METH_O, nullptr},
+    {"_exchange_pushing_tangents", exchange_pushing, METH_O, nullptr},
     {"_are_functorch_transforms_active", transforms_active, METH_NOARGS, nullptr},
     {}};
 
 bool add_function(PyObject* module) {
   name_forward = PyUnicode_InternFromString("forward");
-  name_backward = PyUnicode_InternFromString("backward");
-  name_vjp = PyUnicode_InternFromString("vjp");
   name_setup_context = PyUnicode_InternFromString("setup_context");
   name_context_class = PyUnicode_InternFromString("_backward_cls");
   name_function = PyUnicode_InternFromString("_forward_cls");
@@ -377,6 +345,7 @@ bool add_function(PyObject* module) {
   static PyGetSetDef attributes[] = {
       {"saved_tensors", get_saved_tensors, nullptr, "What save_for_backward was given.", nullptr},
       {"saved_variables", get_saved_variables, nullptr, nullptr, nullptr},
+      {"_raw_saved_tensors", get_raw_saved_tensors, nullptr, nullptr, nullptr},
       {}};
   static PyMemberDef members[] = {
       {"needs_input_grad", T_OBJECT, offsetof(ContextObject, needs_input_grad), 0,
@@ -385,6 +354,8 @@ bool add_function(PyObject* module) {
       {"dirty_tensors", T_OBJECT, offsetof(ContextObject, dirty), READONLY, nullptr},
       {"non_differentiable", T_OBJECT, offsetof(ContextObject, non_differentiable), READONLY, nullptr},
       {"materialize_grads", T_BOOL, offsetof(ContextObject, materialize_grads), READONLY, nullptr},
+      {"_in_jvp", T_BOOL, offsetof(ContextObject, in_jvp), 0, nullptr},
+      {"_materialize_non_diff_grads", T_BOOL, offsetof(ContextObject, materialize_non_diff_grads), 0, nullptr},
       {}};
   static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(context_new)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(context_dealloc)},

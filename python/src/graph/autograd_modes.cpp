@@ -1,6 +1,7 @@
-// Hooks on saved tensors, inference mode, anomaly traces, callbacks of a backward pass: what torch.autograd's Python
+// Inference mode, anomaly traces, callbacks of a backward pass: what torch.autograd's Python
 // side is made of.
 #include "autograd/graph_task.h"
+#include "graph/hooks.h"
 #include "graph/node_object.h"
 #include "mica/func.h"
 #include "modes/modes.h"
@@ -9,57 +10,6 @@
 #include <structmember.h>
 
 namespace mica::python {
-
-// ---- saved tensors
-
-static std::shared_ptr<void> call_pack(const Kept& pack, const Tensor& t) {
-  Locked locked;
-  Owned argument(checked(wrap(t)));
-  Owned packed(checked(PyObject_CallOneArg(pack.get(), argument.get())));
-  return keep(packed.get());
-}
-
-static Tensor call_unpack(const Kept& unpack, const std::shared_ptr<void>& packed) {
-  Locked locked;
-  Owned result(checked(PyObject_CallOneArg(unpack.get(), static_cast<PyObject*>(packed.get()))));
-  MICA_CHECK_KIND(is_tensor(result.get()), Type,
-                  "Output of saved tensor unpack_hook expected to be a Tensor but got result of type ",
-                  Py_TYPE(result.get())->tp_name);
-  return unwrap(result.get());
-}
-
-static PyObject* push_saved_tensor_hooks(PyObject*, PyObject* args) try {
-  PyObject *pack, *unpack;
-  if (!PyArg_UnpackTuple(args, "_push_saved_tensor_hooks", 2, 2, &pack, &unpack)) return nullptr;
-  auto hooks = std::make_shared<SavedTensorHooks>();
-  hooks->pack = [kept = keep(pack)](const Tensor& t) { return call_pack(kept, t); };
-  hooks->unpack = [kept = keep(unpack)](const std::shared_ptr<void>& packed) { return call_unpack(kept, packed); };
-  autograd::push_saved_tensor_hooks(std::move(hooks));
-  Py_RETURN_NONE;
-} catch (...) {
-  return raise_current_exception();
-}
-
-static PyObject* pop_saved_tensor_hooks(PyObject*, PyObject*) try {
-  autograd::pop_saved_tensor_hooks();
-  Py_RETURN_NONE;
-} catch (...) {
-  return raise_current_exception();
-}
-
-// Forbids hooks with a message, or allows them with None; returns what was set before.
-static PyObject* disable_saved_tensor_hooks(PyObject*, PyObject* message) try {
-  std::optional<std::string> text;
-  if (message != Py_None) {
-    const char* given = PyUnicode_AsUTF8(message);
-    if (!given) return nullptr;
-    text = given;
-  }
-  auto before = autograd::disable_saved_tensor_hooks(std::move(text));
-  return before ? to_python(*before) : Py_NewRef(Py_None);
-} catch (...) {
-  return raise_current_exception();
-}
 
 // ---- modes
 
@@ -205,6 +155,28 @@ static PyObject* current_graph_task_is_selective(PyObject*, PyObject*) {
 static PyObject* current_graph_task_keeps_graph(PyObject*, PyObject*) {
   return PyBool_FromLong(autograd::current_graph_task_keeps_graph());
 }
+static PyObject* will_engine_execute_node(PyObject*, PyObject* node) try {
+  if (!is_node(node))
+    return PyErr_Format(PyExc_RuntimeError, "_will_engine_execute_node expects an grad_fn, but got %s",
+                        Py_TYPE(node)->tp_name);
+  GraphTask* task = GraphTask::current();
+  MICA_CHECK(task, "_get_should_execute_nodes should only be called during the backward pass");
+  return PyBool_FromLong(task->will_run(*node_of_object(node)));
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* current_graph_task_execution_order(PyObject*, PyObject*) try {
+  const GraphTask* task = GraphTask::current();
+  MICA_CHECK(task, "_current_graph_task_execution_order should only be called during the backward pass");
+  Owned list(checked(PyList_New(0)));
+  for (Node* node : task->execution_order()) {
+    Owned object(checked(node_object(node)));
+    if (PyList_Append(list.get(), object.get()) < 0) return nullptr;
+  }
+  return list.release();
+} catch (...) {
+  return raise_current_exception();
+}
 static PyObject* current_autograd_node(PyObject*, PyObject*) { return node_object(autograd::current_node()); }
 
 static PyObject* increment_version(PyObject*, PyObject* tensor) try {
@@ -218,21 +190,42 @@ static PyObject* increment_version(PyObject*, PyObject* tensor) try {
   return raise_current_exception();
 }
 
-// The node and number to which a gradient of the tensor flows: (None, 0) if none does.
+static PyObject* set_version(PyObject*, PyObject* args) try {
+  PyObject* tensor;
+  long long version;
+  if (!PyArg_ParseTuple(args, "OL", &tensor, &version)) return nullptr;
+  if (!is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+  MICA_CHECK(version >= 0, "Cannot set a version_counter to a value below 0: ", version);
+  TensorImpl* impl = unwrap(tensor).impl();
+  MICA_CHECK(impl->storage && !impl->own_version(),
+             "the version of a tensor that counts its versions apart from its memory (x.data) cannot be set");
+  impl->storage->set_version(static_cast<uint32_t>(version));
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+// Holds a node: the object of a custom function's node does not.
+static PyObject* ownership_token(Node* node) {
+  return PyCapsule_New(new Ref<Node>(node), "mica.node", [](PyObject* capsule) {
+    delete static_cast<Ref<Node>*>(PyCapsule_GetPointer(capsule, "mica.node"));
+  });
+}
+
+// The node and number to which a gradient of the tensor flows, and what keeps the node: (None, 0, None) if none does.
 static PyObject* gradient_edge_of(PyObject*, PyObject* tensor) try {
   if (!is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(tensor)->tp_name);
   const Edge edge = gradient_edge(unwrap(tensor));
   Owned node(checked(node_object(edge.function.get())));
-  return Py_BuildValue("(OI)", node.get(), edge.input_nr);
+  const bool custom = edge.function && context_of(edge.function.get());
+  Owned token(custom ? checked(ownership_token(edge.function.get())) : Py_NewRef(Py_None));
+  return Py_BuildValue("(OIO)", node.get(), edge.input_nr, token.get());
 } catch (...) {
   return raise_current_exception();
 }
 
 bool add_autograd_modes(PyObject* module) {
   static PyMethodDef functions[] = {
-      {"_push_saved_tensor_hooks", push_saved_tensor_hooks, METH_VARARGS, "_push_saved_tensor_hooks(pack, unpack)"},
-      {"_pop_saved_tensor_hooks", pop_saved_tensor_hooks, METH_NOARGS, nullptr},
-      {"_disable_saved_tensor_hooks", disable_saved_tensor_hooks, METH_O, nullptr},
       {"_exchange_grad_enabled", exchange_grad_enabled, METH_O, nullptr},
       {"_enter_inference_mode", enter_inference_mode, METH_O, nullptr},
       {"_leave_inference_mode", leave_inference_mode, METH_O, nullptr},
@@ -241,6 +234,11 @@ bool add_autograd_modes(PyObject* module) {
       {"_current_graph_task_is_selective", current_graph_task_is_selective, METH_NOARGS,
        "Whether the running pass computes the gradients of some tensors only."},
       {"_current_graph_task_keeps_graph", current_graph_task_keeps_graph, METH_NOARGS, nullptr},
+      {"_will_engine_execute_node", will_engine_execute_node, METH_O,
+       "Whether the running pass comes, or came, to a node."},
+      {"_graph_task_order", current_graph_task_execution_order, METH_NOARGS,
+       "The roots of the running pass and the nodes that have yet to run, in the order in which they run."},
+      {"_set_version", set_version, METH_VARARGS, "_set_version(tensor, version)"},
       {"_current_autograd_node", current_autograd_node, METH_NOARGS, "The node being evaluated, or None."},
       {"_increment_version", increment_version, METH_O, nullptr},
       {"_gradient_edge", gradient_edge_of, METH_O, nullptr},

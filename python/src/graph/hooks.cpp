@@ -134,6 +134,14 @@ int for_cells(const HookList<Callable>& list, const Body& body) {
 }
 
 template <class Body>
+int for_cells_of_node(const Node& node, const Body& body) {
+  if (!node.hooks) return 0;
+  if (const int status = for_cells<GradientHook>(node.hooks->tensor_hooks, body)) return status;
+  if (const int status = for_cells<PreHook>(node.hooks->pre_hooks, body)) return status;
+  return for_cells<PostHook>(node.hooks->post_hooks, body);
+}
+
+template <class Body>
 int for_all_cells(const TensorImpl* tensor, const Body& body) {
   const AutogradMeta* meta = tensor->autograd;
   if (!meta) return 0;
@@ -142,12 +150,9 @@ int for_all_cells(const TensorImpl* tensor, const Body& body) {
     if (const int status = for_cells<LeafHook>(meta->extras->post_accumulate_hooks, body)) return status;
   }
   const Node* node = meta->grad_fn.get();
-  if (!node || node->use_count() != 1 || !node->hooks) return 0;
-  if (const int status = for_cells<GradientHook>(node->hooks->tensor_hooks, body)) return status;
-  if (const int status = for_cells<PreHook>(node->hooks->pre_hooks, body)) return status;
-  return for_cells<PostHook>(node->hooks->post_hooks, body);
+  if (!node || node->use_count() != 1) return 0;
+  return for_cells_of_node(*node, body);
 }
-
 void handle_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   reinterpret_cast<HandleObject*>(self)->handle.~HookHandle();
@@ -158,7 +163,7 @@ void handle_dealloc(PyObject* self) {
 PyObject* handle_remove(PyObject* self, PyObject*) {
   auto* handle = reinterpret_cast<HandleObject*>(self);
   handle->handle.remove();
-  if (const HookFunction cell = handle->cell.lock()) Py_CLEAR(cell->callable);
+  if (const HookFunction cell = handle->cell.lock(); cell && !hooks_are_walked()) Py_CLEAR(cell->callable);
   Py_RETURN_NONE;
 }
 PyObject* handle_enter(PyObject* self, PyObject*) { return Py_NewRef(self); }
@@ -199,6 +204,21 @@ int visit_hooks(const TensorImpl* tensor, visitproc visit, void* arg) {
   Node* node = tensor->autograd->grad_fn.get();
   if (node && node->use_count() == 1) Py_VISIT(context_of(node));
   return 0;
+}
+
+int visit_node_hooks(const Node& node, visitproc visit, void* arg) {
+  return for_cells_of_node(node, [&](const HookCell& cell) {
+    Py_VISIT(cell.callable);
+    return 0;
+  });
+}
+
+void clear_node_hooks(const Node& node) {
+  std::vector<Owned> functions;
+  for_cells_of_node(node, [&](HookCell& cell) {
+    functions.emplace_back(std::exchange(cell.callable, nullptr));
+    return 0;
+  });
 }
 
 void clear_hooks(const TensorImpl* tensor) {

@@ -29,6 +29,10 @@ PyObject* add_node_posthook(Node& node, PyObject* function);
 int visit_hooks(const TensorImpl* tensor, visitproc visit, void* arg);
 void clear_hooks(const TensorImpl* tensor);
 
+// The same for a node that nothing but its Python object holds.
+int visit_node_hooks(const Node& node, visitproc visit, void* arg);
+void clear_node_hooks(const Node& node);
+
 // The context that a node of a custom function owns; null for other nodes (autograd_function.cpp).
 PyObject* context_of(Node* node);
 

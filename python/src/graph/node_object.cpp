@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "autograd/metadata.h"
+#include "autograd/raw_saved.h"
 #include "autograd/saved_fields.h"
 #include "graph/hooks.h"
 #include "operations/entry.h"
@@ -25,13 +26,28 @@ Kept keep(PyObject* object) {
   });
 }
 
+// A hook that refers to the object of its own node makes a cycle through C++. The collector sees it once nothing but
+// that object holds the node.
+static int node_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Node* node = as_node(self)->node;
+  return node && node->use_count() == 1 ? visit_node_hooks(*node, visit, arg) : 0;
+}
+static int node_clear(PyObject* self) {
+  Node* node = as_node(self)->node;
+  if (node && node->use_count() == 1) clear_node_hooks(*node);
+  return 0;
+}
+
 // Every kind of node is a class of its own, so that type(x.grad_fn).__name__ says which it is.
 static PyTypeObject* type_of_kind(const char* name) {
   if (PyObject* known = PyDict_GetItemString(types_by_name, name)) return reinterpret_cast<PyTypeObject*>(known);
-  PyType_Slot none[] = {{0, nullptr}};
+  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(node_clear)},
+                         {0, nullptr}};
   std::string full_name = cat("torch.autograd.graph.", name);
-  PyType_Spec spec = {full_name.c_str(), sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                      none};
+  PyType_Spec spec = {full_name.c_str(), sizeof(NodeObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC, slots};
   Owned made(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type)));
   if (!made || PyDict_SetItemString(types_by_name, name, made.get()) < 0) return nullptr;
   return reinterpret_cast<PyTypeObject*>(made.get());
@@ -59,8 +75,8 @@ Node* node_of_object(PyObject* o) {
 
 void node_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
+  if (PyType_IS_GC(type)) PyObject_GC_UnTrack(self);
   if (Node* node = as_node(self)->node) node->python_object = nullptr;
-  Py_XDECREF(as_node(self)->metadata);
   as_node(self)->owned.~Ref<Node>();
   type->tp_free(self);
   Py_DECREF(type);
@@ -113,18 +129,14 @@ static PyObject* get_next_functions(PyObject* self, void*) try {
   return raise_current_exception();
 }
 
-static PyObject* get_metadata(PyObject* self, void*) {
-  if (!as_node(self)->metadata) as_node(self)->metadata = PyDict_New();
-  return Py_XNewRef(as_node(self)->metadata);
+static PyObject* set_sequence(PyObject* self, PyObject* number) try {
+  const unsigned long long given = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return nullptr;
+  node_of_object(self)->sequence = given;
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
 }
-
-static PyObject* get_variable(PyObject* self, void*) {
-  Node* node = as_node(self)->node;
-  if (node && node->is_accumulator) return wrap(static_cast<AccumulateGrad*>(node)->variable);
-  return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", Py_TYPE(self)->tp_name);
-}
-
-// ---- what a node has saved
 
 static PyObject* tuple_of(const DimVector& sizes) {
   Owned tuple(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
@@ -147,6 +159,77 @@ static PyObject* tuple_of(const std::vector<T>& list, const F& convert) {
   return tuple.release();
 }
 
+// A dict for programs to use, made on demand. It lives as long as the node: as what a hook that does nothing holds.
+struct MetadataHolder {
+  Kept dict;
+  void operator()(TensorVec&) const {}
+};
+
+static PyObject* get_metadata(PyObject* self, void*) try {
+  Node& node = *node_of_object(self);
+  if (node.hooks)
+    for (const auto& hook : node.hooks->pre_hooks)
+      if (const auto* holder = hook->call.target<MetadataHolder>()) return Py_NewRef(holder->dict.get());
+  Owned dict(checked(PyDict_New()));
+  autograd::register_prehook(node, MetadataHolder{keep(dict.get())});
+  return dict.release();
+} catch (...) {
+  return raise_current_exception();
+}
+
+// One for each gradient that comes in: what it has to look like.
+static PyObject* get_input_metadata(PyObject* self, void*) try {
+  const Node& node = *node_of_object(self);
+  Owned graph(checked(PyImport_ImportModule("mica.autograd.graph")));
+  Owned make(checked(PyObject_GetAttrString(graph.get(), "_InputMetadata")));
+  Owned tuple(checked(PyTuple_New(static_cast<Py_ssize_t>(node.inputs.size()))));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const InputMetadata& input = node.inputs[i];
+    const bool any = input.dtype != DType::Undefined;
+    Owned dtype(any ? checked(to_python(input.dtype)) : Py_NewRef(Py_None));
+    Owned device(any ? checked(device_object(input.device)) : Py_NewRef(Py_None));
+    Owned sizes(checked(tuple_of(input.sizes)));
+    PyObject* call[] = {dtype.get(), device.get(), sizes.get()};
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i),
+                     checked(PyObject_Vectorcall(make.get(), call, 3, nullptr)));
+  }
+  return tuple.release();
+} catch (...) {
+  return raise_current_exception();
+}
+
+// node(*gradients): what its backward makes of them, without the engine.
+static PyObject* node_call(PyObject* self, PyObject* args, PyObject* kwargs) try {
+  Node& node = *node_of_object(self);
+  const auto count = static_cast<size_t>(PyTuple_GET_SIZE(args));
+  if (kwargs && PyDict_GET_SIZE(kwargs) > 0)
+    return PyErr_Format(PyExc_TypeError, "keyword arguments are not supported");
+  if (count != node.inputs.size())
+    return PyErr_Format(PyExc_TypeError, "expected %zu arguments, got %zu instead", node.inputs.size(), count);
+  TensorVec came;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* given = PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(i));
+    if (given != Py_None && !is_tensor(given))
+      return PyErr_Format(PyExc_TypeError, "argument %zu is not a Variable", i);
+    came.push_back(given == Py_None ? Tensor() : unwrap(given));
+  }
+  const Ref<Node> held(&node);
+  TensorVec made(node.next_edges.size());
+  node.apply(came, made);
+  if (made.size() == 1) return to_python(made[0]);
+  return tuple_of(std::vector<Tensor>(made.begin(), made.end()), [](const Tensor& t) { return to_python(t); });
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* get_variable(PyObject* self, void*) {
+  Node* node = as_node(self)->node;
+  if (node && node->is_accumulator) return wrap(static_cast<AccumulateGrad*>(node)->variable);
+  return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", Py_TYPE(self)->tp_name);
+}
+
+// ---- what a node has saved
+
 struct SavedToPython {
   PyObject* operator()(std::monostate) const { Py_RETURN_NONE; }
   PyObject* operator()(const TensorVec& list) const {
@@ -163,16 +246,33 @@ struct SavedToPython {
   }
 };
 
-static constexpr std::string_view kSavedPrefix = "_saved_";
+static constexpr std::string_view kSavedPrefix = "_saved_", kRawPrefix = "_raw_saved_";
+
+// The saved tensors themselves, of a field that has some; null without an error where there is none.
+static PyObject* raw_saved(Node& node, std::string_view field) {
+  const std::optional<RawSaved> found = raw_saved_field(node, field);
+  if (!found) return nullptr;
+  if (!found->is_list) return checked(saved_tensor_object(node, found->tensors[0]));
+  return checked(tuple_of(found->tensors, [&](SavedTensor* t) { return saved_tensor_object(node, t); }));
+}
 
 static PyObject* node_getattr(PyObject* self, PyObject* name) try {
   PyObject* found = PyObject_GenericGetAttr(self, name);
   if (found || !PyErr_ExceptionMatches(PyExc_AttributeError) || !as_node(self)->node) return found;
   const char* text = PyUnicode_AsUTF8(name);
-  if (!text || !std::string_view(text).starts_with(kSavedPrefix)) return nullptr;
+  const bool raw = text && std::string_view(text).starts_with(kRawPrefix);
+  if (!text || !(raw || std::string_view(text).starts_with(kSavedPrefix))) return nullptr;
   PyObject *t, *v, *b;
   PyErr_Fetch(&t, &v, &b);
   Node& node = *as_node(self)->node;
+  if (raw) {
+    if (PyObject* answer = raw_saved(node, std::string_view(text).substr(kRawPrefix.size()))) {
+      Py_XDECREF(t), Py_XDECREF(v), Py_XDECREF(b);
+      return answer;
+    }
+    PyErr_Restore(t, v, b);
+    return nullptr;
+  }
   SavedFieldSearch search(node, std::string_view(text).substr(kSavedPrefix.size()));
   try {
     show_saved_fields(node, search);
@@ -224,16 +324,19 @@ bool add_node(PyObject* module) {
       {"register_prehook", node_register_prehook, METH_O,
        "Calls hook(grad_outputs) before the node runs; it may return new ones."},
       {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+      {"_set_sequence_nr", set_sequence, METH_O, "Later numbers run first, of the nodes that may run."},
       {"__dir__", node_dir, METH_NOARGS, nullptr},
       {}};
   static PyGetSetDef attributes[] = {{"next_functions", get_next_functions, nullptr,
                                       "The nodes that gradients flow on to, with their input numbers.", nullptr},
                                      {"metadata", get_metadata, nullptr, nullptr, nullptr},
+                                     {"_input_metadata", get_input_metadata, nullptr, nullptr, nullptr},
                                      {"variable", get_variable, nullptr, "The leaf that is added to.", nullptr},
                                      {}};
   static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
                                 {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
                                 {Py_tp_getattro, reinterpret_cast<void*>(node_getattr)},
+                                {Py_tp_call, reinterpret_cast<void*>(node_call)},
                                 {Py_tp_methods, methods},
                                 {Py_tp_getset, attributes},
                                 {0, nullptr}};
@@ -243,7 +346,9 @@ bool add_node(PyObject* module) {
   types_by_name = PyDict_New();
   return node_type && types_by_name &&
          PyModule_AddObjectRef(module, "_Node", reinterpret_cast<PyObject*>(node_type)) == 0 && add_hooks(module) &&
-         add_function(module) && add_autograd_modes(module);
+         PyModule_AddObjectRef(module, "_AccumulateGrad",
+                               reinterpret_cast<PyObject*>(type_of_kind("AccumulateGrad"))) == 0 &&
+         add_function(module) && add_autograd_modes(module) && add_saved_tensor(module);
 }
 
 }  // namespace mica::python

@@ -15,7 +15,6 @@ Kept keep(PyObject* object);
 struct NodeObject {
   PyObject_HEAD Ref<Node> owned;
   Node* node;
-  PyObject* metadata;  // a dict for programs to use, made on demand
 };
 extern PyTypeObject* node_type;
 
@@ -31,5 +30,10 @@ bool has_number(const Node& node);
 bool add_node(PyObject* module);
 bool add_function(PyObject* module);        // autograd_function.cpp
 bool add_autograd_modes(PyObject* module);  // autograd_modes.cpp
+bool add_saved_tensor(PyObject* module);    // saved_tensor_object.cpp
+
+// The object of a tensor that a node has saved; it keeps the node alive.
+PyObject* saved_tensor_object(Node& node, SavedTensor* saved);
+std::shared_ptr<SavedTensorHooks> saved_tensor_hooks(PyObject* pack, PyObject* unpack);
 
 }  // namespace mica::python

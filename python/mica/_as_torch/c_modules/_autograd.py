@@ -2,6 +2,16 @@
 
 from mica import _C
 
+SavedTensor = _C._SavedTensor
+_make_saved_tensor = _C._make_saved_tensor
+_get_current_graph_task_keep_graph = _C._current_graph_task_keeps_graph
+
+
+def _unsafe_set_version_counter(tensors, versions):
+    """Set the versions of tensors."""
+    for tensor, version in zip(tensors, versions, strict=True):
+        _C._set_version(tensor, version)
+
 
 def _saved_tensors_hooks_is_enabled():
     """Whether hooks of saved tensors are allowed here."""

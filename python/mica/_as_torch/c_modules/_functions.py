@@ -1,7 +1,10 @@
 """Nodes of the graph that a program asks for itself, by the names of torch's engine."""
 
+from mica import _C
 from mica.autograd.function import Function
 from mica.autograd.gradcheck import _NoGradient
+
+AccumulateGrad = _C._AccumulateGrad
 
 
 class UndefinedGrad:
