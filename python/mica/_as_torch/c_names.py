@@ -99,6 +99,11 @@ def _data_address(tensor):
     return tensor.untyped_storage()._address() + tensor.storage_offset() * tensor.itemsize
 
 
+def _is_any_autocast_enabled():
+    """Whether autocast is on for a device that there is."""
+    return any(_C.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
+
 def _storage_Use_Count(pointer):
     raise NotImplementedError(
         "torch._C._storage_Use_Count: Mica does not tell how many tensors share a storage by its address"

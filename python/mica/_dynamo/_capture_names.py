@@ -115,6 +115,13 @@ def told_apart(value):
     return (type(value), value) if isinstance(value, (int, float, complex, str, bytes, range)) else id(value)
 
 
+def tensor_factor(func, kwargs):
+    """The tensor that x.addcmul_(y, z, value=tensor) takes for a number; None of other calls."""
+    if getattr(func, "__name__", "") != "addcmul_":
+        return None
+    return value if isinstance(value := kwargs.get("value"), _C.TensorBase) else None
+
+
 def changes_arguments(func):
     """Whether a function that returns nothing writes into its arguments, and does nothing else."""
     name = name_of(func)
@@ -132,6 +139,8 @@ def call(func, args, kwargs):
         return "call_function", _REFLECTED[name], (args[1], args[0]), {}, name.strip("_")[1:]
     if _is_method(func):
         if name in _WRITTEN and len(args) == 2 and not kwargs and (written := _written_as(name)) is not None:
+            if name in ("add", "mul") and isinstance(args[1], (int, float)) and _is_tensor_on_the_right():
+                args = (args[1], args[0])
             return "call_function", written, args, {}, written.__name__
         return "call_method", name, args, kwargs, name.strip("_") or name
     return "call_function", func, args, kwargs, name.rpartition(".")[2] or name
@@ -160,14 +169,37 @@ def _written_as(name):
     return None if here is None else _WRITTEN[name].get(here.argrepr.removeprefix("bool(").removesuffix(")"))
 
 
+def _is_tensor_on_the_right():
+    """Whether the program's line has `number * tensor`, as far as its right side is a variable: the method is the same."""
+    frame = _user_frame()
+    before = instruction(frame, -1) if frame is not None else None
+    return (
+        before is not None
+        and before.opname.startswith("LOAD_FAST")
+        and isinstance(frame.f_locals.get(before.argval), _C.TensorBase)
+    )
+
+
+def line_of(error):
+    """The line of the program's own that has raised an exception."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith((_OWN, "<")):
+            found = trace
+        trace = trace.tb_next
+    return "" if found is None else _line(found.tb_frame, found.tb_lineno)
+
+
 def user_line():
     """The line of the program's own that is being run."""
     frame = _user_frame()
-    if frame is None:
-        return ""
+    return "" if frame is None else _line(frame, frame.f_lineno)
+
+
+def _line(frame, line):
     import linecache
 
-    code, line = frame.f_code, frame.f_lineno
+    code = frame.f_code
     text = linecache.getline(code.co_filename, line).strip()
     return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n    {text}'
 
@@ -203,6 +235,8 @@ class InputNames:
     def _walk(self, value, name):
         if isinstance(value, _C.TensorBase):
             self._add(value, name)
+        elif hasattr(type(value), "_captured_tensor"):  # an array
+            self._add(value._tensor, name)
         elif isinstance(value, (list, tuple)):
             for i, each in enumerate(value):
                 self._walk(each, f"{name}{i}_")
@@ -215,6 +249,11 @@ class InputNames:
         return not name.startswith(("L_captured_", "L_self_")) or not any(
             part in name for part in ("L_captured_", "parameters_", "buffers_")
         )
+
+    def is_given(self, tensor):
+        """Whether a tensor is one of the arguments."""
+        known = self._known.get(id(tensor))
+        return known is not None and self.is_argument(known[0])
 
     def given(self):
         """(tensor, name) of the arguments."""

@@ -13,9 +13,16 @@ import mica
 from mica import _C, _logging
 from mica._dynamo import _capture_names as _names
 from mica._dynamo import _open_inputs as _open
+from mica._dynamo import arrays as _arrays
 from mica._dynamo._compiled_graphs import CompiledGraphs
 from mica._dynamo._open_numbers import OpenNumber, symbolic
-from mica._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
+from mica._dynamo.exc import (
+    BackendCompilerFailed,
+    InternalTorchDynamoError,
+    TorchDynamoException,
+    Unsupported,
+    observed,
+)
 from mica._dynamo.utils import counters
 from mica._subclasses import fake_tensor as _fakes
 from mica.compiler import _stance
@@ -40,6 +47,7 @@ class Captured:
     def __call__(self, *args, **kwargs):
         if active() is not None:  # within another captured function it is a part of that one's graph
             return self.function(*args, **kwargs)
+        args, kwargs = _arrays.as_captured((args, kwargs))
         capture = Capture(self, args, kwargs)
         if _stance.name in ("eager_then_compile", "aot_eager_then_compile") and self._is_first:
             self._is_first = False
@@ -52,10 +60,16 @@ class Captured:
                     result = self.function(*args, **kwargs)
                 except Unsupported:
                     raise
+                except Exception as error:
+                    capture.flush("an exception", whole=False)
+                    if not self.fullgraph or isinstance(error, TorchDynamoException):
+                        raise
+                    raise observed(error, _names.line_of(error), error is capture.failed) from error.__cause__
                 except BaseException:
                     capture.flush("an exception", whole=False)
                     raise
-                capture.flush(None)
+                capture.end_with(result)
+                result = _arrays.as_arrays(result)
             return result if capture.fakes.shape_env is None else _open.concrete(result)
         finally:
             _names.set_active(None)
@@ -78,8 +92,10 @@ class Capture(TorchFunctionMode):
     def __init__(self, owner, args, kwargs):
         super().__init__()
         self.owner, self.active, self._asked = owner, True, set()
+        self.failed = None  # the exception of a call of torch
         self.fakes = _fakes.FakeTensorMode(allow_non_fake_inputs=True)
         self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values", _names.is_refused(name))
+        self.fakes.arrays = self._array_of_promise
         self._names = _names.InputNames(owner.function, args, kwargs)
         self._open, self._parts = _open.OpenInputs(owner, self.fakes, self._names), 0
         self._begin()
@@ -88,7 +104,7 @@ class Capture(TorchFunctionMode):
         self.graph = Graph()
         self._inputs, self._nodes, self._promises = [], {}, {}  # _nodes: id -> (a reference, the node)
         self._modes, self._grad, self._random = None, None, None
-        self._size_nodes = None
+        self._size_nodes, self._returned = None, []
         self.count = 0
 
     def end(self):
@@ -109,6 +125,8 @@ class Capture(TorchFunctionMode):
         kind = _names.kind_of(func, args)
         if kind == "plain":
             return self._looked(func, args, kwargs)
+        if (array := self._array(func, args, kwargs)) is not None:
+            return array
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
         other = next((tensor for tensor in tensors if not self._is_plain(tensor)), None)
         if other is not None:
@@ -117,14 +135,20 @@ class Capture(TorchFunctionMode):
             name, tensor = _names.name_of(func), tensors[0] if tensors else None
             return self._run_now(func, args, kwargs, f"{name}() asks for values", _names.is_refused(name, tensor))
         if self._modes is None:
-            self._modes, self._grad = _names.modes_now(), mica.is_grad_enabled()
-            self._first_grad = self._grad
+            self._note_modes()
         elif self._modes != _names.modes_now():
             self.flush("another mode (autocast or inference_mode)")
             return self.__torch_function__(func, types, args, kwargs)
         if kind == "random":
             self._note_random()
+        if (factor := _names.tensor_factor(func, kwargs)) is not None:  # in parts, as torch records it
+            with self:
+                return args[0].add_(mica.mul(args[1], args[2]).mul(factor))
         return self._recorded(func, args, kwargs, tensors)
+
+    def _note_modes(self):
+        self._modes, self._grad = _names.modes_now(), mica.is_grad_enabled()
+        self._first_grad = self._grad
 
     def _of_class(self, kind, func, types, args, kwargs, tensors):
         """A call with a tensor of a class of the program's own: the calls that the class makes are seen."""
@@ -151,6 +175,33 @@ class Capture(TorchFunctionMode):
                 return getattr(fake, name) if name == "shape" else getattr(fake, name)(*args[1:], **kwargs)
         return func(*args, **kwargs)
 
+    def _array(self, func, args, kwargs):
+        """x.numpy() and torch.tensor(array) within the graph; None of other calls."""
+        name, first = getattr(func, "__name__", ""), args[0] if args else None
+        if name == "tensor" and _arrays.is_captured(first):
+            others = {key: each for key, each in kwargs.items() if each is not None}
+            leaf = others.pop("requires_grad", False)
+            with self:
+                made = first._captured_tensor().clone()
+                made = made.to(**others) if others else made
+                return made.requires_grad_() if leaf else made
+        if name != "numpy" or not isinstance(first, _C.TensorBase) or not self._is_plain(first):
+            return None
+        with self:
+            return _arrays.array_of(first, kwargs.get("force", args[1] if len(args) > 1 else False))
+
+    def _array_of_promise(self, tensor, force):
+        return _arrays.array_of(tensor, force) if self.active else None
+
+    def array_of(self, tensor):
+        """The array of a tensor that the graph computes."""
+        self.flush("NumPy asks for values", whole=False)
+        self.active = False
+        try:
+            return tensor.numpy()
+        finally:
+            self.active = True
+
     def _fake(self, tensor):
         return self._open.fake(tensor, self._names.of(tensor))
 
@@ -160,7 +211,11 @@ class Capture(TorchFunctionMode):
 
     def _run_now(self, func, args, kwargs, reason, whole=True):
         self.flush(reason, whole)
-        return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except Exception as error:
+            self.failed = error
+            raise
 
     def uncaptured(self, function, args, kwargs):
         """Call a function whose calls are not recorded."""
@@ -325,11 +380,17 @@ class Capture(TorchFunctionMode):
         state = mica.get_rng_state()
         if self._random is not None and not mica.equal(state, self._random):
             self.flush("a change of the random generator")
-            self._modes, self._grad = _names.modes_now(), mica.is_grad_enabled()
-            self._first_grad = self._grad
+            self._note_modes()
         self._random = state
 
     # ---- graphs
+
+    def end_with(self, result):
+        """Run what was recorded. A function that calls nothing and returns a tensor of its arguments is a graph, as in torch."""
+        if not self.count and not self._parts and type(result) is _C.Tensor and self._names.is_given(result):
+            self._note_modes()
+            self._returned = [self._node_of(result)]
+        self.flush(None)
 
     def flush(self, reason, whole=True):
         """Run what was recorded. A reason is that of a break; None is the end.
@@ -344,7 +405,7 @@ class Capture(TorchFunctionMode):
             raise Unsupported(
                 f"{reason}\n\nfrom user code:\n{_names.user_line()}\ntorch.compile(fullgraph=True) asks for one graph"
             )
-        if not self.count:
+        if not self.count and not self._returned:
             return
         if reason is not None:
             counters["graph_break"][reason] += 1
@@ -357,10 +418,10 @@ class Capture(TorchFunctionMode):
                     "a tensor that the graph reads was changed by a call that Mica's capture does not see; "
                     "torch.compiler.disable around that call ends the graph before it"
                 )
-        promises = self._living()
+        promises, returned = self._living(), self._returned
         if self._grad != self._first_grad:
             self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
-        self.graph.output(tuple(node for _, node in promises))
+        self.graph.output((*(node for _, node in promises), *returned))
         with self._open.as_symbols():
             kinds = tuple(self._kind_of(each, node) for each, _, node in self._inputs)
         inputs, graph, modes, grad, random = (
@@ -391,12 +452,12 @@ class Capture(TorchFunctionMode):
         finally:
             self.active = True
         outputs = (outputs,) if isinstance(outputs, _C.TensorBase) else tuple(outputs or ())
-        if len(outputs) != len(promises):
+        if len(outputs) != len(promises) + len(returned):
             raise BackendCompilerFailed(
                 self.owner.compiled.backend,
                 ValueError(f"the graph has {len(promises)} outputs, but {len(outputs)} were computed"),
             )
-        _fulfil([made for made, _ in promises], outputs)
+        _fulfil([made for made, _ in promises], outputs[: len(promises)])
 
     def _kind_of(self, given, node):
         if isinstance(given, _open.SizeInput):

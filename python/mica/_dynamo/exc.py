@@ -41,3 +41,32 @@ class TorchRuntimeError(TorchDynamoException):
 class InvalidBackend(TorchDynamoException):
     def __init__(self, name):
         super().__init__(f"Invalid backend: {name!r}, see `torch._dynamo.list_backends()` for available backends.")
+
+
+def observed(error, line, of_a_call):
+    """An exception out of a function that is to be one graph: it is torch's, too, which raises another in its place.
+
+    Args:
+        error: the exception; what cannot be made again from its arguments is returned as it is
+        line: where it was raised
+        of_a_call: whether a call of torch has raised it: that is a TorchRuntimeError, and others are Unsupported
+    """
+    torchs = TorchRuntimeError if of_a_call else Unsupported
+    if isinstance(error, (OSError, UnicodeError, SyntaxError, ImportError)):
+        return error
+
+    class Observed(*((torchs,) if issubclass(torchs, type(error)) else (type(error), torchs))):
+        def __str__(self):
+            return f"{type(error).__str__(self)}\n\nObserved exception, from user code:\n{line}"
+
+    Observed.__name__ = Observed.__qualname__ = torchs.__name__ if of_a_call else type(error).__name__
+    try:
+        made = Observed.__new__(Observed, *error.args)
+        made.args = error.args
+        made.__dict__.update(error.__dict__)
+        if isinstance(error, AttributeError):
+            made.name, made.obj = error.name, error.obj
+    except Exception:
+        return error
+    made.__cause__, made.__context__, made.__suppress_context__ = error.__cause__, error.__context__, True
+    return made.with_traceback(error.__traceback__)

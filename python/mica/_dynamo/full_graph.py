@@ -54,7 +54,7 @@ def instruction(frame, ahead=0):
     """The instruction that a frame runs, or one after it."""
     found, index = _instructions(frame.f_code)
     at = index.get(frame.f_lasti)
-    return found[at + ahead] if at is not None and at + ahead < len(found) else None
+    return found[at + ahead] if at is not None and 0 <= at + ahead < len(found) else None
 
 
 def branches(frame):
@@ -63,7 +63,7 @@ def branches(frame):
         here = instruction(frame, ahead)
         if here is None:
             return False
-        if here.opname == "UNARY_NOT":
+        if here.opname in ("UNARY_NOT", "FOR_ITER"):  # the latter asks for the next item of a filter
             return True
         if "JUMP" in here.opname and "IF" in here.opname:
             after = instruction(frame, ahead + 1)

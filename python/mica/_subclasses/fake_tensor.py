@@ -172,6 +172,8 @@ class FakeTensor(mica.Tensor):
         return self._asked("__complex__")
 
     def numpy(self, *, force=False):
+        if self.fake_mode.arrays is not None and (array := self.fake_mode.arrays(self, force)) is not None:
+            return array
         if self.fake_mode.before_values is not None:
             return self._asked("numpy", force=force)
         raise RuntimeError(".numpy() is not supported for tensor subclasses: a FakeTensor has no data")
@@ -318,6 +320,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.shape_env = shape_env
         self.fake_tensor_converter = FakeTensorConverter()
         self._entered, self._numbers = [], _OpenNumbers()
+        self.arrays = None  # what makes arrays of fake tensors, if anything does
         self.before_values = None  # what makes fake tensors real ones when a value is asked for, if anything does
 
     @classmethod

@@ -57,6 +57,11 @@ class _unsafe_preserve_version_counter:
             _C._set_version(tensor, version)
 
 
+def _is_checkpoint_valid():
+    """Whether a reentrant checkpoint may run: not within a backward pass that is asked for some gradients alone."""
+    return not _C._current_graph_task_is_selective()
+
+
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
     """Add the gradients of `tensors`, weighted by `grad_tensors`, to the `grad` of the leaves (or of `inputs` alone)."""
     if grad_variables is not None:

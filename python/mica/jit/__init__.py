@@ -170,6 +170,13 @@ def interface(obj):
     return obj
 
 
+def _unwrap_optional(x):
+    """The value, which is not None."""
+    if x is None:
+        raise AssertionError("Unwrapping null optional")
+    return x
+
+
 def annotate(the_type, the_value):
     """The value itself; its annotation is not used."""
     return the_value

@@ -133,8 +133,12 @@ Tensor tensor_from_numpy(PyObject* array, bool stays_shared) {
 }
 
 static PyObject* from_numpy(PyObject*, PyObject* array) try {
-  if (!is_numpy_array(array))
+  if (!is_numpy_array(array)) {
+    // An array within a captured graph (mica/_dynamo/arrays.py) has a tensor, and no memory yet.
+    if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(array)), "_captured_tensor"))
+      return PyObject_CallMethod(array, "_captured_tensor", nullptr);
     return PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)", Py_TYPE(array)->tp_name);
+  }
   return wrap(tensor_from_numpy(array));
 } catch (...) {
   return raise_current_exception();
