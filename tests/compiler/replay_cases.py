@@ -6,10 +6,12 @@ function itself, which keeps its results apart from those of the replayed one.
 
 import collections
 import dataclasses
+import gc
 import random
 import sys
 import threading
 import time
+import weakref
 
 import mica as torch
 
@@ -129,6 +131,80 @@ def case_variables_change(made, device):
     agree(function, plain, device)
     scale = 2.0
     assert replays(function) == 4, reasons(function)
+
+
+def case_defaults_are_replaced(made, device):
+    def inner(x, factor=2.0, *, bias=0.5):
+        return x * factor + bias
+
+    def plain(x):
+        return inner(x)
+
+    function = made(plain)
+    agree(function, plain, device)
+    inner.__defaults__ = (3.0,)
+    agree(function, plain, device)
+    inner.__kwdefaults__ = {"bias": 1.5}
+    agree(function, plain, device)
+    inner.__kwdefaults__["bias"] = 2.5
+    agree(function, plain, device)
+    inner.__code__ = (lambda x, factor, *, bias: x - factor * bias).__code__
+    agree(function, plain, device)
+    assert replays(function) == 5, reasons(function)
+
+
+class Owner:
+    def __init__(self, factor):
+        self.factor = factor
+
+
+def case_objects_behind_weak_references(made, device):
+    owner = Owner(2.0)
+    reference = weakref.ref(owner)
+
+    def plain(x):
+        found = reference()
+        return x * (found.factor if found is not None else -1.0)
+
+    function = made(plain)
+    agree(function, plain, device)
+    assert replays(function) == 1, reasons(function)
+    owner.factor = 3.0
+    agree(function, plain, device)
+    assert replays(function) == 2, reasons(function)
+    del owner
+    gc.collect()
+    assert reference() is None and replays(function) == 0
+    agree(function, plain, device)
+    assert replays(function) == 1, reasons(function)
+
+
+class Node:
+    """It refers to itself by its part."""
+
+    def __init__(self, factor):
+        self.factor, self.part = factor, Owner(factor)
+        self.part.parent, self.parts = self, [self]
+
+
+def case_arguments_that_refer_to_themselves_are_let_go(made, device):
+    def plain(x, node):
+        return x * node.factor + node.part.factor
+
+    function, seen = made(plain), []
+    for i in range(9):
+        node = Node(float(i))
+        seen.append(weakref.ref(node))
+        agree(function, plain, device, node)
+        assert any(kind.graphs for kind in function._kinds.values()), reasons(function)
+        del node
+    gc.collect()
+    assert sum(each() is not None for each in seen) <= 4
+    nodes = [Node(float(i)) for i in range(3)]  # a few are used by turns
+    for _ in range(CALLS):
+        for node in nodes:
+            agree(function, plain, device, node, calls=1)
+    assert replays(function) >= 3, reasons(function)
 
 
 def helper(x):

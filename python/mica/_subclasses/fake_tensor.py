@@ -6,17 +6,13 @@ import mica
 from mica import _C
 from mica._subclasses import open_sizes
 from mica.overrides import TorchFunctionMode
-from mica.utils._python_dispatch import TorchDispatchMode
+from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from mica.utils.weak import WeakIdKeyDictionary
 
 # Calls that need numbers, which there are none of; and those whose results' sizes depend on them.
-_NUMBERS = {
-    "item": "_local_scalar_dense",
-    "is_nonzero": "_local_scalar_dense",
-    "equal": "equal",
-    "allclose": "allclose",
-}
+_NUMBERS = {"item": "_local_scalar_dense", "is_nonzero": "_local_scalar_dense"}
+_NUMBERS |= {"equal": "equal", "allclose": "allclose"}
 _SIZES = frozenset(["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "_unique2"])
 _PUTS = frozenset(["index_put", "index_put_", "_index_put_impl_"])
 _PLACES = frozenset(["to", "cuda", "cpu", "xpu", "type_as"])
@@ -498,6 +494,4 @@ def get_plain_tensors(subclass, *, out=None):
 
 def unset_fake_temporarily():
     """In this block no fake mode is active."""
-    from mica.utils._python_dispatch import _disable_current_modes
-
     return _disable_current_modes()

@@ -15,7 +15,7 @@ namespace mica::python {
 
 namespace {
 
-enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet };
+enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet, kFunction, kWeak };
 
 bool is_same_value(PyObject* now, PyObject* before) {
   if (now == before) return true;
@@ -73,6 +73,20 @@ bool is_same_tensor(PyObject* tensor, PyObject* before) {
          std::memcmp(facts, PyBytes_AS_STRING(before), size) == 0;
 }
 
+// Whether a function has the code and the very defaults that it had: a tuple of a code, defaults and defaults by name.
+bool is_same_function(PyObject* object, PyObject* before) {
+  const auto* f = reinterpret_cast<PyFunctionObject*>(object);
+  const auto or_none = [](PyObject* o) { return o ? o : Py_None; };
+  return f->func_code == PyTuple_GET_ITEM(before, 0) && or_none(f->func_defaults) == PyTuple_GET_ITEM(before, 1) &&
+         or_none(f->func_kwdefaults) == PyTuple_GET_ITEM(before, 2);
+}
+
+// Whether a weak reference is to the object at an address. One to an object that has gone is to none from then on.
+bool is_same_reference(PyObject* reference, PyObject* address) {
+  PyObject* now = PyWeakref_GetObject(reference);
+  return (now == Py_None ? nullptr : now) == PyLong_AsVoidPtr(address);
+}
+
 // A record, taken apart; its tuple is kept by the snapshot.
 struct Record {
   Kind kind;
@@ -99,6 +113,10 @@ bool is_same(const Record& r) {
       return is_same_dict(reinterpret_cast<PyTypeObject*>(r.object)->tp_dict, r.before, r.last);
     case kSet:  // of numbers and texts
       return PyObject_RichCompareBool(r.object, r.before, Py_EQ) == 1;
+    case kFunction:
+      return is_same_function(r.object, r.before);
+    case kWeak:
+      return is_same_reference(r.object, r.before);
   }
   return false;
 }
@@ -128,6 +146,10 @@ bool take_apart(PyObject* record, Record& r) {
              (reinterpret_cast<PyTypeObject*>(r.object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
     case kSet:
       return PyAnySet_Check(r.object) && PyFrozenSet_CheckExact(r.before);
+    case kFunction:
+      return PyFunction_Check(r.object) && PyTuple_CheckExact(r.before) && PyTuple_GET_SIZE(r.before) == 3;
+    case kWeak:
+      return PyWeakref_CheckRefExact(r.object) && PyLong_CheckExact(r.before);
     default:
       return false;
   }

@@ -14,6 +14,7 @@ from mica._dynamo.utils import counters
 
 _CALLS_BEFORE = 2  # that run as they are, so that libraries choose their kernels
 _MOST_KINDS, _MOST_GRAPHS = 64, 8
+_MOST_KEPT = 4  # kinds that keep an object among their arguments alive, of those that differ in such objects alone
 _LARGE = 1 << 20  # bytes: an argument of as many is not copied while its address stays
 _LEAST_FUSED = 1  # in a graph a launch costs about a microsecond, however few its elements are
 _within = threading.local()
@@ -109,6 +110,15 @@ class _Graph:
                 return False
         return self.snapshot.holds()
 
+    def forget_with(self, references, graphs):
+        """Leave a list of graphs when an object that was read through a weak reference has gone."""
+
+        def leave(_):
+            if self in graphs:
+                graphs.remove(self)
+
+        self._watched = [weakref.ref(target, leave) for each in references if (target := each()) is not None]
+
     def replay(self, arguments):
         for i, buffer in self._inputs:
             buffer.copy_(arguments.tensors[i])
@@ -127,7 +137,7 @@ class _Kind:
         self.calls, self.graphs, self.reason = 0, [], None
         self.objects = []  # arguments that are no tensors, whose ids are part of the key; not kept alive if possible
         self.is_busy = False  # with a call that is observed, checked or captured
-        self.observation = None
+        self.observation, self.likeness = None, None
         self.snapshot = None  # of the last call that was checked
         self.addresses, self.changed, self.changed_arguments = (), (), ()  # of its arguments; what it changed
 
@@ -173,7 +183,7 @@ class Replayed:
         if not tensors or not all(self._graphs.takes(each.device) for each in tensors) or self._graphs.is_busy():
             return self.call(*args, **kwargs)
         with self._graphs.in_turn():  # under this lock nothing of the program's runs
-            kind = self._kind((arguments.key, _settings()), arguments.objects)
+            kind = self._kind((arguments.key, _settings()), arguments)
             for graph in kind.graphs if kind else ():
                 if graph.holds(tensors):
                     counters["replay"]["replayed"] += 1
@@ -196,19 +206,34 @@ class Replayed:
     def _note(self, reason):
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def _kind(self, key, objects):
+    def _kind(self, key, arguments):
         kind = self._kinds.get(key)
         if kind is None:
+            self._let_go(arguments)
             if len(self._kinds) >= _MOST_KINDS:
                 self._note("arguments of too many kinds")
                 return None
             kind = self._kinds[key] = _Kind()
-            for each in objects:
+            kind.likeness = arguments.likeness if arguments.objects else None
+            for each in arguments.objects:
                 try:
                     kind.objects.append(weakref.ref(each, lambda _, kinds=self._kinds: kinds.pop(key, None)))
                 except TypeError:
                     kind.objects.append(each)  # kept, so that its id stays its own
         return kind
+
+    def _let_go(self, arguments):
+        """Forget graphs for other objects than these, if they keep their objects alive and there are many."""
+        if not arguments.objects:
+            return
+        likeness = arguments.likeness
+        kept = [
+            key
+            for key, kind in self._kinds.items()
+            if kind.likeness == likeness and any(graph.snapshot.reaches_roots for graph in kind.graphs)
+        ]
+        for key in kept[: max(0, len(kept) - _MOST_KEPT + 1)]:
+            del self._kinds[key]
 
     # ---- before there is a graph
 
@@ -291,6 +316,7 @@ class Replayed:
         graph = _Graph(snapshot, replay, result, inputs, fixed)
         graph.changed, graph.changed_arguments = kind.changed, kind.changed_arguments
         kind.graphs.append(graph)
+        graph.forget_with(snapshot.weakly_read, kind.graphs)
         self._observation = kind.observation
         counters["replay"]["captured"] += 1
         with self._graphs.in_turn():

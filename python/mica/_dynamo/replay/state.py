@@ -26,11 +26,11 @@ from mica.backends import _precision
 from mica.backends import cuda as _cuda_settings
 from mica.backends import cudnn as _cudnn_settings
 
-DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET = range(7)  # as state.cpp numbers them
+DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK = range(9)  # as state.cpp numbers them
 _MOST_RECORDS = 200_000
 # Objects whose state is no part of what a function computes, or that cannot change.
 _OPAQUE = (
-    *CONSTANTS, logging.Logger, re.Pattern, weakref.ref, enum.Enum, slice, types.ModuleType,
+    *CONSTANTS, logging.Logger, re.Pattern, enum.Enum, slice, types.ModuleType,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, types.CodeType,
     types.MappingProxyType, type(threading.Lock()), type(threading.RLock()), type(NotImplemented), mica.Generator,
@@ -45,7 +45,9 @@ class Snapshot:
     def __init__(self, observation, roots):
         self._codes, self._records, self._seen = observation.codes, [], {}
         self._found, self.tensors = set(), []
-        self._queue = [*roots]
+        self.weakly_read = []  # weak references to what is read through such
+        self.reaches_roots = False  # whether something that is read refers to an argument: it keeps that alive
+        self._queue, self._roots = [*roots], set(map(id, roots))
         for settings in (_precision._settings, _cuda_settings._attention):
             self._record_dict(settings)
         for name in ("enabled", "benchmark", "deterministic"):
@@ -57,7 +59,7 @@ class Snapshot:
         self.records = tuple(self._records)
         self._compared = _C._Snapshot(self.records)
         self.known = frozenset(self._seen)  # the ids of all objects that were met; they are not kept alive
-        del self._seen, self._records
+        del self._seen, self._records, self._roots
 
     def difference(self):
         """What no longer holds, as a sentence; None if all does."""
@@ -113,6 +115,7 @@ class Snapshot:
         while self._queue:
             value = self._queue.pop()
             if id(value) in self._seen:
+                self.reaches_roots |= id(value) in self._roots
                 continue
             self._seen[id(value)] = value  # kept, so that the id stays its own
             if len(self._records) > _MOST_RECORDS:
@@ -129,10 +132,12 @@ class Snapshot:
             self._visit_class(value)
         elif kind is types.FunctionType:
             self._visit_function(value)
+        elif kind is weakref.ref:
+            self._visit_reference(value)
         elif kind in (types.MethodWrapperType, types.BuiltinFunctionType):
             if not isinstance(value.__self__, types.ModuleType):
                 self._queue.append(value.__self__)
-        elif isinstance(value, _OPAQUE) or kind is object or kind.__module__ in _OPAQUE_MODULES:
+        elif isinstance(value, (*_OPAQUE, weakref.ref)) or kind is object or kind.__module__ in _OPAQUE_MODULES:
             return
         elif kind is types.MethodType:
             self._queue += [value.__self__, value.__func__]
@@ -170,6 +175,14 @@ class Snapshot:
         if _has_slots(kind) and not _is_own(kind.__module__):
             raise Refused(f"it can read a {kind.__qualname__}, which has __slots__")
         self._queue.append(kind)
+
+    def _visit_reference(self, reference):
+        """A weak reference: what it refers to is read, and is not kept alive."""
+        target = reference()
+        self._records.append((WEAK, reference, 0 if target is None else id(target)))
+        if target is not None and id(target) not in self._seen:
+            self.weakly_read.append(reference)
+            self._queue.append(target)
 
     def _visit_tensor(self, tensor):
         if tensor.layout is not mica.strided or tensor.is_quantized:
@@ -210,8 +223,11 @@ class Snapshot:
                 content = ...
             self._records.append((CELL, cell, content))
             self._queue.append(content)
-        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self._queue.append(value)
+        defaults, by_name = function.__defaults__, function.__kwdefaults__
+        self._records.append((FUNCTION, function, (function.__code__, defaults, by_name)))
+        if by_name is not None:
+            self._record_dict(by_name)
+        self._queue += (*(defaults or ()), *(by_name or {}).values())
 
     # ---- records
 
@@ -251,6 +267,10 @@ def _sentence(record):
         return f"the global {record[2]!r} has changed"
     if kind == CLASS:
         return f"the class {value.__name__} has changed"
+    if kind == FUNCTION:
+        return f"the defaults or the code of {value.__qualname__} have changed"
+    if kind == WEAK:
+        return "an object behind a weak reference has gone"
     if kind == CELL:
         return "a variable of an enclosing function has changed"
     if kind == DICT:

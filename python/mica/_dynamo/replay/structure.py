@@ -19,6 +19,11 @@ class Arguments:
 
     __slots__ = ("key", "objects", "tensors")
 
+    @property
+    def likeness(self):
+        """What they are but for which objects."""
+        return _without_ids(self.key)
+
     def __init__(self, args, kwargs):
         self.tensors, self.objects = [], []
         self.key = (self._key(args), self._key(kwargs))
@@ -43,6 +48,12 @@ class Arguments:
             raise Refused(f"an argument is a {kind.__name__}")
         self.objects.append(value)
         return ("object", id(value))
+
+
+def _without_ids(key):
+    if isinstance(key, tuple):
+        return ("object",) if len(key) == 2 and key[0] == "object" else tuple(map(_without_ids, key))
+    return key
 
 
 def substituted(value, tensors):
