@@ -114,6 +114,16 @@ static PyObject* swap_tensor_impl(PyObject*, PyObject* args) {
   PyObject *first, *second;
   if (!PyArg_ParseTuple(args, "O!O!:_swap_tensor_impl", tensor_type, &first, tensor_type, &second)) return nullptr;
   auto *a = reinterpret_cast<TensorObject*>(first), *b = reinterpret_cast<TensorObject*>(second);
+  if (a == b) Py_RETURN_NONE;
+  // An object that a weak reference has brought back may still be its impl's: its pointer would not count.
+  Owned given_back[2];
+  for (TensorObject* o : {a, b}) {
+    TensorImpl* impl = o->tensor.impl();
+    if (!impl || !impl->python_owned) continue;
+    impl->python_owned = false;
+    impl->retain();
+    given_back[o == b] = Owned(&o->ob_base);
+  }
   std::swap(a->tensor, b->tensor);
   std::swap(a->dict, b->dict);
   for (TensorObject* o : {a, b}) {

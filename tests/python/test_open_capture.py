@@ -272,3 +272,16 @@ def test_layers_of_a_kind_share_their_graphs():
     other = CompileCounter()
     torch.compile(nn.Linear(3, 3), backend=other)(x)
     assert other.frame_count == 1 and counter.frame_count == 1
+
+
+def test_promises_that_only_the_engine_keeps_are_computed_again():
+    linear, convolution = torch.nn.Linear(16, 16), torch.nn.Conv2d(3, 8, 3, padding=1)
+
+    def function(x, t):
+        return linear(t[:, None].float().expand(-1, 16)), convolution(x)
+
+    compiled = torch.compile(function, dynamic=True, backend=lambda graph, inputs: graph.forward)
+    for count in (4, 5):
+        x, t = torch.randn(count, 3, 16, 16), torch.randint(0, 100, (count,))
+        for wanted, given in zip(function(x, t), compiled(x, t), strict=True):
+            assert torch.equal(wanted, given)

@@ -258,3 +258,16 @@ def test_slots_and_finalizers_of_a_class_whose_objects_come_back():
     gc.collect()
     assert reference() is None
     churn()
+
+
+def test_an_object_that_a_weak_reference_brought_back_can_be_swapped():
+    for number in range(50):
+        x = torch.randn(4, 16)
+        x.mark, view, reference = number, x[1:], weakref.ref(x)
+        del x  # the view keeps the tensor, and the tensor its object
+        other = torch.zeros(4, 16)
+        torch._C._swap_tensor_impl(reference(), other)
+        assert other.mark == number and view._base is other
+        del other, reference
+        kept = [torch.full((n,), 7.0) for n in (1, 16, 64, 200)]  # memory that was given back too early
+        assert not bool((view == 7.0).all()) and len(kept) == 4
