@@ -260,3 +260,27 @@ def test_classes_that_hand_calls_on_are_run_as_they_are():
         x = torch.ones(3).as_subclass(kind)
         made = torch.compile(lambda x: (x + 1).sin() * 2, backend=CompileCounter())(x)
         assert type(made) is kind and torch.equal(made.as_subclass(torch.Tensor), (torch.ones(3) + 1).sin() * 2)
+
+
+def test_rows_that_are_chosen_by_values_end_a_graph():
+    experts = [torch.nn.Linear(8, 8) for _ in range(3)]
+
+    def function(x, index):
+        out = torch.zeros_like(x)
+        for i, expert in enumerate(experts):
+            (rows,) = torch.where(index == i)
+            if rows.numel():
+                out = out.index_add(0, rows, expert(x[rows]))
+        return out
+
+    compiled = torch.compile(function, backend=lambda graph, inputs: graph.forward)
+    for _ in range(3):
+        x, index = torch.randn(10, 8), torch.randint(0, 3, (10,))
+        assert torch.equal(compiled(x, index), function(x, index))
+
+
+def test_another_module_in_the_place_of_a_compiled_one():
+    compiled, x = torch.compile(torch.nn.Linear(2, 2)), torch.ones(1, 2)
+    other = torch.nn.Linear(2, 3)
+    compiled._orig_mod = other
+    assert torch.equal(compiled(x), other(x)) and compiled.out_features == 3

@@ -27,6 +27,7 @@ _BREAKS = frozenset([
 _LET_PASS = frozenset([
     "item", "numpy", "__int__", "__float__", "__index__", "__complex__", "__array__", "__contains__", "__iter__", "nonzero",
     "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "requires_grad_", "__getitem__", "__setitem__",
+    "where",
 ])  # fmt: skip
 # They look at what a tensor is and not at its values.
 _PLAIN = frozenset([
@@ -93,6 +94,8 @@ def kind_of(func, args):
         return "call" if attribute in _ATTRIBUTES else "break" if attribute in _VALUE_ATTRIBUTES else "plain"
     if name in _PLAIN and (name != "type" or len(args) == 1):
         return "plain"
+    if name == "where" and len(args) == 1:  # the same as nonzero
+        return "break"
     if name in _BREAKS or getattr(func, "_torchdynamo_disable", False):
         return "break"
     return "random" if any(part in name for part in _RANDOM) else "call"

@@ -22,11 +22,14 @@ class OptimizedModule(Module):
     def __call__(self, *args, **kwargs):
         if self._captured is not None and _stance.name != "force_eager":
             return self._captured(*args, **kwargs)
-        if self._backend in AS_IT_IS or self._captured is not None:
-            return self._orig_mod(*args, **kwargs)
-        return _C._CompiledCall(self._orig_mod, self._fullgraph)(*args, **kwargs)
+        return self._run(*args, **kwargs)
 
     forward = __call__
+
+    def _keep_call(self, mod):
+        """Keep what a call runs, so that a call of a small module finds it at once."""
+        as_it_is = self._backend in AS_IT_IS or self._captured is not None
+        object.__setattr__(self, "_run", mod if as_it_is else _C._CompiledCall(mod, self._fullgraph))
 
     def __getattr__(self, name):
         if name == "_orig_mod":
@@ -36,6 +39,8 @@ class OptimizedModule(Module):
     def __setattr__(self, name, value):
         if name in ("_orig_mod", "training") or "_modules" not in self.__dict__:
             super().__setattr__(name, value)
+            if name == "_orig_mod":
+                self._keep_call(value)
         else:
             setattr(self._orig_mod, name, value)
 
