@@ -22,6 +22,7 @@ from mica._checkpoints.safe_globals import (
     safe_globals,
 )
 from mica._checkpoints.writer import save_archive, save_legacy
+from mica.utils.serialization import config
 
 __all__ = [
     "LoadEndianness",
@@ -72,79 +73,71 @@ class LoadEndianness(enum.Enum):
     BIG = 3
 
 
-_load_endianness = None
-_compute_crc32 = True
-_mmap_flags = MAP_PRIVATE
-
-
 def get_default_load_endianness():
     """The byte order taken for files that do not say theirs; None is little-endian."""
-    return _load_endianness
+    return config.load.endianness
 
 
 def set_default_load_endianness(endianness):
     """Set the byte order taken for files that do not say theirs."""
-    global _load_endianness
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
-    _load_endianness = endianness
+    config.load.endianness = endianness
 
 
 def get_crc32_options():
     """Whether saved records get checksums."""
-    return _compute_crc32
+    return config.save.compute_crc32
 
 
 def set_crc32_options(compute_crc32):
     """Say whether saved records get checksums. Without them damage goes unnoticed."""
-    global _compute_crc32
-    _compute_crc32 = bool(compute_crc32)
+    config.save.compute_crc32 = bool(compute_crc32)
 
 
 def get_default_mmap_options():
     """How load(mmap=True) maps files."""
-    return _mmap_flags
+    return config.load.mmap_flags
 
 
 class set_default_mmap_options:
     """Let load(mmap=True) map files with MAP_PRIVATE, or MAP_SHARED: changes of tensors go to the file. Also a context."""
 
     def __init__(self, flags):
-        global _mmap_flags
         if flags not in (MAP_PRIVATE, MAP_SHARED):
             raise ValueError(
                 "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
                 f"but got {flags}"
             )
-        self._before = _mmap_flags
-        _mmap_flags = flags
+        self._before, config.load.mmap_flags = config.load.mmap_flags, flags
 
     def __enter__(self):
         pass
 
     def __exit__(self, *exception):
-        global _mmap_flags
-        _mmap_flags = self._before
+        config.load.mmap_flags = self._before
 
 
 class _Local(threading.local):
     skip_data = False
+    materialize_fake_tensors = False
 
 
-_local = _Local()
+_local = _serialization_tls = _Local()
 
 
 class skip_data:
     """A context in which save writes a file with room for the tensors' bytes, and load leaves them as memory is."""
 
     def __init__(self, materialize_fake_tensors=False):
-        pass
+        self._fake = materialize_fake_tensors
 
     def __enter__(self):
-        self._before, _local.skip_data = _local.skip_data, True
+        self._before = _local.skip_data, _local.materialize_fake_tensors
+        _local.skip_data, _local.materialize_fake_tensors = True, self._fake
 
     def __exit__(self, *exception):
-        _local.skip_data = self._before
+        _local.skip_data, _local.materialize_fake_tensors = self._before
 
 
 # ---- save
@@ -175,7 +168,7 @@ def save(
     elif not callable(f.write):
         raise TypeError(f"'write' of a file-like object is called, and {type(f.write).__name__!r} is not callable")
     if _use_new_zipfile_serialization:
-        writer = _C.PyTorchFileWriter(f, _compute_crc32, 64)
+        writer = config.file_writer(f)
         try:
             save_archive(
                 obj,
@@ -184,6 +177,8 @@ def save(
                 pickle_protocol,
                 with_byteorder=not _disable_byteorder_record,
                 skip_data=_local.skip_data,
+                alignment=config.save.storage_alignment,
+                materialize=_local.skip_data and _local.materialize_fake_tensors,
             )
             writer.write_end_of_file()
         finally:
@@ -213,6 +208,8 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     pickle_load_args.setdefault("encoding", "utf-8")
     if isinstance(f, (str, os.PathLike)) and os.fspath(f).endswith(".safetensors"):
         return _load_safetensors(os.fspath(f), map_location)
+    if mmap is None:
+        mmap = config.load.mmap
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
 
@@ -232,7 +229,7 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
                 mapped = None
                 if mmap:
                     size = os.path.getsize(f)
-                    mapped = _C.UntypedStorage.from_file(os.fspath(f), _mmap_flags == MAP_SHARED, size)
+                    mapped = _C.UntypedStorage.from_file(os.fspath(f), config.load.mmap_flags == MAP_SHARED, size)
                 return load_archive(archive, mapped=mapped, default_byteorder=_default_byteorder(), **options)
             if mmap:
                 raise RuntimeError(
@@ -313,9 +310,9 @@ def _open_archive(opened, f):
 
 
 def _default_byteorder():
-    if _load_endianness is LoadEndianness.NATIVE:
+    if config.load.endianness is LoadEndianness.NATIVE:
         return sys.byteorder
-    return "big" if _load_endianness is LoadEndianness.BIG else "little"
+    return "big" if config.load.endianness is LoadEndianness.BIG else "little"
 
 
 def _load_safetensors(path, map_location):
@@ -338,6 +335,39 @@ def get_unsafe_globals_in_checkpoint(f):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         names = globals_in_pickle(record_bytes(_open_archive(opened, f), "data.pkl"))
     return sorted(name for name in names if not is_allowed(name))
+
+
+@contextlib.contextmanager
+def _open_file_like(name_or_buffer, mode):
+    """A file by its path, which is closed at the end, or one that is open already."""
+    if isinstance(name_or_buffer, (str, os.PathLike)):
+        with open(name_or_buffer, mode) as opened:
+            yield opened
+    else:
+        yield name_or_buffer
+        if "w" in mode and hasattr(name_or_buffer, "flush"):
+            name_or_buffer.flush()
+
+
+@contextlib.contextmanager
+def _open_zipfile_reader(name_or_buffer):
+    """The records of a checkpoint, by their names."""
+    with _opened(name_or_buffer) as opened:
+        yield _open_archive(opened, name_or_buffer)
+
+
+@contextlib.contextmanager
+def _open_zipfile_writer(name_or_buffer):
+    """A checkpoint that is written record by record, and finished at the end."""
+    by_path = isinstance(name_or_buffer, (str, os.PathLike))
+    writer = config.file_writer(os.fspath(name_or_buffer) if by_path else name_or_buffer)
+    try:
+        yield writer
+        writer.write_end_of_file()
+    finally:
+        writer._abandon()
+    if hasattr(name_or_buffer, "flush"):
+        name_or_buffer.flush()
 
 
 MAP_LOCATION = object  # an annotation: a function, a device, a name, a dict of names, or None

@@ -96,6 +96,8 @@ Tensor linalg_pinv(const Tensor& self, double rcond, bool hermitian) {
 
 Tensor linalg_pinv(const Tensor& self, const Tensor& rcond, bool hermitian) {
   check_pinv(self);
+  MICA_CHECK(!rcond.is_complex(), "torch.linalg.pinv: rcond tensor of complex type is not supported. Got ",
+             info(rcond.dtype()).legacy);
   return composite::linalg_pinv(self, real_scalar(self, 0), rcond, hermitian);
 }
 

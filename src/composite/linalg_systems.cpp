@@ -250,7 +250,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
       0 <= apart && apart <= 1,
       "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
   check_kernel_dtype(self, "torch.linalg.lstsq");
-  const bool vector = apart == 1;
+  // What is no vector for each matrix is one matrix for all.
+  const bool vector = b.dim() == 1 || (apart == 1 && b.sizes() == self.sizes().slice(0, self.sizes().size() - 1));
   if (vector) {
     MICA_CHECK(self.size(-2) == b.size(-1), "torch.linalg.lstsq: input.size(-2) should match other.size(-1)");
   } else {

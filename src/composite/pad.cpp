@@ -1,5 +1,6 @@
 // Borders around the last dimensions.
 #include "core/geometry.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/autocast.h"
 #include "mica/generated/implementations.h"
 #include "mica/generated/layers/upsampling.h"
@@ -42,6 +43,9 @@ Tensor pad(const Tensor& self, IntArrayRef pad, std::string_view mode, std::opti
   MICA_CHECK(!value || *value == 0, "Padding mode \"", mode, "\" doesn't take in value argument");
   MICA_CHECK_KIND(mode == "reflect" || mode == "replicate" || mode == "circular", NotImplemented,
                   "Unrecognised padding mode ", mode);
+  if (mode != "circular" && self.dtype() == DType::Bool)
+    unsupported_dtype(cat(mode == "reflect" ? "reflection_pad" : "replication_pad", pad.size() / 2, "d").c_str(),
+                      self.dtype());
   // Autocast goes by torch's separate operations: of these, all but circular ones and reflections of volumes are cast.
   using autocast::Policy;
   const bool widens = mode == "replicate" || (mode == "reflect" && pad.size() < 6);

@@ -92,7 +92,7 @@ bool warn_if_expanded(const char* op, const Tensor& target) {
   return true;
 }
 
-void write_out(const char* op, const Tensor& out, const Tensor& result) {
+void write_out(const char* op, const Tensor& out, const Tensor& result, bool follow) {
   MICA_CHECK(out.device() == result.device(), op, "(): expected out on ", result.device(), " but got ", out.device());
   check_dtype_of_out(op, out.dtype(), result.dtype());
   if (!(out.sizes() == result.sizes())) {
@@ -104,6 +104,9 @@ void write_out(const char* op, const Tensor& out, const Tensor& result) {
                "with t.resize_(0)."));
     }
     out.resize_(result.sizes());
+    if (follow && !(out.strides() == result.strides()) &&
+        is_non_overlapping_and_dense(result.sizes(), result.strides()))
+      out.impl()->set_geometry(result.sizes(), result.strides(), out.storage_offset());
   }
   out.copy_(result);
 }

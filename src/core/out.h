@@ -36,7 +36,8 @@ class Out {
 };
 
 // Copies `result` into the caller's out=, resizing it as torch does (with its warning).
-void write_out(const char* op, const Tensor& out, const Tensor& result);
+// With `follow`, an out= that is resized gets the result's strides, as those of pointwise operations do.
+void write_out(const char* op, const Tensor& out, const Tensor& result, bool follow = false);
 bool may_share_memory(const Tensor& a, const Tensor& b);  // conservative: compares the byte ranges
 
 // Refuses a target in which two indices reach one element, in torch's words.

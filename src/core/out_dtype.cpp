@@ -62,6 +62,7 @@ constexpr std::pair<std::string_view, Words> kNamed[] = {
     {"linalg_householder_product", {"torch.linalg.householder_product", "result"}},
     {"linalg_lstsq", {"torch.linalg.lstsq", "solution"}},
     {"linalg_matrix_power", {"matrix_power", "result"}},
+    {"linalg_matrix_rank", {"torch.linalg.matrix_rank", "result"}},
     {"linalg_pinv", {"linalg.pinv", "result"}},
     {"linalg_tensorinv", {"tensorinv", "result"}},
     {"linalg_tensorsolve", {"tensorsolve", "result"}},

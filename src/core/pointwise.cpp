@@ -391,7 +391,7 @@ void PointwisePlan::finish() {
       write_expanded(*given_[i], temporaries_[i]);
       continue;
     }
-    write_out(op_.name, *given_[i], temporaries_[i]);
+    write_out(op_.name, *given_[i], temporaries_[i], true);
   }
 }
 

@@ -4,13 +4,16 @@
 #include <limits>
 
 #include "core/allocate.h"
+#include "mica/error.h"
 #include "mica/generated/implementations.h"
+#include "mica/warning.h"
 
 namespace mica {
 
 namespace {
 
 std::atomic<bool> fills = false;
+std::atomic<Determinism> determinism = Determinism::NotAsked;
 
 Scalar filler(DType dtype) {
   if (is_floating(dtype) || is_complex(dtype)) return std::numeric_limits<double>::quiet_NaN();
@@ -27,6 +30,19 @@ Scalar filler(DType dtype) {
 }
 
 }  // namespace
+
+void set_determinism(Determinism wanted) { determinism.store(wanted, std::memory_order_relaxed); }
+
+void alert_not_deterministic(const char* operation) {
+  const Determinism wanted = determinism.load(std::memory_order_relaxed);
+  if (wanted == Determinism::NotAsked) return;
+  const char* said =
+      " does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True";
+  MICA_CHECK(wanted == Determinism::Warn, operation, said,
+             ")'. You can turn off determinism just for this operation, or you can use the 'warn_only=True' option, if "
+             "that's acceptable for your application.");
+  warn(cat(operation, said, ", warn_only=True)'."));
+}
 
 void set_fill_uninitialized(bool fill) { fills.store(fill, std::memory_order_relaxed); }
 

@@ -2,6 +2,7 @@
 #include "core/expanded.h"
 #include "core/kernel_arguments.h"
 #include "core/out.h"
+#include "core/uninitialized.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
 #include "shapes/indexing.h"
@@ -158,6 +159,7 @@ void put_(const Tensor& self, const Tensor& index, const Tensor& source, bool ac
   MICA_CHECK_KIND(index.numel() == source.numel(), Index,
                   "put_(): Expected source and index to have the same number of elements, but got source.numel() = ",
                   source.numel(), ", index.numel() = ", index.numel());
+  if (!accumulate || !self.is_cpu()) alert_not_deterministic("put_");
   check_no_internal_overlap("put_", self);
   check_apart(self, index);
   check_apart(self, source);

@@ -58,9 +58,12 @@ void check_dtype(const Tensor& input, const ConvolutionArguments& args) {
 
 void check_same_type(const Tensor& input, const Tensor& other, const char* what) {
   if (other.dtype() == input.dtype()) return;
-  MICA_CHECK(input.dtype() != DType::Float64 || what == std::string_view("bias"),
-             "expected scalar type Double but found ", info(other.dtype()).legacy, " (input and ", what,
-             " of a convolution)");
+  // In torch the two sentences are of two kernels, and which one a program gets depends on the machine.
+  const bool narrow = input.dtype() == DType::Float16 || input.dtype() == DType::BFloat16;
+  MICA_CHECK(narrow || what == std::string_view("bias"), "expected scalar type ", info(input.dtype()).legacy,
+             " but found ", info(other.dtype()).legacy, ": Input type (", cpp_name(input.dtype()), ") and ", what,
+             " type (", cpp_name(other.dtype()),
+             ") should be the same. Convert the input with .float(), or the whole model with model.to(dtype).");
   fail(mica::cat("Input type (", cpp_name(input.dtype()), ") and ", what, " type (", cpp_name(other.dtype()),
                  ") should be the same"));
 }
@@ -139,9 +142,12 @@ DimVector ConvolutionArguments::output_sizes(const Tensor& input, const Tensor& 
                "convolution: an output of ", n, " places ", stride[d], " apart is too large");
     sizes.push_back(transposed ? span - 2 * padding[d] + reach + output_padding[d] + 1
                                : (n + 2 * padding[d] - reach - 1) / stride[d] + 1);
-    MICA_CHECK(sizes.data()[d + 2] >= 0, "Given input size per channel: ", x.slice(2, stride.size()),
-               ". Calculated output size per channel: ", sizes.ref().slice(2, d + 1), ". Output size is too small");
   }
+  const IntArrayRef places = sizes.ref().slice(2, stride.size());
+  for (const int64_t size : places)
+    MICA_CHECK(size > 0 || (size == 0 && input.numel() == 0),
+               "Given input size per channel: ", times(x.slice(2, stride.size())),
+               ". Calculated output size per channel: ", times(places), ". Output size is too small");
   return sizes;
 }
 

@@ -189,7 +189,7 @@ void cholesky_inverse(Out& out, const Tensor& self, bool upper) {
   const Tensor result = column_copy(self), codes = empty_info(self);
   if (!self.is_meta() && self.numel() > 0)
     MICA_LAYER_KERNEL(self.device(), linalg_cholesky_inverse)(result.view_of(), codes.view_of(), upper);
-  check_info(codes, "cholesky_inv");
+  check_info(codes, "cholesky_inverse");
   give(out, result);
 }
 

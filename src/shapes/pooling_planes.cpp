@@ -1,4 +1,5 @@
 // Pooling over windows of varying size, and moves between a plane and the places in it that indices name.
+#include "core/uninitialized.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/pooling_implementations.h"
 #include "mica/ops.h"
@@ -110,6 +111,7 @@ void run_fractional(Out& out, Out& indices, const char* op, const Tensor& self, 
 }
 
 void check_unpool(const Tensor& self, const Tensor& indices, IntArrayRef output_size, int64_t n) {
+  alert_not_deterministic(n == 2 ? "max_unpooling2d_forward_out" : "max_unpooling3d_forward_out");
   MICA_CHECK(indices.dtype() == DType::Int64,
              n == 2 ? "elements in indices should be type int64 but got: "
                     : "elements in indices should be type int64, but got: ",

@@ -162,7 +162,8 @@ void baddbmm(Out& out, const Tensor& self, const Tensor& batch1, const Tensor& b
   MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor");
   MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor");
   check_pair("baddbmm", batch1, batch2);
-  check_self("baddbmm", self, batch1);
+  MICA_CHECK(self.dtype() == batch1.dtype(), "Input dtypes must be the same, got: input ", info(self.dtype()).legacy,
+             ", batch1: ", info(batch1.dtype()).legacy, ", batch2: ", info(batch2.dtype()).legacy);
   const int64_t sizes[3] = {batch1.size(0), batch1.size(1), batch2.size(2)};
   MICA_CHECK(batch2.size(0) == sizes[0] && batch2.size(1) == batch1.size(2),
              "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", batch1.size(2),

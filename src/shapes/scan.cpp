@@ -28,6 +28,8 @@ Prepared prepare(Out& out, const Tensor& self, int64_t dim, DType dtype) {
 }
 
 Prepared prepare_extremum(Out& values, Out& indices, const Tensor& self, int64_t dim) {
+  MICA_CHECK_KIND(self.dim() > 0 || dim == 0 || dim == -1, Index,
+                  "cummax(), cummin(): Expected reduction dim -1 or 0 for scalar but got ", dim);
   const Prepared p = prepare(values, self, dim, self.dtype());
   indices.set(self.sizes(), DType::Int64, self.device());
   return p;

@@ -40,14 +40,15 @@ void check_grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, i
   MICA_CHECK(input.device() == grid.device(),
              "grid_sampler(): expected input and grid to be on same device, but input is on ", input.device(),
              " and grid is on ", grid.device());
+  MICA_CHECK(input.dim() == 0 || grid.dim() == 0 || input.sizes()[0] == grid.sizes()[0],
+             "grid_sampler(): expected grid and input to have same batch size, but got input with sizes ",
+             input.sizes(), " and grid with sizes ", grid.sizes());
+  MICA_CHECK(input.dim() < 2 || grid.dim() == 0 || grid.size(-1) == input.dim() - 2,
+             "grid_sampler(): expected grid to have size ", input.dim() - 2,
+             " in last dimension, but got grid with sizes ", grid.sizes());
   MICA_CHECK(input.dim() == ndim && grid.dim() == ndim, "grid_sampler(): expected ", ndim,
              "D input and grid with same number of dimensions, but got input with sizes ", input.sizes(),
              " and grid with sizes ", grid.sizes());
-  MICA_CHECK(input.sizes()[0] == grid.sizes()[0],
-             "grid_sampler(): expected grid and input to have same batch size, but got input with sizes ",
-             input.sizes(), " and grid with sizes ", grid.sizes());
-  MICA_CHECK(grid.size(-1) == ndim - 2, "grid_sampler(): expected grid to have size ", ndim - 2,
-             " in last dimension, but got grid with sizes ", grid.sizes());
   for (int64_t d = 2; d < ndim; ++d)
     MICA_CHECK(input.sizes()[d] > 0,
                "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes ",

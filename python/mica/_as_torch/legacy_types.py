@@ -6,6 +6,12 @@ _WITHOUT_TENSORS = ("Complex", "QInt", "QUInt")
 _NAMES = {name: dtype for name, dtype in storage._NAMES.items() if not name.startswith(_WITHOUT_TENSORS)}
 
 
+def _has_cuda():
+    from mica.backends import cuda
+
+    return cuda.is_built()
+
+
 class tensortype(type):
     """The type of the tensor types: they have instances, but no object is made of them."""
 
@@ -15,7 +21,18 @@ class tensortype(type):
     def __subclasscheck__(cls, subclass):
         return subclass is cls
 
+    def __new__(meta, name, bases, members):
+        for base in bases:
+            if isinstance(base, tensortype):
+                raise TypeError(f"type '{base.__module__}.{base.__name__}' is not an acceptable base type")
+        return super().__new__(meta, name, bases, members)
+
+    def check_there(cls):
+        if cls.is_cuda and not _has_cuda():
+            raise TypeError(f"type torch.cuda.{cls.__name__} not available. Torch not compiled with CUDA enabled.")
+
     def __call__(cls, *args, device=None):
+        cls.check_there()
         return _C._legacy_new(cls.dtype, _C.device(device or ("cuda" if cls.is_cuda else "cpu")), args)
 
 

@@ -116,7 +116,9 @@ class _ArchiveStorages:
                 f"does not match expected size ({nbytes} bytes)"
             )
         if self._to_meta:
-            return UntypedStorage(nbytes, device="meta")
+            storage = UntypedStorage(nbytes, device="meta")
+            storage._checkpoint_offset = self._archive.get_record_offset(name)  # for who reads the bytes later
+            return storage
         if self._skip_data:
             storage = UntypedStorage(nbytes)
         elif compressed:

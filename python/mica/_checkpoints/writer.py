@@ -3,6 +3,7 @@
 import copyreg
 import io
 import sys
+import warnings
 
 from mica import _C
 from mica._checkpoints.locations import location_tag
@@ -68,7 +69,38 @@ class _Storages:
         return storage if storage.device.type == "cpu" else storage.cpu()
 
 
-def _pickled(obj, pickle_module, protocol, storage_id):
+class _WithoutData:
+    """How tensors are pickled whose bytes are not written."""
+
+    def __init__(self, materialize):
+        self._materialize = materialize
+        self._stand_ins = {}  # storages of fake tensors, by address: memory that is never touched
+
+    def __call__(self, obj):
+        if not isinstance(obj, _C.Tensor):
+            return NotImplemented
+        if obj.is_nested:
+            raise RuntimeError("Cannot serialize nested tensor under skip_data context manager, no impl")
+        if self._materialize and hasattr(obj, "fake_device"):
+            return self._reduce_fake(obj)
+        if obj.device.type == "meta":
+            warnings.warn(
+                "Serializing tensors on the meta device under skip_data context manager is a no-op", stacklevel=2
+            )
+        return NotImplemented
+
+    def _reduce_fake(self, fake):
+        """A fake tensor as the real one that it stands for."""
+        held = fake.untyped_storage()
+        if held._cdata not in self._stand_ins:
+            self._stand_ins[held._cdata] = (UntypedStorage(held.nbytes(), device=fake.fake_device), held)
+        stand_in = self._stand_ins[held._cdata][0]
+        place = (fake.storage_offset(), tuple(fake.size()), tuple(fake.stride()))
+        made = _C.empty(0, dtype=fake.dtype, device=fake.fake_device)._set_storage(stand_in, *place)
+        return _reduce_tensor(made.requires_grad_(fake.requires_grad))
+
+
+def _pickled(obj, pickle_module, protocol, storage_id, override=None):
     """The pickle of an object, in torch's names; storage_id(storage) is what stands for a storage."""
     names = {}  # by id: the objects live as long as the pickler does
     table = {**copyreg.dispatch_table, **_REDUCERS}
@@ -89,21 +121,29 @@ def _pickled(obj, pickle_module, protocol, storage_id):
                     names[id(obj)] = (name, obj)
                 return name
 
+    if override is not None:
+        Pickler.reducer_override = lambda self, obj: override(obj)
     buffer = io.BytesIO()
-    Pickler(buffer, protocol=protocol).dump(obj)
+    try:
+        Pickler(buffer, protocol=protocol).dump(obj)
+    finally:
+        # A class is a cycle, which would keep the storages until it is collected.
+        del Pickler.persistent_id
+        Pickler.reducer_override = None
     return _C._resolve_named_globals(buffer.getvalue())
 
 
 _PLAIN = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, _C.Tensor}
 
 
-def save_archive(obj, writer, pickle_module, protocol, *, with_byteorder, skip_data):
+def save_archive(obj, writer, pickle_module, protocol, *, with_byteorder, skip_data, materialize=False, alignment=64):
     """Write the object's records into an archive."""
     storages = _Storages()
-    data = _pickled(obj, pickle_module, protocol, lambda storage: ("storage", *storages.describe(storage)))
+    override = _WithoutData(materialize) if skip_data else None
+    data = _pickled(obj, pickle_module, protocol, lambda storage: ("storage", *storages.describe(storage)), override)
     writer.write_record("data.pkl", data, len(data))
     writer.write_record(".format_version", "1", 1)
-    writer.write_record(".storage_alignment", "64", 2)
+    writer.write_record(".storage_alignment", str(alignment), len(str(alignment)))
     if with_byteorder:
         writer.write_record("byteorder", sys.byteorder, len(sys.byteorder))
     for key, storage in storages.by_key.items():

@@ -28,7 +28,8 @@ _interop_threads = None
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Ask for results that repeat. Every operation of Mica on the CPU does anyway; on CUDA, attention then takes slower kernels."""
+    """Ask for results that repeat. Operations of Mica on the CPU do anyway; those that torch refuses then are refused or
+    warned of. On CUDA, attention then takes slower kernels."""
     global _deterministic, _warn_only
     for name, given in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
         if not isinstance(given, bool):
@@ -36,6 +37,7 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
                 f"_set_deterministic_algorithms(): argument {name} must be bool, not {type(given).__name__}"
             )
     _deterministic, _warn_only = mode, warn_only
+    _C._set_determinism(mode, warn_only)
     _C._set_fill_uninitialized(_deterministic and _fill_uninitialized_memory)
     if _C._device_count("cuda") > 0:
         _C._set_backend_flag("cuda", "deterministic", _deterministic)
@@ -148,6 +150,8 @@ def set_default_tensor_type(t):
         stacklevel=2,
     )
     kind = _legacy_types.by_name(t) if isinstance(t, str) else t
+    if kind.is_cuda:
+        kind.check_there()
     _C.set_default_dtype(kind.dtype)
     _C.set_default_device("cuda" if kind.is_cuda else "cpu")
 

@@ -79,3 +79,82 @@ def upsample_nearest2d_backward(grad_output, output_size, input_size, scales_h=N
     return _gradient(
         lambda x: resized(x, list(output_size), "nearest", None, False, (scales_h, scales_w)), grad_output, input
     )
+
+
+# ---- pools
+
+
+def _adaptive_average(name):
+    @_overridable
+    def backward(grad_output, input):
+        """The gradient of averages over windows that share the input out."""
+        spatial = int(name[-2])
+        if grad_output.dim() != input.dim() or input.dim() not in (spatial + 1, spatial + 2):
+            raise RuntimeError(
+                f"{name}_backward(): Expected dimensions {spatial + 1} or {spatial + 2} of input and grad_output, but got "
+                f"{input.dim()} and {grad_output.dim()}"
+            )
+        pool = getattr(mica.nn.functional, name)
+        return _gradient(lambda x: pool(x, tuple(grad_output.shape[-spatial:])), grad_output, input)
+
+    backward.__name__ = backward.__qualname__ = f"_{name}_backward"
+    return backward
+
+
+def to_chosen_places(grad_output, input, indices, spatial):
+    """Each element of the gradient goes to the place of a plane that its index names."""
+    result = mica.zeros_like(input, memory_format=mica.contiguous_format).flatten(-spatial)
+    return result.scatter_add(-1, indices.flatten(-spatial), grad_output.flatten(-spatial)).reshape(input.shape)
+
+
+def _adaptive_maximum(name):
+    @_overridable
+    def backward(grad_output, input, indices):
+        """The gradient of the largest elements of windows that share the input out."""
+        spatial = int(name[-2])
+        for what, x in (("input", input), ("grad_output", grad_output), ("indices", indices)):
+            if x.dim() not in (spatial + 1, spatial + 2) or x.dim() != grad_output.dim():
+                raise RuntimeError(
+                    f"{name}_backward(): expected dimensions {spatial + 1} or {spatial + 2}, the same of all, but {what} has "
+                    f"{x.dim()}"
+                )
+        if grad_output.shape != indices.shape or grad_output.shape[:-spatial] != input.shape[:-spatial]:
+            raise RuntimeError(
+                f"{name}_backward(): expected sizes of grad_output and indices to be the same, and those of input but for the "
+                f"last {spatial}, but got {tuple(grad_output.shape)}, {tuple(indices.shape)} and {tuple(input.shape)}"
+            )
+        return to_chosen_places(grad_output, input, indices, spatial)
+
+    backward.__name__ = backward.__qualname__ = f"{name}_backward"
+    return backward
+
+
+_adaptive_avg_pool2d_backward, _adaptive_avg_pool3d_backward = map(
+    _adaptive_average, ("adaptive_avg_pool2d", "adaptive_avg_pool3d")
+)
+adaptive_max_pool2d_backward, adaptive_max_pool3d_backward = map(
+    _adaptive_maximum, ("adaptive_max_pool2d", "adaptive_max_pool3d")
+)
+
+
+@_overridable
+def fractional_max_pool2d_backward(grad_output, input, kernel_size, output_size, indices):
+    """The gradient of the largest elements of windows at random places."""
+    wanted = (*input.shape[:-2], *output_size)
+    if tuple(grad_output.shape) != wanted or tuple(indices.shape) != wanted:
+        raise RuntimeError(
+            f"fractional_max_pool2d_backward(): gradOutput sizes unexpected: it and indices must be {wanted}, but are "
+            f"{tuple(grad_output.shape)} and {tuple(indices.shape)}"
+        )
+    return to_chosen_places(grad_output, input, indices, 2)
+
+
+@_overridable
+def unfold_backward(grad_in, input_sizes, dim, size, step):
+    """The gradient of Tensor.unfold."""
+    if step <= 0:
+        raise ValueError(f"step is {step} but must be > 0")
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    whole = mica.zeros(tuple(input_sizes), dtype=grad_in.dtype, device=grad_in.device)
+    return _gradient(lambda x: x.unfold(dim, size, step), grad_in, whole)

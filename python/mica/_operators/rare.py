@@ -7,8 +7,13 @@ import mica
 from mica import _C
 from mica._operators.four_bits import _dyn_quant_matmul_4bit, _dyn_quant_pack_4bit_weight  # noqa: F401
 from mica._operators.gradients import (  # noqa: F401
+    _adaptive_avg_pool2d_backward,
+    _adaptive_avg_pool3d_backward,
+    adaptive_max_pool2d_backward,
+    adaptive_max_pool3d_backward,
     avg_pool2d_backward,
     avg_pool3d_backward,
+    fractional_max_pool2d_backward,
     nll_loss_backward,
     reflection_pad1d_backward,
     reflection_pad2d_backward,
@@ -16,6 +21,8 @@ from mica._operators.gradients import (  # noqa: F401
     replication_pad1d_backward,
     replication_pad2d_backward,
     replication_pad3d_backward,
+    to_chosen_places,
+    unfold_backward,
     upsample_nearest2d_backward,
 )
 from mica._operators.quantized_makers import SCHEMAS as _QUANTIZED_MAKERS
@@ -47,6 +54,12 @@ _unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -
 _unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor
 avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor
 avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor
+_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor
+_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor
+adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor
+adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor
+fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor
+unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor
 nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor
 reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor
 reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
@@ -122,9 +135,13 @@ def max_pool2d_with_indices_backward(
     grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices, *, grad_input=None
 ):
     """The gradient of max_pool2d: each element of the output's gradient goes to the place that its index names."""
-    result = _C.zeros_like(input, memory_format=_C.contiguous_format).flatten(-2)
-    result = result.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(input.shape)
-    return _into(result, grad_input)
+    for d, (one, two) in enumerate(zip(grad_output.shape, indices.shape, strict=False)):
+        if one != two or grad_output.dim() != indices.dim():
+            raise RuntimeError(
+                f"Expected a tensor of dimension {grad_output.dim()} and tensor.size[{d}] == {one} but got : dimension "
+                f"{indices.dim()} and tensor.size[{d}] = {two}"
+            )
+    return _into(to_chosen_places(grad_output, input, indices, 2), grad_input)
 
 
 def uniform(input, low=0.0, high=1.0, *, generator=None, **named):

@@ -26,6 +26,10 @@ class CUDAGraph:
     """Work of one GPU that was captured from a stream, to be queued again as a whole."""
 
     def __init__(self, keep_graph=False):
+        if _C._device_count("cuda") == 0:
+            raise RuntimeError(
+                "Tried to instantiate dummy base class CUDAGraph: torch.cuda.CUDAGraph requires CUDA support"
+            )
         self._handle, self._ready, self._pool, self._memory = None, False, graph_pool_handle(), None
 
     def capture_begin(self, pool=None, capture_error_mode="global"):

@@ -114,6 +114,8 @@ class Event:
     """A point in a stream's work, to wait for or to measure from."""
 
     def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
+        if _C._device_count("cuda") == 0:
+            raise RuntimeError("Tried to instantiate dummy base class Event: torch.cuda.Event requires CUDA support")
         if interprocess:
             raise NotImplementedError("events are not shared between processes here")
         self._timing, self._handle, self.device = enable_timing, None, None

@@ -7,7 +7,7 @@ from mica.utils import dlpack, hooks
 
 _SUBMODULES = (
     "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic", "flop_counter", "model_zoo",
-    "module_tracker", "tensorboard", "weak",
+    "module_tracker", "serialization", "tensorboard", "weak",
 )  # fmt: skip
 
 __all__ = ["cmake_prefix_path", "dlpack", "hooks", "swap_tensors", *_SUBMODULES]

@@ -292,6 +292,15 @@ PyObject* raw_record(PyObject* self, PyObject* name) try {
   return raise_current_exception();
 }
 
+// torch's name. torch compresses nothing, and a record that somebody else has compressed is not its bytes.
+PyObject* get_record(PyObject* self, PyObject* name) try {
+  const auto& record = reader_of(self).record(text_of(name));
+  MICA_CHECK(record.nbytes == record.unpacked_nbytes, "record ", text_of(name), " is compressed: load the whole file");
+  return raw_record(self, name);
+} catch (...) {
+  return raise_current_exception();
+}
+
 PyObject* storage_record(PyObject* self, PyObject* name) try {
   const uint64_t nbytes = reader_of(self).record(text_of(name)).nbytes;
   const Storage storage = StorageImpl::allocate(nbytes, kCPU);
@@ -355,6 +364,7 @@ bool add_archive(PyObject* module) {
       {"has_record", has_record, METH_O, "Whether there is a record of this name."},
       {"get_all_records", get_all_records, METH_NOARGS, "The names of all records."},
       {"_raw_record", raw_record, METH_O, nullptr},
+      {"get_record", get_record, METH_O, "A record's bytes."},
       {"_storage_record", storage_record, METH_O, nullptr},
       {"_record_info", record_info, METH_O, nullptr},
       {"get_record_offset", get_record_offset, METH_O, "Where a record's bytes begin."},

@@ -58,6 +58,13 @@ static PyObject* set_fill(PyObject*, PyObject* value) {
   Py_RETURN_NONE;
 }
 
+static PyObject* set_determinism(PyObject*, PyObject* args) {
+  int on, warn_only;
+  if (!PyArg_ParseTuple(args, "pp:_set_determinism", &on, &warn_only)) return nullptr;
+  mica::set_determinism(!on ? Determinism::NotAsked : warn_only ? Determinism::Warn : Determinism::Refuse);
+  Py_RETURN_NONE;
+}
+
 static PyObject* build_info(PyObject*, PyObject*) try {
   const BuildInfo info = mica::build_info();
   return Py_BuildValue("{s:s,s:s,s:s,s:s}", "compiler", info.compiler.c_str(), "highway", info.highway.c_str(),
@@ -78,6 +85,7 @@ bool add_settings(PyObject* module) {
       {"_build_info", build_info, METH_NOARGS, nullptr},
       {"_counted_region", mica_counted_region, METH_O, nullptr},
       {"_set_fill_uninitialized", set_fill, METH_O, nullptr},
+      {"_set_determinism", set_determinism, METH_VARARGS, nullptr},
       {"_set_warn_always", set_warn_always, METH_O, nullptr},
       {"_is_warn_always", is_warn_always, METH_NOARGS, nullptr},
       {}};

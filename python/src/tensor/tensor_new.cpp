@@ -191,6 +191,10 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
   } else {
     if (PyUnicode_Check(data) || PyBytes_Check(data))
       fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
+    if (PyList_Check(data) && PyList_GET_SIZE(data) > 0 && is_numpy_array(PyList_GET_ITEM(data, 0)))
+      MICA_WARN_ONCE(
+          "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a "
+          "single numpy.ndarray with numpy.array() before converting to a tensor.");
     EnableGradGuard as_before(recorded);  // for numbers that are tensors: who loses their history is told
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
@@ -274,6 +278,13 @@ static DimVector legacy_sizes(PyObject* sizes) {
   DimVector dims;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
     PyObject* item = PyTuple_GET_ITEM(sizes, i);
+    if (i == 0 && !is_int_like(item) && PyTuple_GET_SIZE(sizes) > 1 && !PyFloat_Check(item))
+      fail(ErrorKind::Type,
+           cat("new() received an invalid combination of arguments - the first of ", PyTuple_GET_SIZE(sizes), " is a ",
+               Py_TYPE(item)->tp_name,
+               ", but expected one of:\n * (*, torch.device device = None)\n * (torch.Storage storage)"
+               "\n * (Tensor other)\n * (tuple of ints size, *, torch.device device = None)\n * (object "
+               "data, *, torch.device device = None)\n"));
     if (!is_int_like(item))
       fail(ErrorKind::Type, cat("new(): argument 'size' failed to unpack the object at pos ", i + 1,
                                 " with error \"type must be tuple of ints,but got ", Py_TYPE(item)->tp_name, "\""));

@@ -9,9 +9,20 @@ namespace mica::formulas {
 
 using shapes::prefers_channels_last;
 
+// What a gradient of adaptive pools without outputs is refused with: a batch may be empty, the rest may not.
+static void check_not_empty(const Tensor& grad, const char* kind, int64_t spatial_dims) {
+  if (grad.numel() > 0) return;
+  for (int64_t d = 1; d < grad.dim(); ++d)
+    MICA_CHECK(grad.sizes()[d] > 0, "adaptive_", kind, "_pool", spatial_dims,
+               "d_backward(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has "
+               "sizes ",
+               grad.sizes(), " with dimension ", d, " being empty");
+}
+
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
                          int64_t spatial_dims) {
   if (!grad.defined()) return {};
+  check_not_empty(grad, "max", spatial_dims);
   return _max_pool_backward(grad, indices, sizes, spatial_dims, prefers_channels_last(sizes, strides, spatial_dims));
 }
 
@@ -28,6 +39,7 @@ Tensor avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef stri
 }
 
 Tensor adaptive_avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t spatial_dims) {
+  check_not_empty(grad, "avg", spatial_dims);
   return _adaptive_avg_pool_backward(grad, sizes, spatial_dims, prefers_channels_last(sizes, strides, spatial_dims));
 }
 

@@ -1,4 +1,5 @@
 // Elements of tensors that are quantized per tensor: some of them replaced, in another order, or more of them.
+#include "core/uninitialized.h"
 #include "layouts/quantized/parts.h"
 #include "mica/generated/layouts/quantized.h"
 #include "mica/layers.h"
@@ -32,6 +33,7 @@ Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optiona
 
 void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat> memory_format) {
   need_one_quantizer("resize_", self);
+  alert_not_deterministic("quantized_resize_cpu_");
   const Tensor integers = bare_integers(self);  // over the same storage, which grows
   integers.resize_(size, memory_format);
   self.impl()->set_geometry(integers.sizes(), integers.strides(), integers.storage_offset());

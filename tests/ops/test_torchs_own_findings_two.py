@@ -1,0 +1,140 @@
+"""Causes that torch's own tests found: what torch 2.13 says, on the CPU."""
+
+import warnings
+from itertools import permutations
+
+import mica as torch
+import numpy as np
+import pytest
+from mica.nn import functional as F
+
+
+def refused(error, words):
+    return pytest.raises(error, match=words)
+
+
+def test_a_resized_out_lies_as_the_result():
+    for x in (torch.randn(2, 3, 4), torch.randn(2, 3, 8)[:, :, ::2], torch.randn(1, 1, 4, 12)[:, :, :, ::2]):
+        for order in permutations(range(x.dim())):
+            xp = x.permute(order)
+            for op in (torch.add, torch.eq):
+                want = op(xp, xp)
+                out = torch.empty(0, dtype=want.dtype)
+                assert op(xp, xp, out=out).stride() == want.stride()
+                assert torch.equal(out, want)
+            out = torch.empty(0)
+            assert torch.exp(xp, out=out).stride() == xp.exp().stride()
+
+
+def test_deterministic_mode_refuses_what_torch_refuses():
+    x, index = torch.zeros(4), torch.tensor([0, 0])
+    quantized = torch.quantize_per_tensor(torch.zeros(3), 0.1, 10, torch.quint8)
+    planes, places = torch.randn(1, 1, 7, 7), torch.zeros(1, 1, 7, 7, dtype=torch.int64)
+    calls = {
+        "put_": lambda: x.put_(index, torch.ones(2)),
+        "quantized_resize_cpu_": lambda: quantized.resize_((10,)),
+        "max_unpooling2d_forward_out": lambda: F.max_unpool2d(planes, places, 3, 1),
+    }
+    try:
+        for name, call in calls.items():
+            torch.use_deterministic_algorithms(True)
+            with refused(RuntimeError, f"{name} does not have a deterministic implementation, but you set"):
+                call()
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            with pytest.warns(UserWarning, match=f"{name} does not have a deterministic implementation"):
+                call()
+        torch.use_deterministic_algorithms(True)
+        assert x.put_(index, torch.ones(2), accumulate=True).tolist()[0] > 1  # repeats on the CPU
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for call in calls.values():
+        call()
+
+
+def test_what_is_refused():
+    one = torch.ones(1, 1, 1, 1)
+    with refused(RuntimeError, r"output size per channel: \(-1 x 1\). Output size is too small"):
+        F.conv_transpose2d(one, one, padding=(1, 0))
+    with refused(RuntimeError, "Output size is too small"):
+        F.conv_transpose1d(torch.ones(1, 1, 2), torch.ones(1, 1, 1), padding=1)
+    truth = torch.ones(1, 1, 2, dtype=torch.bool)
+    with refused(NotImplementedError, "\"replication_pad1d\" not implemented for 'Bool'"):
+        torch.nn.ReplicationPad1d(1)(truth)
+    with refused(NotImplementedError, "\"reflection_pad1d\" not implemented for 'Bool'"):
+        F.pad(truth, (1, 1), mode="reflect")
+    assert F.pad(truth, (1, 1)).tolist() == [[[False, True, True, False]]]
+    assert F.pad(truth, (1, 1), mode="circular").all()
+    with refused(IndexError, "Expected reduction dim -1 or 0 for scalar but got 100"):
+        torch.cummax(torch.tensor(1.0), 100)
+    for sample in (torch.grid_sampler, torch.grid_sampler_2d, torch.grid_sampler_3d):
+        with refused(RuntimeError, "expected grid and input to have same batch size"):
+            sample(torch.ones(5, 5, 5, 5), torch.ones(1, 1, 4, 4), 0, 0, True)
+    with refused(RuntimeError, "expected scalar type Long but found Double"):
+        torch.nn.Conv2d(1, 1, (1, 3), bias=False).double()(torch.ones(1, 1, 1, 3, dtype=torch.int64))
+    with refused(TypeError, "received an invalid combination of arguments"):
+        torch.LongTensor((6, 0), 1, 1, 0)
+    with refused(TypeError, "type 'torch.FloatTensor' is not an acceptable base type"):
+        type("Mine", (torch.FloatTensor,), {})
+    for pool in (F.adaptive_avg_pool2d, F.adaptive_max_pool2d):
+        x = torch.ones(1, 1, 4, 4, requires_grad=True)
+        with refused(RuntimeError, "Expected grad_output to have non-zero size for non-batch dimensions"):
+            pool(x, 0).sum().backward()
+    nested = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)])
+    for a, b in ((nested, torch.ones(2)), (torch.ones(2), nested)):
+        with refused(RuntimeError, "Expected both self and other to be nested tensors"):
+            a.is_same_size(b)
+
+
+def test_linear_algebra_says_torchs_words():
+    with refused(torch.linalg.LinAlgError, "cholesky_inverse: The diagonal element 2 is zero"):
+        torch.cholesky_inverse(torch.tensor([[1.0, 0, 0], [1, 0, 0], [1, 1, 1]]))
+    with refused(RuntimeError, "Input dtypes must be the same"):
+        torch.baddbmm(torch.ones(1, 2, 2).int(), torch.ones(1, 2, 2), torch.ones(1, 2, 2))
+    with refused(RuntimeError, "but got result with dtype Bool"):
+        torch.linalg.matrix_rank(torch.eye(2), out=torch.empty(0, dtype=torch.bool))
+    with refused(RuntimeError, "rcond tensor of complex type is not supported"):
+        torch.linalg.pinv(torch.eye(2), rcond=torch.tensor(1j))
+    with refused(RuntimeError, r"input.size\(-2\) should match other.size\(-2\)"):
+        torch.linalg.lstsq(torch.randn(1, 1, 1), torch.randn(3, 1))
+    a, b = torch.randn(2, 3, 3), torch.randn(2, 3)
+    assert torch.linalg.lstsq(a, b).solution.shape == (2, 3)
+
+
+def test_a_list_of_arrays_is_warned_of():
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="list of numpy.ndarrays is extremely slow"):
+            made = torch.tensor([np.array([1.0, 2.0]), np.array([3.0, 4.0])])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.tensor(np.ones((2, 2)))
+            torch.tensor([np.float64(1.0)])
+    finally:
+        torch.set_warn_always(before)
+    assert made.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_type_of_the_class_of_tensors():
+    assert torch.ones(2).double().int().type(torch.Tensor).dtype == torch.float32
+    assert torch.FloatTensor in torch._tensor_classes and torch.FloatStorage in torch._storage_classes
+
+
+def test_gradients_of_pools_by_their_names():
+    aten = torch.ops.aten
+    x = torch.arange(16.0).reshape(1, 1, 4, 4)
+    grad = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    assert aten._adaptive_avg_pool2d_backward(grad, x)[0, 0, 0].tolist() == [0.25, 0.25, 0.5, 0.5]
+    _, at = F.adaptive_max_pool2d(x, 2, return_indices=True)
+    assert aten.adaptive_max_pool2d_backward(grad, x, at).flatten().nonzero().flatten().tolist() == [5, 7, 13, 15]
+    with refused(RuntimeError, "Expected dimensions"):
+        aten._adaptive_avg_pool2d_backward(torch.ones(1, 2, 7), torch.ones(1, 2, 3, 3))
+    with refused(RuntimeError, "expected sizes"):
+        aten.adaptive_max_pool2d_backward(torch.ones(1, 2, 7, 7), torch.ones(1, 2, 7, 7), at.expand(1, 2, 2, 2))
+    with refused(RuntimeError, "Expected a tensor of dimension"):
+        aten.max_pool2d_with_indices_backward(
+            torch.ones(1, 1, 7, 7), torch.ones(1, 1, 7, 7), [3, 3], [1, 1], [1, 1], [1, 1], False, at
+        )
+    assert aten.unfold_backward(torch.ones(4, 3), [6], 0, 3, 1).tolist() == [1.0, 2.0, 3.0, 3.0, 2.0, 1.0]
+    with refused(ValueError, "step is 0 but must be > 0"):
+        aten.unfold_backward(torch.ones(4, 3), [6], 0, 3, 0)
