@@ -1,12 +1,13 @@
 """Linear algebra: `ops/layers/linalg.toml` (norms and products), `decompositions.toml`, `linear_systems.toml`."""
 
 from mica import _C
+from mica._functions.families import publish as _publish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mica._linalg import *  # noqa: F403
 
-globals().update({name: value for name, value in vars(_C._linalg).items() if not name.startswith("__")})
+globals().update(_publish("linalg"))
 
 
 class LinAlgError(RuntimeError):

@@ -27,9 +27,9 @@ def test_attributes():
 def test_signature():
     signature = inspect.signature(F.dropout)
     assert list(signature.parameters) == ["input", "p", "training", "inplace"]
-    assert signature.parameters["p"].default == 0.5 and signature.parameters["p"].annotation == "float"
+    assert signature.parameters["p"].default == 0.5 and signature.parameters["p"].annotation is float
     assert F.dropout.__text_signature__ == "(input, p=0.5, training=True, inplace=False)"
-    assert F.dropout.__defaults__ == (0.5, True, False) and F.dropout.__annotations__["training"] == "bool"
+    assert F.dropout.__defaults__ == (0.5, True, False) and F.dropout.__annotations__["training"] is bool
     assert signature.bind(1, training=False).arguments == {"input": 1, "training": False}
 
 
@@ -49,7 +49,7 @@ def test_defaults_that_are_small_numbers():
 
 def test_functions_that_fill_tensors_have_signatures_too():
     init = mica.nn.init
-    assert str(inspect.signature(init.constant_)).startswith("(tensor: 'Tensor', val: ")
+    assert str(inspect.signature(init.constant_)).startswith("(tensor: torch.Tensor, val: ")
     assert list(inspect.signature(init.kaiming_uniform_).parameters)[:4] == ["tensor", "a", "mode", "nonlinearity"]
     assert list(inspect.signature(init.xavier_normal).parameters) == ["tensor", "gain", "generator"]  # the old name
     assert pickle.loads(pickle.dumps(init.zeros_)) is init.zeros_ and init.zeros_(mica.ones(1)).item() == 0

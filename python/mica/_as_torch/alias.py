@@ -16,6 +16,7 @@ import types
 from mica import _C
 from mica._as_torch import absent as _absent
 from mica._checkpoints.names import torch_module_name
+from mica._functions.families import publish as _publish
 from mica.torch_version import TorchVersion
 
 
@@ -47,21 +48,13 @@ _SPACES = {f"torch._C._{family}": family for family in ("fft", "linalg", "sparse
 
 
 class _SpaceLoader(importlib.abc.Loader):
-    """Of torch._C._linalg and its like: the family's functions, by torch's names there too."""
+    """Of torch._C._linalg and its like: the family's functions, by torch's names."""
 
     def create_module(self, spec):
         family = _SPACES[spec.name]
-        module = vars(_C)[f"_{family}"]
-
-        def by_torchs_name(name):
-            public = vars(importlib.import_module(f"mica.{family}"))
-            own = name.removeprefix(f"{family}_")
-            if own == name or own not in public:
-                raise AttributeError(f"module {spec.name!r} has no attribute {name!r}")
-            return public[own]
-
-        vars(module).setdefault("__getattr__", by_torchs_name)
-        return module
+        importlib.import_module(f"mica.{family}")
+        _publish(family)
+        return vars(_C)[f"_{family}"]
 
     def exec_module(self, module):
         pass

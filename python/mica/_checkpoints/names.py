@@ -18,13 +18,21 @@ _HERE = {
     ("torch.nn.functional", "_threshold"): ("mica.nn.functional", "threshold"),
 }
 _THERE = {here: there for there, here in _HERE.items() if here[1] not in (None, "Tensor")}
-_HERE_MODULES = {"torch.tensor": "mica._tensor", "torch._C._nn": "mica.nn.functional"}
+_HERE_MODULES = {"torch.tensor": "mica._tensor"}
 
 # Where torch has what stands in a module that only Mica has. For other modules of Mica's own, named with an underscore,
 # it is the package around them.
 _THERE_MODULES = {
-    "mica._functions.settings": "torch",
-    "mica._functions.conditions": "torch",
+    **{f"mica._C.{family}": f"torch._C.{family}" for family in ("_fft", "_linalg", "_nn", "_special")},
+    **{f"mica._functions.{name}": "torch" for name in ("conditions", "settings", "symbolic")},
+    **{f"mica._operators.{name}": "torch" for name in ("quantized_makers", "rare", "root_names", "segments")},
+    "mica.distributed.collectives": "torch.distributed.distributed_c10d",
+    "mica.distributed.messages": "torch.distributed.distributed_c10d",
+    "mica.fx._codegen": "torch.fx.graph",
+    "mica.fx._pytree": "torch.fx._pytree",
+    "mica.fx._pytree_codegen": "torch.fx.graph",
+    "mica.fx._root_arguments": "torch.fx._symbolic_trace",
+    "mica.fx._symbolic_trace": "torch.fx._symbolic_trace",
     "mica.nn.modules._parameter_containers": "torch.nn.modules.container",
     "mica.nn.modules._rnn_cells": "torch.nn.modules.rnn",
     "mica.nn.modules.attention": "torch.nn.modules.activation",

@@ -25,14 +25,40 @@ def _functions():
     return found
 
 
+@functools.cache
+def _known():
+    """What the types of arguments are called in the stubs."""
+    import collections.abc
+    import typing
+
+    import mica
+
+    names = {name: getattr(typing, name) for name in ("Any", "Callable", "Literal")}
+    return {
+        **names,
+        "Sequence": collections.abc.Sequence,
+        "Tensor": mica.Tensor,
+        "Generator": mica.Generator,
+        "torch": mica,
+    }
+
+
 def _annotation(node):
+    """The type that an annotation of the stubs means, or its text where that is of the stubs alone."""
     if node is None:
         return inspect.Parameter.empty
     names = [_TYPES.get(each.id, each.id) for each in ast.walk(node) if isinstance(each, ast.Name)]
     text = ast.unparse(node)
     for ours, known in _TYPES.items():
         text = text.replace(ours, known) if any(name == known for name in names) else text
-    return text
+    try:
+        return eval(text, dict(_known()))
+    except (NameError, AttributeError, TypeError):
+        return text
+
+
+def _type_name(kind):
+    return kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
 
 
 def _default(node):
@@ -82,7 +108,7 @@ def attribute(what, name, text):
     except (ValueError, OSError):
         known = None
     if what == "__doc__":
-        return text if known is None else f"{name}{_plain(known)} -> {known.return_annotation}\n\n{text}"
+        return text if known is None else f"{name}{_plain(known)} -> {_type_name(known.return_annotation)}\n\n{text}"
     if known is None:
         if what == "__annotations__":
             return {}

@@ -9,6 +9,7 @@ import contextlib
 
 import mica
 from mica import _C
+from mica._functions.families import is_functional, own_name
 from mica._subclasses import recorded
 
 # What asks for sizes and marks alone is answered by the tensor itself.
@@ -85,8 +86,8 @@ def _more_targets(function, args, kwargs):
     """Losses by the operators that compute them, and functions of torch.linalg and torch.special."""
     from mica.export import _targets
 
-    name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
-    if module.endswith("nn.functional") and name in _LOSSES:
+    name = own_name(function)
+    if is_functional(function) and name in _LOSSES:
         operator, *wanted = _LOSSES[name]
         given = dict(
             zip(("input", "target", *_ORDER.get(name, ("size_average", "reduce", "reduction"))), args, strict=False)
@@ -100,14 +101,14 @@ def _more_targets(function, args, kwargs):
             return None
         return _targets.overload(operator, (given["input"], given["target"]), named)
     for space in ("linalg", "special"):
-        if module.endswith(space) or getattr(getattr(_C, f"_{space}", None), name, None) is function:
+        if getattr(getattr(_C, f"_{space}"), name, None) is function:
             return _targets.overload(f"{space}_{name}", args, kwargs)
     return None
 
 
 def call(tensor, function, types, args, kwargs):
     """The result of a call in which `tensor` is the one that is asked."""
-    kwargs, name = kwargs or {}, getattr(function, "__name__", "")
+    kwargs, name = kwargs or {}, own_name(function)
     if name == "tolist":
         raise RuntimeError(f".tolist() is not supported for tensor subclasses, got {type(tensor).__name__}")
     if name in ("numpy", "__array__"):

@@ -4,6 +4,7 @@ import math
 
 import mica
 from mica import _C
+from mica._functions.families import own_name
 from mica._subclasses import open_sizes
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -199,7 +200,7 @@ class FakeTensor(mica.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        kwargs, name = kwargs or {}, own_name(func)
         fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
         mode = fakes[0].fake_mode
         if mode.shape_env is not None:

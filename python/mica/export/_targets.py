@@ -2,6 +2,7 @@
 
 import mica
 from mica import _C
+from mica._functions.families import is_functional, own_name
 
 _LAST = 2**63 - 1
 _WHOLE = (int, mica.SymInt)
@@ -188,7 +189,7 @@ _FUNCTIONAL = {
 
 def find(func, args, kwargs):
     """(operator, args, kwargs) of a call; None if it is left as the function that it is."""
-    name = getattr(func, "__name__", "")
+    name = own_name(func)
     if hasattr(func, "_schema"):
         return func, args, kwargs
     if hasattr(func, "_public"):  # an operator of the program's own
@@ -196,7 +197,7 @@ def find(func, args, kwargs):
     if name == "__get__":
         attribute = _ATTRIBUTES.get(func.__self__.__name__)
         return overload(attribute, args[:1], {}) if attribute else None
-    if str(getattr(func, "__module__", "")).startswith(("mica.nn.functional", "torch.nn.functional")):
+    if is_functional(func):
         adapt = _FUNCTIONAL.get(name)
         adapted = adapt(*args, **kwargs) if adapt else None
         if adapted is None or hasattr(adapted[0], "_schema"):

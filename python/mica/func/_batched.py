@@ -11,6 +11,7 @@ needs to know nothing of this.
 import threading
 
 from mica import _C
+from mica._functions.families import own_name
 
 Tensor = _C.Tensor
 
@@ -209,7 +210,7 @@ def levels_in(arguments, found):
 
 
 def dispatch(func, args, kwargs):
-    name = getattr(func, "__name__", "")
+    name = own_name(func)
     if name == "__get__":
         return _attribute(func.__self__.__name__, args[0])
     if name == "__set__":

@@ -4,6 +4,7 @@ import os
 import sys
 
 import mica
+from mica._functions.families import own_name
 from mica.inspect._copies import copies
 from mica.overrides import TorchFunctionMode
 
@@ -113,7 +114,7 @@ class _Watching(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
+        name = own_name(func)
         if name in _WAITS:
             self._note("wait", f"{_WAITS[name]}: on a GPU the program waits here for all work before it")
         elif name == "__getitem__" and any(t.dtype == mica.bool for t in _tensors(args[1:])):

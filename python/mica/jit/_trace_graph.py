@@ -5,6 +5,7 @@ read; it cannot be run.
 """
 
 import mica
+from mica._functions.families import own_name
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from mica.utils._pytree import tree_leaves
@@ -157,7 +158,7 @@ class _Functions(TorchFunctionMode):
         self._recorder = recorder
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        name = self._WHOLE.get(getattr(func, "__name__", ""))
+        name = self._WHOLE.get(own_name(func))
         if name is None:
             return func(*args, **(kwargs or {}))
         with _disable_current_modes():

@@ -10,25 +10,12 @@ globals().update({name: value for name, value in vars(_C._nn_functional).items()
 
 # Functions of the package that are known by this name too.
 _SHARED = (
-    "bilinear",
-    "channel_shuffle",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_tbc",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_similarity",
-    "pairwise_distance",
-    "pdist",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-)
-globals().update(
-    {name: getattr(_C, name) for name in _SHARED if name not in vars(_C._nn_functional) and hasattr(_C, name)}
-)
-hardshrink = _C.hardshrink  # the one of the two that takes out=
+    "adaptive_avg_pool1d", "avg_pool1d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "hardshrink",
+    "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "rrelu_",
+    "selu_", "threshold_",
+)  # fmt: skip
+globals().update({name: getattr(_C, name) for name in _SHARED})
 
 from mica.nn.functional_attention import *  # noqa: E402, F403 - after what it replaces
 from mica.nn.functional_attention import _canonical_mask, _none_or_dtype  # noqa: E402, F401

@@ -9,6 +9,7 @@ import inspect
 import os
 
 import mica
+from mica._functions.families import own_name
 from mica.onnx import operations_of_layers, operations_of_shapes  # noqa: F401 - they register how they are written
 from mica.onnx._state import OnnxExporterError, TrainingMode, exporting, producer_name, producer_version
 from mica.onnx.custom import custom_domains, symbolic_of, write_symbolic
@@ -29,7 +30,7 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         func, args, kwargs = as_functional(func, args, kwargs or {})
-        name = getattr(func, "__name__", "")
+        name = own_name(func)
         symbolic = symbolic_of(func, self.writer.opset)
         if symbolic is not None:
             out = func(*args, **kwargs)

@@ -1,6 +1,7 @@
 """How torch's operations are written in ONNX: one function for each, by name."""
 
 import mica
+from mica._functions.families import own_name
 from mica.onnx._state import OnnxExporterError, UnsupportedOperatorError
 from mica.onnx.graph import data_type
 
@@ -25,7 +26,7 @@ def writes(*names):
 
 def write(writer, func, args, kwargs, out):
     """Write a call whose result is `out`."""
-    name = getattr(func, "__name__", str(func))
+    name = own_name(func) or str(func)
     if name in _SILENT:
         if name == "__get__" and isinstance(out, mica.Tensor):
             _attribute(writer, func, args, out)

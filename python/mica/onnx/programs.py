@@ -3,6 +3,7 @@
 import inspect
 
 import mica
+from mica._functions.families import is_functional, own_name
 from mica.export.graph_signature import InputKind
 from mica.nn import functional as F
 from mica.onnx._state import OnnxExporterError
@@ -41,10 +42,9 @@ def as_functional(func, args, kwargs):
     """A call of an operator (torch.batch_norm) as the call of the function that the exporter knows by its name."""
     if not args and "input" in kwargs:  # operators of exported programs give it by name
         args, kwargs = (kwargs["input"],), {key: value for key, value in kwargs.items() if key != "input"}
-    module = str(getattr(func, "__module__", ""))
-    if module.startswith(("mica.nn.functional", "torch.nn.functional")) and "scale" not in kwargs:
+    if is_functional(func) and "scale" not in kwargs:
         return func, args, kwargs
-    adapt = _IN_OTHER_ORDER.get(getattr(func, "__name__", ""))
+    adapt = _IN_OTHER_ORDER.get(own_name(func))
     if adapt is None or func in (mica.Tensor.softmax, mica.Tensor.log_softmax):
         return func, args, kwargs
     return adapt(*args, **kwargs)

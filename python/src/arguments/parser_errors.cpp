@@ -4,6 +4,13 @@
 
 namespace mica::python {
 
+// What torch calls the function: torch.linalg.inv is linalg_inv.
+static std::string name_of(const Parser& parser) {
+  const std::string_view space = parser.space();
+  const bool with_family = space == "fft" || space == "linalg" || space == "special";
+  return with_family ? cat(space, "_", parser.name()) : parser.name();
+}
+
 static std::string type_name(PyObject* o) {
   if (o == Py_None) return "NoneType";
   if (is_tensor(o) && is_exact_tensor(o)) return "Tensor";
@@ -44,14 +51,14 @@ static std::string unexpected_keyword(const Parser& parser, const Signature& s, 
       if (known && position < nargs && repeated.empty()) repeated = PyUnicode_AsUTF8(keyword);
       ++position;
     }
-    if (!known) return cat(parser.name(), "() got an unexpected keyword argument '", PyUnicode_AsUTF8(keyword), "'");
+    if (!known) return cat(name_of(parser), "() got an unexpected keyword argument '", PyUnicode_AsUTF8(keyword), "'");
   }
-  return cat(parser.name(), "() got multiple values for argument '", repeated, "'");
+  return cat(name_of(parser), "() got multiple values for argument '", repeated, "'");
 }
 
 static std::string explain(const Parser& parser, const Signature& s, const Failure& f, bool method, Py_ssize_t nargs,
                            PyObject* kwnames) {
-  const std::string call = cat(parser.name(), "()");
+  const std::string call = cat(name_of(parser), "()");
   const Param& p = s.params.empty() ? Param() : s.params[static_cast<size_t>(f.param)];
   switch (f.reason) {
     case Failure::TooManyPositional: {
@@ -135,7 +142,7 @@ static void list_signatures(const Parser& parser, const std::vector<const Signat
     got += cat(got.empty() ? "" : ", ", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k)), "=",
                detailed_type(args[nargs + k]));
   std::string text =
-      cat(parser.name(), "() received an invalid combination of arguments - got (", got, "), but expected ");
+      cat(name_of(parser), "() received an invalid combination of arguments - got (", got, "), but expected ");
   if (visible.size() == 1) {
     text += visible[0]->str(method);
   } else {

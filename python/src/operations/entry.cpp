@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 
 namespace mica::python {
 
@@ -122,23 +123,53 @@ static PyObject* namespace_of(PyObject* module, const char* space) {
   return PyDict_GetItemString(dict, attribute.c_str());
 }
 
+// What torch calls a function: its name and the name of its module, which programs print and pickle.
+struct Called {
+  std::string name, module;
+  bool like_python;  // what torch writes in Python can be handled like a function of Python
+};
+
+static Called called(const Entry& entry) {
+  const std::string_view space = entry.space, name = entry.definition.ml_name;
+  for (std::string_view family : {"fft", "linalg", "special"})
+    if (space == family) return {cat(family, "_", name), cat("mica._C._", family), false};
+  if (space == "nn.functional")
+    for (std::string_view known : {"avg_pool2d", "avg_pool3d", "elu_", "gelu", "hardtanh_", "leaky_relu_", "linear",
+                                   "one_hot", "scaled_dot_product_attention", "softplus", "softshrink"})
+      if (name == known) return {std::string(name), "mica._C._nn", false};
+  if (space == "nn.functional" && name == "logsigmoid") return {"log_sigmoid", "mica._C._nn", false};
+  const bool like_python = space == "nn.functional" || space == "nn.init";
+  if (space.empty())
+    for (std::string_view known : {"cdist", "norm", "stft", "unravel_index"})
+      if (name == known) return {std::string(name), "mica.functional", false};
+  return {std::string(name), space.empty() ? "mica" : cat("mica.", space), like_python};
+}
+
+// No self: that is how an entry tells a function call from a method call.
+static PyObject* new_builtin(Entry& entry, const Called& as, PyObject* module_name) {
+  PyMethodDef* definition = &entry.definition;
+  if (as.name != definition->ml_name)  // it lives as long as the function, which is for ever
+    definition =
+        new PyMethodDef{strdup(as.name.c_str()), definition->ml_meth, definition->ml_flags, definition->ml_doc};
+  return PyCFunction_NewEx(definition, nullptr, module_name);
+}
+
 static bool add_entry(PyObject* module, Entry& entry) {
   if (entry.forms & kFunction) {
     PyObject* space = namespace_of(module, entry.space);
     if (!space) return false;
-    Owned module_name(PyUnicode_FromFormat(*entry.space ? "mica.%s" : "mica", entry.space));
-    // What torch writes in Python can be handled like a function of Python.
-    const bool like_python = !std::strcmp(entry.space, "nn.functional") || !std::strcmp(entry.space, "nn.init");
-    // No self: that is how an entry tells a function call from a method call.
-    Owned function(like_python ? new_function(entry, module_name.get())
-                               : PyCFunction_NewEx(&entry.definition, nullptr, module_name.get()));
+    const Called as = called(entry);
+    Owned module_name(PyUnicode_FromString(as.module.c_str()));
+    if (!module_name) return false;
+    Owned function(as.like_python ? new_function(entry, module_name.get()) : new_builtin(entry, as, module_name.get()));
     if (!function || PyDict_SetItemString(PyModule_GetDict(space), entry.definition.ml_name, function.get()) < 0)
       return false;
   }
   if (entry.forms & kMethod) {
-    Owned method(PyDescr_NewMethod(tensor_type, &entry.definition));
+    PyTypeObject* base = tensor_type->tp_base;  // TensorBase
+    Owned method(PyDescr_NewMethod(base, &entry.definition));
     // A method written by hand stands.
-    if (!method || !PyDict_SetDefault(tensor_type->tp_dict, PyDescr_NAME(method.get()), method.get())) return false;
+    if (!method || !PyDict_SetDefault(base->tp_dict, PyDescr_NAME(method.get()), method.get())) return false;
   }
   return true;
 }
@@ -148,7 +179,7 @@ bool add_entries(PyObject* module) {
   for (size_t f = 0; f < kNumFamilies; ++f)
     for (size_t i = 0; i < kFamilies[f]->num_entries; ++i)
       if (!add_entry(module, kFamilies[f]->entries[i])) return false;
-  PyType_Modified(tensor_type);
+  PyType_Modified(tensor_type->tp_base);
   static PyMethodDef by_name = {"_return_type", return_type, METH_O, "The named tuple type that an operation returns."};
   Owned function(PyCFunction_NewEx(&by_name, nullptr, nullptr));
   return function && PyModule_AddObjectRef(module, "_return_type", function.get()) == 0;

@@ -185,7 +185,12 @@ static PyObject* call_method(PyObject* name, PyObject* const* args, Py_ssize_t n
                         PyTuple_GET_ITEM(kwnames, 0));
   }
   PyObject* input = args[0];
-  if (is_tensor(input) || overrides_torch_function(input)) return PyObject_CallMethodNoArgs(input, name);
+  if (is_tensor(input)) return PyObject_CallMethodNoArgs(input, name);
+  if (overrides_torch_function(input)) {
+    Owned module(PyImport_ImportModule("mica._C"));
+    Owned function(module ? PyObject_GetAttr(module.get(), name) : nullptr);
+    return function ? call_torch_function(function.get(), &input, 1, &input, 1) : nullptr;
+  }
   return PyErr_Format(PyExc_TypeError, "%U(): argument 'input' (position 1) must be Tensor, not %s", name,
                       Py_TYPE(input)->tp_name);
 }
@@ -201,11 +206,13 @@ static bool add_methods_as_functions(PyObject* module) {
       {"is_conj", as_cfunction(call_method), kEntryFlags, "Whether the tensor is a lazily conjugated view."},
       {"is_neg", as_cfunction(call_method), kEntryFlags, "Whether the tensor is a lazily negated view."},
       {"is_inference", as_cfunction(call_method), kEntryFlags, "Whether the tensor was made under inference_mode."},
+      {"is_distributed", as_cfunction(call_method), kEntryFlags, "False: a tensor lies in one process."},
       {"is_nonzero", as_cfunction(call_method), kEntryFlags, "Whether the single element is not zero."},
   };
+  Owned home(PyUnicode_InternFromString("mica"));
   for (PyMethodDef& definition : definitions) {
     Owned name(PyUnicode_InternFromString(definition.ml_name));
-    Owned function(name ? PyCFunction_NewEx(&definition, name.get(), nullptr) : nullptr);
+    Owned function(name && home ? PyCFunction_NewEx(&definition, name.get(), home.get()) : nullptr);
     if (!function || PyModule_AddObjectRef(module, definition.ml_name, function.get()) < 0) return false;
   }
   return true;
@@ -234,7 +241,8 @@ bool add_functional(PyObject* module) {
                                    "tensor for each dimension."},
                                   {}};
   // The function takes the place of the generated one when the package is imported.
-  Owned function(PyCFunction_NewEx(methods, nullptr, nullptr));
+  Owned home(PyUnicode_InternFromString("mica"));
+  Owned function(home ? PyCFunction_NewEx(methods, nullptr, home.get()) : nullptr);
   return function && PyModule_AddObjectRef(module, "_nonzero", function.get()) == 0 &&
          PyModule_AddFunctions(module, functions) == 0 && add_tensor_methods(methods) &&
          add_methods_as_functions(module);

@@ -5,6 +5,8 @@ from mica.nn.modules._conversion import _parse_to  # noqa: F401
 
 
 def __getattr__(name):
+    if name == "log_sigmoid":
+        return _functional.logsigmoid
     if name.startswith("__") or hasattr(_functional, name):
         return getattr(_functional, name)
     from mica._ops import ops

@@ -1,6 +1,7 @@
 """Calls on spread tensors that no operator of torch.ops stands for: what they are made of."""
 
 import mica
+from mica._functions.families import own_name
 from mica.distributed.tensor._random import initialized
 
 
@@ -34,5 +35,5 @@ _CALLS = {
 
 def answer(function, args, kwargs):
     """The result of a call; NotImplemented if it is not known here."""
-    made = _CALLS.get(getattr(function, "__name__", ""))
+    made = _CALLS.get(own_name(function))
     return initialized(function, args, kwargs) if made is None else made(*args, **kwargs)

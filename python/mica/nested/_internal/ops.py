@@ -4,6 +4,7 @@ import math
 
 import mica
 from mica import _C
+from mica._functions.families import own_name
 from mica.func._batch_rules import POINTWISE
 from mica.nested._internal.nested_tensor import NestedInt, NestedTensor, _length_of, answer_with, jagged_view
 
@@ -381,7 +382,7 @@ def _attribute(func, x):
 
 
 def call(func, args, kwargs):
-    name = getattr(func, "__name__", "")
+    name = own_name(func)
     if name == "__get__":
         return _attribute(func, args[0])
     if name == "__set__":

@@ -9,6 +9,7 @@ import math
 
 import mica
 from mica import _C, _utils
+from mica._functions.families import own_name
 from mica.func._batch_rules import POINTWISE
 
 Tensor = mica.Tensor
@@ -230,7 +231,7 @@ def _as_parts(func, args, kwargs, nested):
 
 def call(func, args, kwargs):
     """What a function does with nested tensors of the strided layout."""
-    name = getattr(func, "__name__", "")
+    name = own_name(func)
     nested = (_nested_in(args) or _nested_in(kwargs.values()) or [None])[0]
     if name in ("__get__", "__set__") or nested is None:
         with _C.DisableTorchFunctionSubclass():
