@@ -4,6 +4,7 @@ import functools
 import types
 
 import mica
+from mica._functions.wrapping import asked_among
 from mica._library import operator as _operators
 from mica._library.schema import parse_schema
 
@@ -102,6 +103,22 @@ class _AtenKernel:
 # --------------------------------------------------------------------------------------------------------- overloads
 
 
+def _asked(args, kwargs):
+    """What among the arguments and their lists is handed the operator itself: proxies."""
+    values = (*args, *kwargs.values()) if kwargs else args
+    found = asked_among(values)
+    for value in values:
+        if type(value) in (list, tuple):
+            found += asked_among(value)
+    return found
+
+
+def _handled(operator, asked, args, kwargs):
+    from mica.overrides import handle_torch_function
+
+    return handle_torch_function(operator, asked, *args, **kwargs)
+
+
 class OpOverload(OperatorBase):
     """One overload of an operator: torch.ops.aten.add.Tensor."""
 
@@ -131,6 +148,8 @@ class OpOverload(OperatorBase):
         return self._qualified_op_name
 
     def __call__(self, /, *args, **kwargs):
+        if asked := _asked(args, kwargs):
+            return _handled(self, asked, args, kwargs)
         return self._op(*args, **kwargs)
 
     redispatch = property(lambda self: lambda keyset, *args, **kwargs: self(*args, **kwargs))
@@ -190,6 +209,8 @@ class OpOverloadPacket:
         return list(self._overloads)
 
     def __call__(self, /, *args, **kwargs):
+        if asked := _asked(args, kwargs):
+            return _handled(self, asked, args, kwargs)
         return self._op(*args, **(_numbers_meant(kwargs) if kwargs else kwargs))
 
     def __getattr__(self, name):

@@ -114,7 +114,10 @@ def test_concrete_arguments():
     def f(x, flag):
         return x + 1 if flag else x - 1
 
-    assert fx.symbolic_trace(f, {"flag": False})(mica.zeros(1), None).item() == -1
+    traced = fx.symbolic_trace(f, {"flag": False})
+    assert traced(mica.zeros(1), False).item() == -1
+    with pytest.raises(AssertionError, match="flag has been specialized to have value False"):
+        traced(mica.zeros(1), None)
 
 
 def branching(x):

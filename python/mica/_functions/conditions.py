@@ -3,15 +3,22 @@
 import builtins
 
 from mica import _C
+from mica._functions.wrapping import asked_among
 
 
 def _assert(condition, message):
     """An assert statement as a function."""
+    if asked_among((condition,)):
+        return _C._handle_torch_function(_assert, (condition,), condition, message)
     assert condition, message
 
 
 def _assert_async(condition, message=None):
     """Raise RuntimeError unless a tensor of one element is not zero. On the CPU at once."""
+    if asked_among((condition,)):
+        return _C._handle_torch_function(
+            _assert_async, (condition,), condition, *(() if message is None else (message,))
+        )
     if not bool(condition):
         raise RuntimeError("Expected Tensor with single nonzero value, but got zero" if message is None else message)
 

@@ -1,5 +1,7 @@
 """functools.wraps, without the modules that come with functools: an import of Mica takes them from nobody."""
 
+from mica import _C
+
 
 def wraps(function):
     """Give the function below the names, the text and the attributes of another, as functools.wraps does."""
@@ -13,3 +15,48 @@ def wraps(function):
         return wrapper
 
     return take_over
+
+
+def asked_among(values):
+    """What among the values is no tensor and has a __torch_function__, such as a proxy."""
+    return [
+        x for x in values
+        if type(x) is not _C.Tensor and hasattr(type(x), "__torch_function__") and not isinstance(x, _C.TensorBase)
+    ]  # fmt: skip
+
+
+def asks_as_called(function):
+    """The function, after asking an argument that is no tensor and has a __torch_function__, as the engine's functions do."""
+
+    @wraps(function)
+    def asking(*args, **kwargs):
+        if others := asked_among((*args, *kwargs.values())):
+            return _C._handle_torch_function(asking, others, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return asking
+
+
+def asks_arguments(function):
+    """The same for what is a function of Python in torch: who is asked sees arguments that have defaults by their names.
+
+    It is for functions that only choose what to call: tensors are asked by what they call.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    required = code.co_argcount - len(function.__defaults__ or ())
+
+    def asked(args, kwargs):
+        given = dict(zip(names[required:], function.__defaults__ or (), strict=False))
+        given |= {**(function.__kwdefaults__ or {}), **dict(zip(names, args, strict=False)), **kwargs}
+        positional = [given.pop(name) for name in names[:required] if name in given]
+        return positional, given
+
+    @wraps(function)
+    def asking(*args, **kwargs):
+        if others := asked_among((*args, *kwargs.values())):
+            positional, named = asked(args, kwargs)
+            return _C._handle_torch_function(asking, others, *positional, **named)
+        return function(*args, **kwargs)
+
+    return asking

@@ -9,6 +9,7 @@ import operator
 
 import mica
 from mica import _C
+from mica._functions.families import own_name
 from mica._subclasses.dispatching import _more_targets
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from mica.export import _targets
@@ -71,6 +72,7 @@ class Recorder(TorchFunctionMode):
         self._fresh, self.is_aside, self.sees_all = set(), False, False
         self.constants, self.originals = {}, {}  # placeholder's name -> copy of the tensor, and the tensor itself
         self.modules = {}  # graphs of branches and loops, by name
+        self._sources = {}  # function -> how often it was called
         self.of_inputs = set()  # nodes that depend on the inputs
         self.first_input = None
         self._grad = mica.is_grad_enabled()
@@ -176,9 +178,28 @@ class Recorder(TorchFunctionMode):
     # ---- calls
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         if self.is_aside:
-            return func(*args, **kwargs)
+            return func(*args, **(kwargs or {}))
+        last = next(reversed(self.graph.nodes), None)
+        out = self._recorded(func, args, kwargs or {})
+        self._note_source(func, last)
+        return out
+
+    def _note_source(self, func, last):
+        """Let the nodes behind `last` know the function that was called, by its name and a number."""
+        name = getattr(func, "__name__", "")
+        kind = "function" if isinstance(func, _C._Function) else type(func).__name__
+        count = None
+        for node in reversed(self.graph.nodes):
+            if node is last:
+                break
+            if node.op == "call_function":
+                if count is None:
+                    count = self._sources[func] = self._sources.get(func, 0) + 1
+                node.meta["torch_fn"] = (f"{name}_{count}", f"{kind}.{name}")
+
+    def _recorded(self, func, args, kwargs):
+        name = own_name(func)
         if name in _VALUES and any(self._nodes.get(id(t)) in self.of_inputs for t in _tensors((args, kwargs))):
             raise DataDependentError(
                 f"Could not guard on data-dependent expression: the program calls {name}() on a tensor that depends on "
@@ -222,7 +243,7 @@ class Recorder(TorchFunctionMode):
     def _in_parts(self, func, args, kwargs):
         """(the result of a call,) recorded as the operators that the call is made of; None if not all of them are seen."""
         tensors = _tensors((args, kwargs))
-        if not tensors or _WHOLE_CALLS & {getattr(func, "__name__", "")}:
+        if not tensors or _WHOLE_CALLS & {own_name(func)}:
             return None
         self.argument((args, kwargs))
         last, state = next(reversed(self.graph.nodes)), mica.get_rng_state()

@@ -17,6 +17,6 @@ __all__ = [
 def __getattr__(name):
     import importlib
 
-    if name in ("experimental", "passes"):
+    if name in ("annotate", "experimental", "passes", "traceback"):
         return importlib.import_module(f"mica.fx.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

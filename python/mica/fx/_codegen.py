@@ -16,11 +16,12 @@ __all__ = ["CodeGen", "PythonCode"]
 class PythonCode:
     """Source of a function, and the names that it needs."""
 
-    def __init__(self, src, globals):
+    def __init__(self, src, globals, _lineno_map=None, _prologue_start=0):
         self.src, self.globals = src, globals
+        self._lineno_map, self._prologue_start = _lineno_map or {}, _prologue_start
 
 
-class Namespace:
+class _Namespace:
     """Names that are in use, and new ones."""
 
     def __init__(self):
@@ -84,6 +85,8 @@ def _attribute(base, target):
 class CodeGen:
     """Writes the function of a graph."""
 
+    _body_transformer = None  # of Graph.on_generate_code
+
     def gen_fn_def(self, free_vars, maybe_return_annotation="", *, expanded_def=False):
         arguments = free_vars if not free_vars or free_vars[0] == "self" else ["self", *free_vars]
         arguments = arguments or ["self"]
@@ -107,20 +110,19 @@ class CodeGen:
     def generate(self, nodes, root_module, namespace, notes=None):
         """The source and its globals."""
         writer = _Writer(namespace, root_module, notes)
-        lines = []
+        lines, numbers = [], []  # and the number of the node that each is from
         nodes = list(nodes)
         last_use = {}
         for node in reversed(nodes):
             for used in node.all_input_nodes:
                 last_use.setdefault(used, node)
         free_vars, returned = [], ""
-        for node in nodes:
+        for number, node in enumerate(nodes):
             if node.op == "placeholder":
                 free_vars.append(writer.placeholder(node, lines))
             elif node.op == "output":
                 lines.append(self.generate_output(writer.text(node.args[0])))
                 returned = "" if node.type is None else f" -> {annotation_of(node.type, writer.name_of)}"
-                continue
             else:
                 if notes is not None:
                     lines += notes.comment(node, bool(lines))
@@ -130,26 +132,54 @@ class CodeGen:
                     if not writer.is_statement(node)
                     else writer.statement(node)
                 )
-            # A value is let go where it was used last, so that memory is used again.
-            dead = [used for used in node.all_input_nodes if last_use[used] is node]
-            if node.op not in ("placeholder", "output") and not node.users:
-                dead = [*dead, node]
-            if dead:
-                let_go = " = ".join([*(each.name for each in dead), "None"])
-                lines[-1] += ";  " + (let_go if notes is None else notes.dim(let_go))
-        head = self.gen_fn_def(
-            free_vars, returned, **({"expanded_def": True} if notes is not None and notes.expanded_def else {})
-        )
-        body = "\n".join(f"    {line}" for line in lines) or "    pass"
+                # A value is let go where it was used last, so that memory is used again.
+                dead = [used for used in node.all_input_nodes if last_use[used] is node]
+                dead = dead if node.users else [*dead, node]
+                if dead:
+                    let_go = " = ".join([*(each.name for each in dead), "None"])
+                    lines[-1] += ";  " + (let_go if notes is None else notes.dim(let_go))
+            numbers += [number] * (len(lines) - len(numbers))
+        options = {"expanded_def": True} if notes is not None and notes.expanded_def else {}
+        head = self.gen_fn_def(free_vars, returned, **options)
         for name, value in self.additional_globals():
             writer.globals[name] = value
-        return PythonCode(f"\n\n\n{head}\n{body}\n    ", writer.globals)
+        body, line_numbers = self._body(lines, numbers, head.count("\n") + 1)
+        return PythonCode(f"\n\n\n{head}\n{body}\n    ", writer.globals, line_numbers, 4)
+
+    def _body(self, lines, numbers, first):
+        """The text of the function's body, and the node of each of its lines, which are counted from the head on."""
+        if self._body_transformer is not None:
+            marked = [
+                each for line, i in zip(lines, numbers, strict=True) for each in (f"# COUNTER: {i}\n", f"{line}\n")
+            ]
+            lines, numbers, current = [], [], None
+            for line in "".join(self._body_transformer(marked)).rstrip("\n").split("\n"):
+                if counter := re.match(r"# COUNTER: (\d+)$", line):
+                    current = int(counter[1])
+                else:
+                    lines.append(line)
+                    numbers.append(current)
+        found, at = {}, first
+        for line, number in zip(lines, numbers, strict=True):
+            for _ in range(line.count("\n") + 1):
+                found[at] = number
+                at += 1
+        return "\n".join(f"    {line}" for line in lines) or "    pass", found
+
+
+def _always_known():
+    """Names that the code of every graph may use."""
+    from mica.fx import _pytree as fx_pytree
+    from mica.utils import _pytree as pytree
+
+    return {"inf": math.inf, "nan": math.nan, "NoneType": type(None), "torch": mica, "device": mica.device,
+            "fx_pytree": fx_pytree, "pytree": pytree}  # fmt: skip
 
 
 class _Writer:
     def __init__(self, namespace, root_module, notes=None):
         self._namespace, self._root, self._notes = namespace, root_module, notes
-        self.globals = {}
+        self.globals = _always_known()
 
     def name_of(self, value, hint):
         """The name of a global that the code may use for a value."""

@@ -1,8 +1,5 @@
 """Changes that a tracer makes while it runs a function: they are taken back."""
 
-import inspect
-import types
-
 
 class Patches:
     """Changes of attributes that are undone at the end of a block."""
@@ -35,26 +32,3 @@ class Patches:
     def __exit__(self, *exception):
         for undo in reversed(self._undo):
             undo()
-
-
-def star_names(function):
-    parameters = inspect.signature(function).parameters.values()
-    star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
-    return star, next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
-
-
-def with_star_parameters(function):
-    """The function with *args and **kwargs as ordinary parameters."""
-    inner = function.__func__ if inspect.ismethod(function) else function
-    code = inner.__code__
-    count = code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    names = list(code.co_varnames)
-    keyword_only = code.co_kwonlyargcount
-    if keyword_only:
-        raise NotImplementedError(
-            "torch.fx cannot trace a function with *args or **kwargs and keyword-only parameters here"
-        )
-    flags = code.co_flags & ~inspect.CO_VARARGS & ~inspect.CO_VARKEYWORDS
-    new = code.replace(co_argcount=count, co_flags=flags, co_varnames=tuple(names))
-    made = types.FunctionType(new, inner.__globals__, inner.__name__, inner.__defaults__, inner.__closure__)
-    return types.MethodType(made, function.__self__) if inspect.ismethod(function) else made

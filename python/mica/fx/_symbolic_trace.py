@@ -9,7 +9,8 @@ import math
 import types
 
 import mica
-from mica.fx._patches import Patches, star_names, with_star_parameters
+from mica.fx._patches import Patches
+from mica.fx._root_arguments import PH, PHBase, PHWithMeta, RootArguments, _assert_is_none, as_python  # noqa: F401
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
 from mica.fx.node import map_aggregate
@@ -33,14 +34,6 @@ is_fx_symbolic_tracing = is_fx_tracing
 
 def _parameter_proxy(tracer, name, parameter, node):
     return ParameterProxy(tracer, node, name, parameter)
-
-
-class _Placeholder:
-    def __repr__(self):
-        return "PH"
-
-
-PH = _Placeholder()
 
 
 class ProxyableClassMeta(type):
@@ -102,7 +95,7 @@ def _restore_short_ways(cls):
             _restore_short_ways(each)
 
 
-class Tracer(TracerBase):
+class Tracer(RootArguments, TracerBase):
     """Runs a function or module with proxies and keeps what was done as a graph."""
 
     def __init__(self, autowrap_modules=(math,), autowrap_functions=(), param_shapes_constant=False):
@@ -208,52 +201,19 @@ class Tracer(TracerBase):
             setattr(self.root, name, value)
         return name
 
-    def create_args_for_root(self, root_fn, is_module, concrete_args=None):
-        """Proxies for the parameters of the function."""
-        signature = inspect.signature(root_fn)
-        concrete = dict(concrete_args or {})
-        args, kwargs, bound_self = [], {}, is_module and not inspect.ismethod(root_fn)
-        parameters = list(signature.parameters.values())
-        if bound_self:
-            args.append(self.root)
-            parameters = parameters[1:]
-        for p in parameters:
-            if p.name in concrete and concrete[p.name] is not PH:
-                value = concrete[p.name]
-                self.create_node(
-                    "placeholder", p.name, (p.default,) if p.default is not p.empty else (value,), {}, p.name
-                ) if not isinstance(value, (tuple, list, dict)) else None
-            else:
-                stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-                default = () if p.default is p.empty else (p.default,)
-                value = self.create_proxy(
-                    "placeholder",
-                    stars + p.name,
-                    default,
-                    {},
-                    type_expr=None if p.annotation is p.empty else p.annotation,
-                )
-            if p.kind is p.KEYWORD_ONLY:
-                kwargs[p.name] = value
-            elif p.kind is p.VAR_KEYWORD:
-                kwargs["**"] = value
-            elif p.kind is p.VAR_POSITIONAL:
-                args.append(("*", value))
-            else:
-                args.append(value)
-        return root_fn, args, kwargs
-
     # ---- tracing
 
     def trace(self, root, concrete_args=None):
         """The graph of a module or function; arguments given in `concrete_args` are fixed."""
         if isinstance(root, Module):
             self.root = root
-            function = getattr(type(root), self.traced_func_name)
+            function = getattr(type(root), self.traced_func_name, None)
+            if function is None:
+                raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in {type(root).__name__}")
             self.root_module_name = root._get_name()
             self.submodule_paths = {module: name for name, module in root.named_modules()}
         else:
-            self.root, function = Module(), root
+            self.root, function = Module(), as_python(root)
             self.submodule_paths = None
         self.graph = Graph(tracer_cls=getattr(self, "__class__", None))
         self.tensor_attrs = {}
@@ -262,13 +222,13 @@ class Tracer(TracerBase):
                 if isinstance(value, mica.Tensor):
                     path = self.submodule_paths[module] if self.submodule_paths else ""
                     self.tensor_attrs.setdefault(id(value), f"{path}.{name}" if path else name)
-        if isinstance(function, functools.partial) or not isinstance(
-            function, (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
-        ):
-            function = (
-                function.__call__ if callable(function) and not isinstance(function, functools.partial) else function
-            )
-        _, args, kwargs = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
+        if not isinstance(function, types.FunctionType):
+            raise AssertionError(f"Expected FunctionType, got {type(function)}")
+        code = function.__code__
+        self.graph._co_fields = {
+            name: getattr(code, name) for name in ("co_name", "co_filename", "co_firstlineno")
+        }  # where its code comes from
+        called, args = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
         cache = {}
         original_call, original_getattr = Module.__call__, Module.__getattr__
 
@@ -295,30 +255,14 @@ class Tracer(TracerBase):
                 self._wrap_globals(patches, function, root)
                 for module in self._autowrap_search:
                     self._wrap_table(patches, vars(module))
-                result = self._run(function, args, kwargs)
-            returned = getattr(function, "__annotations__", {}).get("return")
+                result = called(*args)
+            returned = getattr(inspect.unwrap(called), "__annotations__", {}).get("return")
             self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         finally:
             _tracing[0] = was
             _restore_short_ways(Module)
         self.submodule_paths = None
         return self.graph
-
-    def _run(self, function, args, kwargs):
-        positional, keywords = [], dict(kwargs)
-        for each in args:
-            if isinstance(each, tuple) and len(each) == 2 and each[0] == "*":
-                positional.append(each[1])  # a proxy of all further arguments
-                continue
-            positional.append(each)
-        starred = [each for each in args if isinstance(each, tuple) and len(each) == 2 and each[0] == "*"]
-        rest = keywords.pop("**", None)
-        if not starred and rest is None:
-            return function(*positional, **keywords)
-        # Further arguments arrive as one proxy each: the function sees them under the names of its parameters.
-        return with_star_parameters(function)(
-            *positional, **keywords, **({} if rest is None else {star_names(function)[1]: rest})
-        )
 
     def _wrap_globals(self, patches, function, owner):
         table = getattr(inspect.unwrap(function), "__globals__", None)

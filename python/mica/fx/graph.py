@@ -1,8 +1,11 @@
 """A program as a list of nodes."""
 
+import contextlib
 import inspect
+import warnings
 
-from mica.fx._codegen import CodeGen, Namespace, PythonCode
+from mica.fx._codegen import CodeGen, PythonCode, _Namespace
+from mica.fx._pytree_codegen import _PyTreeCodeGen, _PyTreeInfo  # noqa: F401 - by this name in torch
 from mica.fx.node import Node, map_arg
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
@@ -38,9 +41,10 @@ class Graph:
         self._root = Node(self, "", "root", "", (), {})
         self._len = 0
         self._insert = self._root.prepend
-        self._graph_namespace = Namespace()
+        self._graph_namespace = _Namespace()
         self._owning_module, self._tracer_cls, self._tracer_extras = owning_module, tracer_cls, tracer_extras
         self._codegen = CodeGen()
+        self._co_fields = {}  # of the function that was traced: its name, file and line
 
     owning_module = property(
         lambda self: self._owning_module, lambda self, module: setattr(self, "_owning_module", module)
@@ -83,9 +87,22 @@ class Graph:
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name, type_expr=None):
+        if self.owning_module is not None and not _has(self.owning_module, qualified_name):
+            warnings.warn(
+                "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! Call "
+                "GraphModule.add_submodule to add the necessary submodule, GraphModule.add_parameter to add the necessary "
+                "Parameter, or nn.Module.register_buffer to add the necessary buffer",
+                stacklevel=2,
+            )
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_module(self, module_name, args=None, kwargs=None, type_expr=None):
+        if self.owning_module is not None and not _has(self.owning_module, module_name):
+            warnings.warn(
+                "Attempted to insert a call_module Node with no underlying reference in the owning GraphModule! Call "
+                "GraphModule.add_submodule to add the necessary submodule",
+                stacklevel=2,
+            )
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
     def call_method(self, method_name, args=None, kwargs=None, type_expr=None):
@@ -124,7 +141,7 @@ class Graph:
         if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Node):
             output = made.output(found[0], type_expr=found[1].type)
             output.meta = dict(found[1].meta)
-        made._codegen = self._codegen
+        made._codegen, made._co_fields = self._codegen, dict(self._co_fields)
         return made
 
     # ---- changing
@@ -196,7 +213,13 @@ class Graph:
         self._codegen = codegen
 
     def on_generate_code(self, make_transformer):
-        raise NotImplementedError("Graph.on_generate_code: the code of a graph is not transformed here")
+        """Change the code of the graph: make_transformer(the one before, or None) returns a function of its lines.
+
+        The lines of the body end in newlines. It is so for good, or until the end of the with block of what is returned.
+        """
+        before = self._codegen._body_transformer
+        self._codegen._body_transformer = make_transformer(before)
+        return _restoring(self._codegen, before)
 
     def process_inputs(self, *args):
         return self._codegen.process_inputs(*args)
@@ -240,6 +263,23 @@ class Graph:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
             if i == 0:
                 print("  ".join("-" * width for width in widths))
+
+
+def _has(module, target):
+    """Whether there is something at a path."""
+    for part in target.split("."):
+        if not hasattr(module, part):
+            return False
+        module = getattr(module, part)
+    return True
+
+
+@contextlib.contextmanager
+def _restoring(codegen, transformer):
+    try:
+        yield
+    finally:
+        codegen._body_transformer = transformer
 
 
 class _InsertPoint:

@@ -3,11 +3,16 @@
 import copy
 import linecache
 import os
+import sys
+import traceback
 
+from mica.fx._pytree_codegen import _PyTreeCodeGen
 from mica.nn import Module
 
 __all__ = ["GraphModule"]
 
+# What a module has from its graph.
+_OF_THE_GRAPH = ("_graph", "_code", "_lineno_map", "_prologue_start", "_in_spec", "_out_spec")
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
 
@@ -39,14 +44,6 @@ def _assign_attr(from_obj, to_module, target):
     setattr(to_module, field, from_obj)
 
 
-class _CodeOnlyModule(Module):
-    """A module with the attributes of another, to be pickled."""
-
-    def __init__(self, body):
-        super().__init__()
-        self.__dict__ = body
-
-
 _sources = [0]
 
 
@@ -54,10 +51,27 @@ def _forward_from_src(src, globals, co_fields=None):
     """The function that source defines; tracebacks show its lines."""
     _sources[0] += 1
     name = f"<eval_with_key>.{_sources[0]}"
+    if co_fields:
+        name += f" from {co_fields['co_filename']}:{co_fields['co_firstlineno']} in {co_fields['co_name']}"
     linecache.cache[name] = (len(src), None, src.splitlines(True), name)
     table = dict(globals)
     exec(compile(src, name, "exec"), table)
     return table["forward"]
+
+
+def _where(error):
+    """The line of a graph's code that raised an error, and those around it; None if it was raised elsewhere."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    if not frame.filename.startswith("<eval_with_key>"):
+        return None
+    lines, at = linecache.getlines(frame.filename), frame.lineno
+    shown = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return (
+        f"{shown}\nCall using an FX-traced Module, line {at} of the traced Module's generated forward function:\n"
+        + "".join(lines[max(0, at - 2) : at])
+        + "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~ <--- HERE\n"
+        + "".join(lines[at : at + 2])
+    )
 
 
 class GraphModule(Module):
@@ -117,10 +131,23 @@ class GraphModule(Module):
 
     def recompile(self):
         """Make forward from the graph."""
+        codegen = self._graph._codegen
+        if isinstance(codegen, _PyTreeCodeGen) and codegen.pytree_info is not None:
+            self.__dict__["_in_spec"] = codegen.pytree_info.in_spec
+            self.__dict__["_out_spec"] = codegen.pytree_info.out_spec
         code = self._graph.python_code("self")
-        self.__dict__["_code"] = code.src
-        type(self).forward = _forward_from_src(code.src, code.globals)
+        self.__dict__.update(_code=code.src, _lineno_map=code._lineno_map, _prologue_start=code._prologue_start)
+        type(self).forward = _forward_from_src(code.src, code.globals, self._graph._co_fields)
         return code
+
+    def __call__(self, *args, **kwargs):
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:
+            if (text := _where(error)) is None:
+                raise
+            print(text, file=sys.stderr)
+            raise error.with_traceback(None) from error.__cause__
 
     def add_submodule(self, target, m):
         """Put a module at a path; returns whether it went there."""
@@ -203,22 +230,22 @@ class GraphModule(Module):
     # ---- copies and pickles: the graph is pickled as its nodes
 
     def __deepcopy__(self, memo):
-        body = {key: value for key, value in self.__dict__.items() if key not in ("_graph", "_code")}
-        made = _CodeOnlyModule(copy.deepcopy(body, memo))
-        result = GraphModule.__new__(_base_class(self), made, self._graph)
+        result = GraphModule.__new__(_base_class(self), self, self._graph)
         memo[id(self)] = result
-        _rebuild(result, made.__dict__, copy.deepcopy(self._graph, memo), type(self).__name__)
+        body = {key: value for key, value in self.__dict__.items() if key not in _OF_THE_GRAPH}
+        _rebuild(result, copy.deepcopy(body, memo), copy.deepcopy(self._graph, memo), type(self).__name__)
         return result
 
     def __copy__(self):
         result = GraphModule.__new__(_base_class(self), self, self._graph)
-        body = {key: value for key, value in self.__dict__.items() if key not in ("_graph", "_code")}
+        body = {key: value for key, value in self.__dict__.items() if key not in _OF_THE_GRAPH}
         _rebuild(result, body, copy.deepcopy(self._graph), type(self).__name__)
         return result
 
     def __reduce__(self):
-        body = {key: value for key, value in self.__dict__.items() if key not in ("_graph", "_code", "_tracer_cls")}
-        return _from_pickle, (_base_class(self), type(self).__name__, body, _nodes_as_rows(self._graph))
+        body = {key: value for key, value in self.__dict__.items() if key not in (*_OF_THE_GRAPH, "_tracer_cls")}
+        rest = (self._graph._codegen, self._graph._co_fields)
+        return _from_pickle, (_base_class(self), type(self).__name__, body, _nodes_as_rows(self._graph), *rest)
 
 
 def _base_class(module):
@@ -248,11 +275,12 @@ class _Ref:
         self.number = number
 
 
-def _from_pickle(cls, class_name, body, rows):
+def _from_pickle(cls, class_name, body, rows, codegen=None, co_fields=None):
     from mica.fx.graph import Graph
     from mica.fx.node import map_aggregate
 
     graph, made = Graph(), []
+    graph._codegen, graph._co_fields = codegen or graph._codegen, co_fields or {}
     as_node = lambda value: map_aggregate(value, lambda x: made[x.number] if isinstance(x, _Ref) else x)  # noqa: E731
     for op, name, target, args, kwargs, type_expr in rows:
         made.append(graph.create_node(op, target, as_node(args), as_node(kwargs), name, type_expr))

@@ -3,6 +3,7 @@
 from mica.fx.graph import Graph
 from mica.fx.node import map_aggregate, map_arg
 from mica.fx.proxy import Proxy
+from mica.fx.traceback import preserve_node_meta, set_current_meta
 
 __all__ = ["Interpreter", "Transformer"]
 
@@ -29,6 +30,8 @@ class Interpreter:
     def run(self, *args, initial_env=None, enable_io_processing=True):
         """The output of the graph for these inputs."""
         self.env = dict(initial_env) if initial_env is not None else {}
+        if enable_io_processing:
+            args = self.graph.process_inputs(*args)
         self.args_iter = iter(args)
         for node in self.graph.nodes:
             if node in self.env:
@@ -48,18 +51,27 @@ class Interpreter:
                 for used in self.user_to_last_uses.get(node, ()):
                     self.env.pop(used, None)
             if node.op == "output":
-                return self.env[node]
+                return self.graph.process_outputs(self.env[node]) if enable_io_processing else self.env[node]
         return None
 
     def boxed_run(self, args_list):
+        """The output for a list of inputs, one for each placeholder. The list is emptied."""
+        names = [node.target for node in self.graph.nodes if node.op == "placeholder"]
+        if len(args_list) != len(names):
+            wrong = "extra" if len(args_list) > len(names) else "missing"
+            raise RuntimeError(
+                f"Interpreter.boxed_run expected {len(names)} arguments for placeholders but received {len(args_list)} "
+                f"({wrong} arguments)"
+            )
         args = list(args_list)
         args_list.clear()
-        return self.run(*args)
+        return self.run(*args, enable_io_processing=False)
 
     def run_node(self, n):
         """The value of one node."""
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return getattr(self, n.op)(n.target, args, kwargs)
+        with set_current_meta(n):
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target, args, kwargs):
         if target.startswith("*"):
@@ -166,7 +178,8 @@ class Transformer(Interpreter):
         """The module with the graph that running this one made."""
         from mica.fx.graph_module import GraphModule
 
-        result = super().run()
+        with preserve_node_meta():
+            result = super().run(enable_io_processing=False)
         if result is not None:
             self.new_graph.output(map_aggregate(result, lambda a: a.node if isinstance(a, Proxy) else a))
         return GraphModule(self.module, self.new_graph)

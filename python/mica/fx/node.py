@@ -68,6 +68,9 @@ _get_qualified_name = qualified_name
 def _format_arg(arg):
     if isinstance(arg, Node):
         return f"%{arg}"
+    if isinstance(arg, tuple) and hasattr(arg, "_fields"):
+        fields = (f"{name}={_format_arg(value)}" for name, value in zip(arg._fields, arg, strict=True))
+        return f"{type(arg).__name__}({', '.join(fields)})"
     if isinstance(arg, tuple):
         inner = ", ".join(map(_format_arg, arg))
         return f"({inner},)" if len(arg) == 1 else f"({inner})"
@@ -233,7 +236,7 @@ class Node:
         if isinstance(target, str):
             return target
         if hasattr(target, "__module__") and hasattr(target, "__name__"):
-            return qualified_name(target)
+            return f"builtins.{target.__name__}" if target.__module__ == "builtins" else qualified_name(target)
         return str(target)
 
     def format_node(self, placeholder_names=None, maybe_return_typename=None, *, include_tensor_metadata=False):

@@ -5,7 +5,8 @@ import typing
 
 from mica import _C
 
-__all__ = ["ArgsKwargsPair", "get_signature_for_torch_op", "normalize_function", "normalize_module"]
+__all__ = ["ArgsKwargsPair", "check_for_mutable_operation", "get_signature_for_torch_op", "normalize_function",
+           "normalize_module"]  # fmt: skip
 
 
 class ArgsKwargsPair(typing.NamedTuple):
@@ -32,25 +33,16 @@ def _signature(schema):
     return inspect.Signature(parameters) if len(set(names)) == len(names) else None
 
 
-def _aten_name(function):
-    """The operator's name: functions of torch.linalg, torch.fft and torch.special have their module's in front."""
-    import mica
-
-    name = getattr(function, "__name__", "")
-    for space in ("linalg", "fft", "special"):
-        if getattr(getattr(mica, space), name, None) is function and getattr(mica, name, None) is not function:
-            return f"{space}_{name}"
-    return name
-
-
 def get_signature_for_torch_op(op, return_schemas=False):
     """The signatures of an operator or of a function of torch's: one per overload; None if there are none."""
     from mica import ops
 
     if hasattr(op, "_schema"):
         schemas = [op._schema]
+    elif isinstance(op, _C._Function):  # torch's is a function of Python, which is no operator
+        schemas = []
     else:
-        packet = op if hasattr(op, "_qualified_op_name") else getattr(ops.aten, _aten_name(op), None)
+        packet = op if hasattr(op, "_qualified_op_name") else getattr(ops.aten, getattr(op, "__name__", ""), None)
         schemas = [] if packet is None else [getattr(packet, name)._schema for name in packet.overloads()]
     pairs = [(signature, schema) for schema in schemas if (signature := _signature(schema)) is not None]
     signatures = [signature for signature, _ in pairs] or None
@@ -134,3 +126,17 @@ def normalize_module(root, target, args, kwargs=None, normalize_to_only_use_kwar
     if getattr(nn, type(module).__name__, None) is not type(module):
         return None
     return _normalized(inspect.signature(module.forward), args, kwargs or {}, normalize_to_only_use_kwargs)
+
+
+def check_for_mutable_operation(target, args, kwargs):
+    """Raise RuntimeError if every overload that takes the arguments writes into one of them."""
+    signatures, schemas = get_signature_for_torch_op(target, return_schemas=True)
+    fitting = []
+    for signature, schema in zip(signatures or (), schemas or (), strict=True):
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError:
+            continue
+        fitting.append(schema)
+    if len(fitting) == 1 and fitting[0].is_mutable:
+        raise RuntimeError(f"Tried to trace mutable operation {fitting[0]}. FX only supports functional code")

@@ -6,10 +6,13 @@ import dis
 import enum
 import inspect
 import operator
+import os
 import sys
+import traceback
 
 import mica
 from mica.fx.node import Node, base_types, map_aggregate
+from mica.fx.traceback import hand_on
 
 __all__ = [
     "Attribute",
@@ -48,6 +51,13 @@ class ScopeContextManager:
         self._scope.module_path, self._scope.module_type = self._before
 
 
+def _stack_of_program():
+    """The lines of the program that is traced, without those of the tracer, as a traceback shows them."""
+    here = os.path.dirname(__file__)
+    frames = traceback.extract_stack()
+    return "".join(traceback.format_list([each for each in frames if os.path.dirname(each.filename) != here]))
+
+
 class TracerBase:
     """Makes nodes of operations on proxies."""
 
@@ -57,9 +67,14 @@ class TracerBase:
     scope = None
 
     def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
+        if kind == "call_function" and self.check_mutable_operations:
+            from mica.fx.operator_schemas import check_for_mutable_operation
+
+            check_for_mutable_operation(target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         if self.scope is not None:
-            node.meta["nn_module_stack"] = dict(getattr(self, "module_stack", {}))
+            if not hand_on(node):
+                node.meta["nn_module_stack"] = dict(getattr(self, "module_stack", {}))
             getattr(self, "node_name_to_scope", {})[node.name] = (self.scope.module_path, self.scope.module_type)
         return node
 
@@ -69,6 +84,8 @@ class TracerBase:
     def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, proxy_factory_fn=None):
         args, kwargs = self.create_arg(args), self.create_arg(kwargs)
         node = self.create_node(kind, target, tuple(args), dict(kwargs), name, type_expr)
+        if self.record_stack_traces and not node.stack_trace:
+            node.stack_trace = _stack_of_program()
         return proxy_factory_fn(node) if proxy_factory_fn else self.proxy(node)
 
     def create_arg(self, a):
@@ -147,6 +164,24 @@ def _number_unpacked(frame):
     return here.argval if here.opname == "UNPACK_SEQUENCE" else None
 
 
+def _is_asserted(frame):
+    """Whether a frame asks for a truth in order to assert it: it jumps over the raising of an AssertionError."""
+    instructions = list(dis.get_instructions(frame.f_code))
+    at = next((i for i, each in enumerate(instructions) if each.offset == frame.f_lasti), None)
+    if at is None:
+        return False
+    at += instructions[at].opname == "TO_BOOL"
+    jump, following = instructions[at], instructions[at + 1 :]
+    if not (jump.opname.startswith("POP_JUMP") and jump.opname.endswith("IF_TRUE")) or not following:
+        return False
+    skipped = [each for each in following if each.offset < jump.argval and each.opname not in ("CACHE", "NOT_TAKEN")]
+    return (
+        bool(skipped)
+        and "ASSERTION" in f"{skipped[0].opname} {skipped[0].argval}".upper()
+        and (skipped[-1].opname == "RAISE_VARARGS")
+    )
+
+
 class Proxy:
     """Stands for a value; what is done with it becomes nodes of the tracer's graph."""
 
@@ -192,6 +227,9 @@ class Proxy:
         return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
 
     def __bool__(self):
+        if self.tracer.trace_asserts and _is_asserted(sys._getframe(1)):
+            self.tracer.create_proxy("call_function", assert_fn, (self,), {})
+            return True
         return self.tracer.to_bool(self)
 
     def keys(self):

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 
-from mica.fx.graph import Graph
+from mica.fx.graph import Graph, _has
 from mica.fx.graph_module import GraphModule, _copy_attr
 from mica.fx.node import Node
 from mica.fx.passes.utils.matcher_utils import SubgraphMatcher
@@ -60,14 +60,6 @@ def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=No
                 _copy_attr(replacement, gm, node.target)
     gm.recompile()
     return made
-
-
-def _has(module, target):
-    for part in target.split("."):
-        if not hasattr(module, part):
-            return False
-        module = getattr(module, part)
-    return True
 
 
 def _replaced(gm, match, new, now):

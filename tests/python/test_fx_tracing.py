@@ -1,0 +1,198 @@
+"""How torch.fx traces: arguments that are fixed or nests, assertions, where nodes come from, code that is changed."""
+
+import copy
+import inspect
+import pickle
+import warnings
+
+import mica
+import mica.fx as fx
+import mica.nn.functional as F
+import pytest
+from mica import nn
+from mica.fx import PH, traceback
+from mica.fx.experimental.rewriter import RewritingTracer
+
+
+def total(x):
+    return sum(x.values())
+
+
+def test_nests_are_taken_apart():
+    traced = fx.symbolic_trace(total, {"x": {"a": PH, "b": PH, "c": 3}})
+    assert traced({"a": mica.tensor(1.0), "b": 2, "c": 3}).item() == 6
+    assert [n.name for n in traced.graph.nodes if n.op == "placeholder"] == ["x_1", "x_2", "x_3"]
+    assert "x_1, x_2, x_3, = fx_pytree.tree_flatten_spec([x], self._in_spec)" in traced.code
+    with pytest.raises(AssertionError, match="x has been specialized to have value 3"):
+        traced({"a": 1, "b": 2, "c": 4})
+    again = pickle.loads(pickle.dumps(traced))
+    assert again({"a": 1, "b": 2, "c": 3}) == 6 and copy.deepcopy(traced)({"a": 1, "b": 2, "c": 3}) == 6
+
+
+def test_nests_are_put_together():
+    traced = fx.symbolic_trace(lambda x: {"sum": x[0] + x[1], "first": x[0]}, {"x": [PH, PH]})
+    assert traced([1, 2]) == {"sum": 3, "first": 1}
+    flat = fx.GraphModule({}, copy.deepcopy(traced.graph))
+    flat.graph.set_codegen(fx.graph.CodeGen())
+    flat.recompile()
+    assert traced.graph.process_outputs(flat(*traced.graph.process_inputs([1, 2]))) == {"sum": 3, "first": 1}
+    assert fx.Interpreter(traced).run([1, 2]) == {"sum": 3, "first": 1}
+
+
+def test_none_is_asserted():
+    traced = fx.symbolic_trace(lambda x, y=None: x if y is None else x + y, {"y": None})
+    assert traced(1) == 1
+    with pytest.raises(AssertionError, match="y has been specialized to have value None"):
+        traced(1, 2)
+
+
+def test_what_is_written_on_a_placeholder_stands_on_its_node():
+    from mica.fx._symbolic_trace import PHWithMeta
+
+    traced = fx.symbolic_trace(lambda a, b: a + b, {"a": PHWithMeta("left"), "b": PHWithMeta("right")})
+    assert [n.ph_key for n in traced.graph.nodes if n.op == "placeholder"] == ["left", "right"]
+
+
+def test_every_kind_of_parameter():
+    def f(a, b=4, *args, c=5, **kwargs):
+        return a + b + args[0] + c + kwargs["d"]
+
+    graph = fx.symbolic_trace(f).graph
+    assert [n.target for n in graph.nodes if n.op == "placeholder"] == ["a", "b", "c", "*args", "**kwargs"]
+
+    class Any(nn.Module):
+        def forward(self, *args, **kwargs):
+            return args[0] + args[1]
+
+    assert fx.symbolic_trace(Any(), (PH, PH))(1, 2) == 3
+
+    class NoSelf(nn.Module):
+        def forward(*args):
+            return args[1]
+
+    with pytest.raises(RuntimeError, match=r"cannot be part of \*args expansion"):
+        fx.symbolic_trace(NoSelf())
+    tracer = fx.Tracer()
+    tracer.traced_func_name = "backward_again"
+    with pytest.raises(AssertionError, match="doesn't exist in Any"):
+        tracer.trace(Any())
+
+
+@pytest.mark.parametrize("function", [F.linear, mica.add, mica.linalg.inv, F.conv1d, len])
+def test_functions_of_the_engine_are_not_traced(function):
+    with pytest.raises(AssertionError, match="Expected FunctionType"):
+        fx.symbolic_trace(function)
+
+
+def test_names_of_families():
+    def f(x):
+        return F.linear(mica.fft.fft(x), x) + mica.linalg.inv(x) + F.logsigmoid(mica.special.airy_ai(x))
+
+    code = fx.symbolic_trace(f).code
+    for call in ("torch._C._fft.fft_fft(x)", "torch._C._nn.linear(fft_fft, x)", "torch._C._linalg.linalg_inv(x)",
+                 "torch._C._nn.log_sigmoid(special_airy_ai)", "torch._C._special.special_airy_ai(x)"):  # fmt: skip
+        assert call in code
+    for function in (mica.fft.fft, mica.linalg.inv, mica.special.airy_ai, F.linear, F.logsigmoid, F.prelu):
+        assert pickle.loads(pickle.dumps(function)) is function
+    assert F.prelu is mica.prelu and F.avg_pool1d is mica.avg_pool1d and mica.linalg.inv.__name__ == "linalg_inv"
+    with pytest.raises(TypeError, match=r"^linalg_inv\(\) missing 1 required positional arguments: \"A\"$"):
+        mica.linalg.inv()
+
+
+def test_operators_are_recorded_as_themselves():
+    traced = fx.symbolic_trace(lambda x: mica.ops.aten.add_.Tensor(mica.ops.aten.cat([x, x]), 1))
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [
+        mica.ops.aten.cat, mica.ops.aten.add_.Tensor,
+    ]  # fmt: skip
+    assert traced(mica.zeros(1)).tolist() == [1, 1]
+
+
+def asserting(x):
+    assert x.shape[0] > 1, "too few"
+    y: int = x + 1
+    return y
+
+
+def test_assertions(monkeypatch):
+    class Asserting(fx.Tracer):
+        trace_asserts = True
+
+    as_written = {}  # pytest rewrites the assertions of its files
+    exec(inspect.getsource(asserting), as_written)
+    graph = Asserting().trace(as_written["asserting"])
+    assert [n.name for n in graph.nodes if n.op == "call_function"][-2:] == ["assert_fn", "add"]
+    monkeypatch.setitem(globals(), "torch", mica)
+    monkeypatch.setitem(globals(), "annotate", fx.annotate.annotate)
+    tracer = RewritingTracer()
+    graph = tracer.trace(asserting)
+    assert next(n for n in graph.nodes if n.name == "add").type is int
+    module = fx.GraphModule(tracer.root, graph)
+    assert module(mica.zeros(2)).tolist() == [1, 1]
+    with pytest.raises(AssertionError, match="too few"):
+        module(mica.zeros(1))
+
+
+def test_mutable_operations_are_refused_where_that_is_asked_for():
+    class Checking(fx.Tracer):
+        check_mutable_operations = True
+
+    with pytest.raises(RuntimeError, match=r"mutable operation aten::sigmoid\.out"):
+        Checking().trace(lambda x: mica.sigmoid(x, out=mica.rand_like(x)))
+    Checking().trace(lambda x: F.normalize(mica.sigmoid(x)))
+
+
+def test_where_nodes_come_from():
+    class Recording(fx.Tracer):
+        record_stack_traces = True
+
+    module = fx.GraphModule({}, Recording().trace(total, {"x": {"a": PH, "b": PH}}))
+    assert "test_fx_tracing.py" in next(n for n in module.graph.nodes if n.name == "add").stack_trace
+    transformed = fx.Transformer(module).transform()
+    assert "test_fx_tracing.py" in next(n for n in transformed.graph.nodes if n.name == "add").stack_trace
+    assert "test_fx_tracing.py" in module.forward.__code__.co_filename
+    with traceback.preserve_node_meta(), traceback.annotate({"stage": 1}):
+        graph = Recording().trace(lambda x: x + 1)
+    assert next(n for n in graph.nodes if n.name == "add").meta["custom"] == {"stage": 1}
+
+
+def test_code_that_is_changed():
+    module = fx.symbolic_trace(lambda a, b: mica.sin(a) + mica.cos(b))
+    assert {1: 2, 2: 3, 3: 4, 4: 5}.items() <= module._lineno_map.items() and module._prologue_start == 4
+    with module.graph.on_generate_code(lambda before: lambda lines: ["seen = a\n", *lines]):
+        module.recompile()
+        assert "    seen = a\n    sin = torch.sin(a)" in module.code and module._lineno_map[2] == 2
+    module.recompile()
+    assert "seen" not in module.code
+
+
+def test_an_error_in_a_graph_says_where(capsys):
+    module = fx.symbolic_trace(lambda x: mica.dot(x, x).relu())
+    with pytest.raises(TypeError):
+        module(5)
+    assert (
+        "Call using an FX-traced Module, line 5 of the traced Module's generated forward function:"
+        in capsys.readouterr().err
+    )
+
+
+def test_boxed_runs_take_what_the_graph_takes():
+    interpreter = fx.Interpreter(fx.symbolic_trace(lambda x, y: x + y))
+    given = [1, 2]
+    assert interpreter.boxed_run(given) == 3 and given == []
+    for wrong, words in (([1, 2, 3], "extra arguments"), ([1], "missing arguments")):
+        count = len(wrong)
+        with pytest.raises(RuntimeError, match=words):
+            interpreter.boxed_run(wrong)
+        assert len(wrong) == count
+
+
+def test_nodes_without_a_module_are_warned_of():
+    module = fx.symbolic_trace(nn.Sequential(nn.ReLU()))
+    with pytest.warns(UserWarning, match="Attempted to insert a call_module Node with no underlying reference"):
+        module.graph.call_module("nothing")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module.graph.call_module("0")
+    module.meta["self"] = module
+    made = copy.deepcopy(module)
+    assert made.meta["self"] is made
