@@ -1,8 +1,10 @@
 """Some of the eigenpairs of a large symmetric matrix (Knyazev's LOBPCG)."""
 
 import mica as torch
+from mica._functions.wrapping import asks_arguments as _asks
 
 
+@_asks
 def lobpcg(
     A,
     k=None,

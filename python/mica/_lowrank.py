@@ -1,6 +1,7 @@
 """Decompositions of low rank from products with random matrices (Halko, Martinsson and Tropp, 2009)."""
 
 import mica as torch
+from mica._functions.wrapping import asks_arguments as _asks
 
 
 def get_approximate_basis(A, q, niter=2, M=None):
@@ -21,6 +22,7 @@ def get_approximate_basis(A, q, niter=2, M=None):
     return Q
 
 
+@_asks
 def svd_lowrank(A, q=6, niter=2, M=None):
     """U, S and V of a decomposition of rank q that is close to A - M."""
     q = 6 if q is None else q
@@ -38,6 +40,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     return (V, S, U) if m < n else (U, S, V)
 
 
+@_asks
 def pca_lowrank(A, q=None, center=True, niter=2):
     """Principal components: `svd_lowrank` of the rows of A, less their mean where `center` says so."""
     m, n = A.shape[-2:]

@@ -35,7 +35,7 @@ def _asking_method(function):
 # ---- memory that GPUs reach
 
 
-@_method
+@_asking_method
 def pin_memory(self, device=None):
     """The tensor in host memory that a GPU reads and writes directly; itself where it is."""
     if self.layout is not _C.strided and not self.is_nested:
@@ -62,7 +62,7 @@ def is_pinned(self, device=None):
     return _C._is_pinned(self)
 
 
-@_method
+@_asking_method
 def record_stream(self, stream):
     """Keep the tensor's memory, after it is given up, until what is queued on the stream now is done."""
     if self.device.type in ("cpu", "meta"):
@@ -91,7 +91,7 @@ _methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)
 # ---- storages
 
 
-@_method
+@_asking_method
 def storage(self):
     """The tensor's storage, as numbers of its dtype."""
     warn_of_typed_storage(stacklevel=2)
@@ -109,7 +109,7 @@ def _typed_storage(self):
     return typed
 
 
-@_method
+@_asking_method
 def storage_type(self):
     """The class of the tensor's storage."""
     return storage_class(self.dtype)
@@ -173,7 +173,7 @@ def share_memory_(self):
     return self
 
 
-@_method
+@_asking_method
 def qscheme(self):
     """How the tensor is quantized: per tensor, or per channel with integers or real numbers as zero points."""
     from mica._functions import quantization_schemes as schemes
@@ -269,7 +269,7 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
-@_method
+@_asking_method
 def polygamma_(self, n):
     """polygamma, in place."""
     result = self.polygamma(n)
@@ -321,7 +321,7 @@ def map_(self, tensor, callable):
     return _mapped(self, callable, tensor)
 
 
-@_method
+@_asking_method
 def map2_(self, x, y, callable):
     """Replace each element by what a Python function makes of it and those of two other tensors; slow."""
     for each in (self, x, y):
@@ -338,7 +338,7 @@ def _mapped(self, callable, *others):
 # ---- geometry
 
 
-@_method
+@_asking_method
 def dim_order(self, *, ambiguity_check=False):
     """The dimensions from the outermost in memory to the innermost; ambiguity_check refuses where several would do."""
     if ambiguity_check is not False:
@@ -364,7 +364,7 @@ def dim_order(self, *, ambiguity_check=False):
 _dim_order = Tensor.dim_order
 
 
-@_method
+@_asking_method
 def resize_as_sparse_(self, the_template):
     """Give a sparse COO tensor the shape and the sparse and dense dimensions of another one, a compressed one its indices."""
     from mica.sparse._compressed import COMPRESSED, resize_as
@@ -382,7 +382,7 @@ def to_padded_tensor(self, padding, output_size=None):
     )
 
 
-@_method
+@_asking_method
 def module_load(self, other, assign=False):
     """What load_state_dict puts in the place of the tensor under swap_module_params_on_conversion."""
     return other.detach() if assign else self.copy_(other).detach()
@@ -409,8 +409,7 @@ _methods |= {"lu": lu, "split": _split_method, "unique": unique, "unique_consecu
 _split_method.__name__ = "split"
 
 for _function in old_names.METHODS:
-    _method(_function)
-_methods |= old_names.ALIASES
+    (_method if _function.__name__ == "new" else _asking_method)(_function)
 
 for _name, _function in _methods.items():
     setattr(Tensor, _name, _function)

@@ -288,6 +288,10 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False):
 nonzero = _C.nonzero = getattr(_C, "_nonzero", _C.nonzero)
 
 
+for _function in (histogramdd, split_copy, split_with_sizes_copy, unbind_copy):
+    _function.__module__ = "mica"  # as torch has them
+
+
 def __getattr__(name):
     # Functions that torch has here as well, and Mica in the package.
     if name in ("cdist", "istft", "norm", "stft", "unravel_index"):

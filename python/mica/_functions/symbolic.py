@@ -10,6 +10,8 @@ import math
 import operator
 
 import mica
+from mica import _C
+from mica._functions.wrapping import asked_among, asks_arguments
 
 
 class SymNode:
@@ -291,6 +293,7 @@ class SymBool(_Open):
 # ---- functions that keep open numbers open
 
 
+@asks_arguments
 def sym_int(a):
     """The number as an int, rounded towards zero."""
     if isinstance(a, SymInt):
@@ -300,21 +303,25 @@ def sym_int(a):
     return int(a)
 
 
+@asks_arguments
 def sym_float(a):
     """The number as a float."""
     return a if isinstance(a, SymFloat) else a.__sym_float__() if isinstance(a, SymInt) else float(a)
 
 
+@asks_arguments
 def sym_not(a):
     """True for what is false, and False for what is true."""
     return a.__sym_not__() if isinstance(a, SymBool) else not a
 
 
+@asks_arguments
 def sym_max(a, b):
     """The larger of two numbers; a float if one is."""
     return _extreme(a, b, "maximum") if _is_open(a, b) else _as_either(a, b, builtins.max(a, b))
 
 
+@asks_arguments
 def sym_min(a, b):
     """The smaller of two numbers; a float if one is."""
     return _extreme(a, b, "minimum") if _is_open(a, b) else _as_either(a, b, builtins.min(a, b))
@@ -337,9 +344,12 @@ def _as_either(a, b, result):
 
 def sym_sum(args):
     """The sum of numbers."""
+    if asked := asked_among(args):
+        return _C._handle_torch_function(sym_sum, asked, args)
     return sum(args)
 
 
+@asks_arguments
 def sym_ite(b, t, f):
     """The second argument where the condition holds, otherwise the third."""
     return t if b else f

@@ -1,7 +1,8 @@
 """Tensor's methods that torch keeps for old programs, or for devices and functions that are elsewhere."""
 
+import operator
+
 from mica import _C
-from mica._C import Tensor
 
 
 def new(self, *args, **kwargs):
@@ -58,6 +59,16 @@ def reinforce(self, reward):
     raise RuntimeError("reinforce() was removed. Use torch.distributions: loss = -m.log_prob(action) * reward")
 
 
+def _as_operator(name, function):
+    """A method of Python 2's for an operator."""
+
+    def method(self, *args):
+        return function(self, *args)
+
+    method.__name__, method.__doc__ = name, "A name of Python 2's."
+    return method
+
+
 def _of_the_package(name):
     """A function of the package, looked up when it is called, as a method."""
 
@@ -86,7 +97,9 @@ METHODS = [
     reinforce,
     *map(_of_the_package, ("eig", "hash_tensor", "lstsq", "slice_inverse", "solve", "symeig")),
     *map(_absent_device, ("ipu", "mtia", "xpu")),
+    _as_operator("__div__", operator.truediv),
+    _as_operator("__idiv__", operator.itruediv),
+    _as_operator("__rdiv__", _C.Tensor.__rtruediv__),
+    _as_operator("__long__", int),
+    _as_operator("__nonzero__", bool),
 ]
-
-# Python 2's names of division.
-ALIASES = {name: getattr(Tensor, name.replace("div", "truediv")) for name in ("__div__", "__idiv__")}

@@ -1,6 +1,7 @@
 """Quantized tensors without values, and parameters of quantization that are searched for."""
 
 from mica import _C
+from mica._functions.wrapping import asks_as_called
 
 SCHEMAS = """\
 _empty_affine_quantized(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, float scale=1, int zero_point=0, MemoryFormat? memory_format=None) -> Tensor
@@ -58,12 +59,14 @@ def _empty_per_channel_affine_quantized(
     return _C._make_per_channel_quantized_tensor(integers, scales, zero_points, axis)
 
 
+@asks_as_called
 def _choose_qparams_per_tensor(input, reduce_range=False):
     """The scale and the zero point of quantize_per_tensor_dynamic, as numbers."""
     quantized = _C.quantize_per_tensor_dynamic(input, _C.quint8, reduce_range)
     return quantized.q_scale(), quantized.q_zero_point()
 
 
+@asks_as_called
 def _saturate_weight_to_fp16(weight):
     """The weight with what float16 cannot hold replaced by the greatest number that it can."""
     return weight.float().contiguous().clamp(-_GREATEST_HALF, _GREATEST_HALF)
@@ -76,6 +79,7 @@ def _loss(input, least, greatest, levels):
     return float((input - numbers).square().sum())
 
 
+@asks_as_called
 def choose_qparams_optimized(input, numel, n_bins, ratio, bit_width):
     """The bounds between which the numbers lose least when they are rounded to `bit_width` bits: the greatest and the least.
 

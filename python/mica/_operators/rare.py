@@ -5,6 +5,7 @@ import math
 
 import mica
 from mica import _C
+from mica._functions.wrapping import asks_as_called
 from mica._operators.four_bits import _dyn_quant_matmul_4bit, _dyn_quant_pack_4bit_weight  # noqa: F401
 from mica._operators.gradients import (  # noqa: F401
     _adaptive_avg_pool2d_backward,
@@ -306,9 +307,6 @@ def spmm(input, mat2, *, out=None):
     return _into(_C.mm(input, mat2), out)
 
 
-dsmm = spmm
-
-
 def hsmm(input, mat2, *, out=None):
     """hspmm"""
     return _into(_C.hspmm(input, mat2), out)
@@ -375,3 +373,14 @@ def _removed(name, instead):
 
 
 eig, lstsq, matrix_rank, solve, symeig = (_removed(name, instead) for name, instead in _REMOVED.items())
+
+# Arguments that are no tensors and have a __torch_function__ are asked, as by the engine's functions.
+for _name in (
+    "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_indices_copy", "_native_batch_norm_legit", "_safe_softmax",
+    "_softmax_backward_data", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_values_copy",
+    "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "hash_tensor", "hsmm", "indices_copy", "native_dropout",
+    "native_norm", "nuclear_norm", "quantized_batch_norm", "quantized_max_pool1d", "quantized_max_pool2d",
+    "quantized_max_pool3d", "row_indices_copy", "saddmm", "slice_inverse", "spmm", "values_copy",
+):  # fmt: skip
+    globals()[_name] = asks_as_called(globals()[_name])
+dsmm = spmm

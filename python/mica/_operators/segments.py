@@ -4,6 +4,7 @@ import math
 
 import mica
 from mica import _C
+from mica._functions.wrapping import asks_as_called
 
 _IDENTITIES = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 _NAMES = {"amax": "max", "amin": "min"}
@@ -114,6 +115,7 @@ class _SegmentReduce(mica.autograd.Function):
         return _C.where(inside, given, 0.0).reshape(data.shape), None, None, None
 
 
+@asks_as_called
 def segment_reduce(
     data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None, out=None
 ):

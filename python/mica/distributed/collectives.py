@@ -3,6 +3,7 @@
 import warnings
 
 import mica
+from mica._functions.wrapping import asks_as_called
 from mica.distributed import world as _groups
 from mica.distributed._watched import watchers
 from mica.distributed.options import (
@@ -99,6 +100,7 @@ def _later(group, kind, tensors, op=None):
     return True
 
 
+@asks_as_called
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     """Every process gets the tensor of one."""
     group = _group(group)
@@ -109,6 +111,7 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     return _end(group.broadcast([tensor], _options(BroadcastOptions, async_op, rootRank=root)), async_op)
 
 
+@asks_as_called
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """Every process gets the sum, or another reduction, of all tensors."""
     if not async_op and not _world.pg_coalesce_state and not watchers:
@@ -137,6 +140,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     return None
 
 
+@asks_as_called
 def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     """all_reduce of every tensor of a list."""
     tensors = [tensors] if isinstance(tensors, mica.Tensor) else tensors
@@ -151,6 +155,7 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     return _end(group.allreduce_coalesced(tensors, opts), async_op)
 
 
+@asks_as_called
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
     """One process gets the reduction of all tensors."""
     group = _group(group)
@@ -162,6 +167,7 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     return _end(group.reduce([tensor], _options(ReduceOptions, async_op, rootRank=root, reduceOp=op)), async_op)
 
 
+@asks_as_called
 def all_gather(tensor_list, tensor, group=None, async_op=False):
     """Every process gets all tensors, in a list of tensors of its own."""
     _check_tensors(tensor_list, "tensor_list")
@@ -173,6 +179,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     return _end(group.allgather([tensor_list], [tensor], _options(AllgatherOptions, async_op)), async_op)
 
 
+@asks_as_called
 def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, async_op=False):
     """all_gather of every tensor of a list."""
     _check_tensors(input_tensor_list, "input_tensor_list")
@@ -189,6 +196,7 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
     return _end(work, async_op)
 
 
+@asks_as_called
 def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
     """Every process gets all tensors, one after the other in one."""
     _check_tensor(input_tensor, "input_tensor")
@@ -205,6 +213,7 @@ def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
 all_gather_into_tensor = _all_gather_base = all_gather_single
 
 
+@asks_as_called
 def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
     """One process gets all tensors."""
     _check_tensor(tensor, "tensor")
@@ -225,6 +234,7 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     return _end(group.gather(outputs, [tensor], _options(GatherOptions, async_op, rootRank=root)), async_op)
 
 
+@asks_as_called
 def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
     """Every process gets one of the tensors of one."""
     _check_tensor(tensor, "tensor")
@@ -245,6 +255,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     return _end(group.scatter([tensor], inputs, _options(ScatterOptions, async_op, rootRank=root)), async_op)
 
 
+@asks_as_called
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
     """Every process gets its part of the reduction of all, of lists of tensors."""
     _check_tensor(output, "output")
@@ -257,6 +268,7 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
     return _end(work, async_op)
 
 
+@asks_as_called
 def reduce_scatter_single(output, input, op=ReduceOp.SUM, group=None, async_op=False):
     """Every process gets its part of the reduction of all, of one tensor."""
     _check_tensor(output, "output")
@@ -273,6 +285,7 @@ def reduce_scatter_single(output, input, op=ReduceOp.SUM, group=None, async_op=F
 reduce_scatter_tensor = _reduce_scatter_base = reduce_scatter_single
 
 
+@asks_as_called
 def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
     """Every process sends one tensor to every process."""
     group = _group(group)
@@ -285,6 +298,7 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     return _end(work, async_op)
 
 
+@asks_as_called
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
     """Every process sends a part of a tensor, along the first dimension, to every process."""
     group = _group(group)

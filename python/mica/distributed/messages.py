@@ -1,5 +1,6 @@
 """Messages from one process to another."""
 
+from mica._functions.wrapping import asks_as_called
 from mica.distributed.collectives import _check_tensor, _outside
 from mica.distributed.world import _group, _rank_not_in_group, get_global_rank, get_group_rank
 
@@ -17,6 +18,7 @@ def _peer(group, rank, group_rank, kind):
     return peer
 
 
+@asks_as_called
 def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
     """Start to send a tensor to a process."""
     group = _group(group)
@@ -27,6 +29,7 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
     return group.send([tensor], peer, tag)
 
 
+@asks_as_called
 def irecv(tensor, src=None, group=None, tag=0, group_src=None):
     """Start to receive a tensor from a process, or from any."""
     _check_tensor(tensor, "tensor")
@@ -38,6 +41,7 @@ def irecv(tensor, src=None, group=None, tag=0, group_src=None):
     return group.recv([tensor], _peer(group, src, group_src, "source"), tag)
 
 
+@asks_as_called
 def send(tensor, dst=None, group=None, tag=0, group_dst=None):
     """Send a tensor to a process."""
     work = isend(tensor, dst, group, tag, group_dst)
@@ -45,6 +49,7 @@ def send(tensor, dst=None, group=None, tag=0, group_dst=None):
         work.wait()
 
 
+@asks_as_called
 def recv(tensor, src=None, group=None, tag=0, group_src=None):
     """Receive a tensor from a process, or from any: returns its rank."""
     work = irecv(tensor, src, group, tag, group_src)

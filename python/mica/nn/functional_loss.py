@@ -4,10 +4,12 @@ import math
 import warnings
 
 from mica import _C
+from mica._functions.wrapping import asks_arguments as _asks
 
 __all__ = ["linear_cross_entropy", "triplet_margin_with_distance_loss"]
 
 
+@_asks
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ):
@@ -29,6 +31,7 @@ def triplet_margin_with_distance_loss(
     return loss if reduction == "none" else _C.sum(loss) if reduction == "sum" else _C.mean(loss)
 
 
+@_asks
 def linear_cross_entropy(
     input,
     linear_weight,

@@ -64,6 +64,23 @@ struct Matcher {
     return PySequence_Fast_GET_SIZE(list) == 0 || check(PySequence_Fast_GET_ITEM(list, 0));
   }
 
+  // A list of numbers: its first element says so. Elements that are no numbers but have a __torch_function__ are asked.
+  bool numbers(PyObject* list, bool (*check)(PyObject*)) {
+    if (!PyTuple_Check(list) && !PyList_Check(list)) return false;
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(list);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(list, i);
+      if (PyLong_CheckExact(item) || PyFloat_CheckExact(item)) [[likely]] {
+        if (i == 0 && !check(item)) return false;
+      } else if (!is_tensor(item) && overrides_torch_function(item)) {
+        note_overload(item);
+      } else if (i == 0 && !check(item) && !(check == is_int_like && overrides_torch_function(item))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   [[gnu::noinline]] bool value(const Slot& p, PyObject* o) {
     switch (p.kind) {
       case Kind::Tensor:
@@ -79,11 +96,10 @@ struct Matcher {
       case Kind::String:
         return PyUnicode_Check(o);
       case Kind::Ints:
-        return first_is(o, [](PyObject* item) { return is_int_like(item) || overrides_torch_function(item); }) ||
-               (p.list_size > 0 && is_int_like(o));
+        return numbers(o, is_int_like) || (p.list_size > 0 && is_int_like(o));
       case Kind::Doubles:
       case Kind::Scalars:
-        return first_is(o, is_number_like) || (p.list_size > 0 && is_number_like(o));
+        return numbers(o, is_number_like) || (p.list_size > 0 && is_number_like(o));
       case Kind::Bools:
         return first_is(o, [](PyObject* item) -> bool { return PyBool_Check(item); });
       case Kind::Tensors:

@@ -298,7 +298,7 @@ static PyObject* push_mode(PyObject* module, PyObject* mode) {
 }
 
 static PyObject* has_torch_function(PyObject*, PyObject* objects) {
-  Owned list(PySequence_Fast(objects, "has_torch_function expects a sequence"));
+  Owned list(PySequence_Fast(objects, "expected a sequence"));
   if (!list) return nullptr;
   if (std::exchange(hop_skipped, false)) Py_RETURN_FALSE;
   if (!FunctionModes::empty() && !all_disabled) Py_RETURN_TRUE;

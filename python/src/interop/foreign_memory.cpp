@@ -12,10 +12,11 @@ void drop_object(void* object, void*, size_t) {
 
 bool add_tensor_methods(PyMethodDef* methods) {
   for (; methods->ml_name; ++methods) {
-    Owned method(PyDescr_NewMethod(tensor_type, methods));
-    if (!method || PyDict_SetItemString(tensor_type->tp_dict, methods->ml_name, method.get()) < 0) return false;
+    PyTypeObject* base = tensor_type->tp_base;  // TensorBase
+    Owned method(PyDescr_NewMethod(base, methods));
+    if (!method || PyDict_SetItemString(base->tp_dict, methods->ml_name, method.get()) < 0) return false;
   }
-  PyType_Modified(tensor_type);
+  PyType_Modified(tensor_type->tp_base);
   return true;
 }
 

@@ -59,8 +59,8 @@ static PyObject* plain_repr(PyObject* self, std::optional<std::string_view> cont
 
 PyObject* tensor_repr(PyObject* self) try {
   if (!is_exact_tensor(self) && overrides_torch_function(self)) {
-    PyObject* repr = PyDict_GetItemString(tensor_type->tp_dict, "__repr__");
-    return call_torch_function(repr, &self, 1, &self, 1);
+    Owned repr(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__repr__"));
+    return repr ? call_torch_function(repr.get(), &self, 1, &self, 1) : nullptr;
   }
   return plain_repr(self, std::nullopt);
 } catch (...) {

@@ -27,8 +27,8 @@ static bool asks_others(PyObject* self, const Attribute& attribute) {
 }
 
 static PyObject* ask_others(PyObject* self, const Attribute& attribute, const char* access, PyObject* value) {
-  PyObject* descriptor = PyDict_GetItemString(tensor_type->tp_dict, attribute.name);
-  Owned function(descriptor ? PyObject_GetAttrString(descriptor, access) : nullptr);
+  Owned descriptor(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), attribute.name));
+  Owned function(descriptor ? PyObject_GetAttrString(descriptor.get(), access) : nullptr);
   if (!function) return nullptr;
   PyObject* args[] = {self, value};
   return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, args, value ? 2 : 1);

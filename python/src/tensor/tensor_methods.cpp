@@ -256,6 +256,7 @@ static constexpr Asked kAsked[] = {
     {"is_neg", "is_neg", is_neg},
     {"is_inference", "is_inference", is_inference},
     {"dim_order", "dim_order", dim_order},
+    {"_is_view", "_is_view", is_view},
 };
 
 template <size_t i>

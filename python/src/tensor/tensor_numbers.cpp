@@ -307,7 +307,8 @@ bool add_reflected_operators() {
     Owned function(PyCFunction_NewEx(method, nullptr, nullptr));
     Owned bindable(function ? PyInstanceMethod_New(function.get()) : nullptr);
     // Into the dict, past the type's setattr, which would put a slower function into the operator's slot.
-    if (!bindable || PyDict_SetItemString(tensor_type->tp_dict, method->ml_name, bindable.get()) < 0) return false;
+    if (!bindable || PyDict_SetItemString(tensor_type->tp_base->tp_dict, method->ml_name, bindable.get()) < 0)
+      return false;
   }
   return true;
 }

@@ -56,32 +56,37 @@ static int tensor_contains(PyObject* self, PyObject* element) try {
   return raise_current_exception_int();
 }
 
-static PyObject* method_object(PyMethodDef* method) {
-  if (method->ml_flags & METH_CLASS) return PyDescr_NewClassMethod(tensor_type, method);
-  if (!(method->ml_flags & METH_STATIC)) return PyDescr_NewMethod(tensor_type, method);
+static PyObject* method_object(PyTypeObject* type, PyMethodDef* method) {
+  if (method->ml_flags & METH_CLASS) return PyDescr_NewClassMethod(type, method);
+  if (!(method->ml_flags & METH_STATIC)) return PyDescr_NewMethod(type, method);
   Owned function(PyCFunction_NewEx(method, nullptr, nullptr));
   return function ? PyStaticMethod_New(function.get()) : nullptr;
 }
 
-static bool add_methods(PyMethodDef* methods) {
+static bool add_methods(PyTypeObject* type, PyMethodDef* methods) {
   for (; methods->ml_name; ++methods) {
-    Owned descriptor(method_object(methods));
-    if (!descriptor || PyDict_SetItemString(tensor_type->tp_dict, methods->ml_name, descriptor.get()) < 0) return false;
+    Owned descriptor(method_object(type, methods));
+    if (!descriptor || PyDict_SetItemString(type->tp_dict, methods->ml_name, descriptor.get()) < 0) return false;
   }
   return true;
 }
 
 bool add_reflected_operators();  // tensor_numbers.cpp
 
-bool add_tensor(PyObject* module) {
+static PyObject* base_new(PyTypeObject* type, PyObject*, PyObject*) {
+  return PyErr_Format(PyExc_TypeError, "cannot create '%s' instances: torch.Tensor can", type->tp_name);
+}
+
+// torch._C.TensorBase: what torch's Tensor is derived from. It has all that is written in C++; there are no objects of
+// this type itself.
+static PyTypeObject* add_base(PyObject* module) {
   static PyMemberDef members[] = {
       {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
       {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorObject, weakrefs), READONLY, nullptr},
       {}};
   std::vector<PyType_Slot> slots = {
-      {Py_tp_new, reinterpret_cast<void*>(tensor_new)},
+      {Py_tp_new, reinterpret_cast<void*>(base_new)},
       {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
-      {Py_tp_finalize, reinterpret_cast<void*>(tensor_finalize)},
       {Py_tp_traverse, reinterpret_cast<void*>(tensor_traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(tensor_clear)},
       {Py_tp_setattro, reinterpret_cast<void*>(tensor_setattr)},
@@ -99,19 +104,37 @@ bool add_tensor(PyObject* module) {
   };
   for (PyType_Slot* s = tensor_number_slots; s->slot; ++s) slots.push_back(*s);
   slots.push_back({0, nullptr});
-  PyType_Spec spec = {"torch.Tensor", sizeof(TensorObject), 0,
+  PyType_Spec spec = {"torch._C.TensorBase", sizeof(TensorObject), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
-  tensor_type = add_type(module, &spec);
+  PyTypeObject* base = add_type(module, &spec);
+  for (PyMethodDef* methods : {tensor_methods, tensor_conversions, tensor_autograd_methods, torch_function_methods})
+    if (!base || !add_methods(base, methods)) return nullptr;
+  return base;
+}
+
+bool add_tensor(PyObject* module) {
+  PyTypeObject* base = add_base(module);
+  if (!base) return false;
+  // What Python would fill in for a class is said again; operators and the rest are inherited.
+  static PyType_Slot slots[] = {
+      {Py_tp_new, reinterpret_cast<void*>(tensor_new)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
+      {Py_tp_finalize, reinterpret_cast<void*>(tensor_finalize)},
+      {Py_tp_traverse, reinterpret_cast<void*>(tensor_traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(tensor_clear)},
+      {0, nullptr},
+  };
+  static PyType_Spec spec = {"torch.Tensor", sizeof(TensorObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  Owned bases(PyTuple_Pack(1, reinterpret_cast<PyObject*>(base)));
+  tensor_type = bases ? add_type(module, &spec, bases.get()) : nullptr;
   if (!tensor_type) return false;
   tensor_type->tp_name = "Tensor";  // as messages of the interpreter name it; __module__ stays torch
   install_release_hook();
-  for (PyMethodDef* methods : {tensor_methods, tensor_conversions, tensor_autograd_methods, torch_function_methods})
-    if (!add_methods(methods)) return false;
   if (!add_reflected_operators()) return false;
-  PyType_Modified(tensor_type);
-  // The names under which torch knows the base of Tensor and its metaclass.
-  return PyModule_AddObjectRef(module, "TensorBase", reinterpret_cast<PyObject*>(tensor_type)) == 0 &&
-         PyModule_AddObjectRef(module, "_TensorMeta", reinterpret_cast<PyObject*>(&PyType_Type)) == 0 &&
+  PyType_Modified(base);
+  // The name under which torch knows the metaclass.
+  return PyModule_AddObjectRef(module, "_TensorMeta", reinterpret_cast<PyObject*>(&PyType_Type)) == 0 &&
          add_printing(module);
 }
 
