@@ -14,8 +14,8 @@ inline constexpr int kMostDevices = 64;
 #if defined(__CUDACC__)
 __device__ inline void wait_for_predecessors() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 #endif

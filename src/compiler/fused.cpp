@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "mica/backend.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/error.h"
 
 namespace mica::recording {
@@ -14,6 +15,7 @@ Access access_of(const Call& call, int k) {
   const recording::Operand& o = call.operands[k];
   Access a{o.offset, {}, o.dtype};
   for (int d = 0; d < call.ndim; ++d) a.strides[d] = call.shape[d] == 1 ? 0 : o.strides[d];
+  if (!call.run_loop) a.strides[0] = -1;  // a matrix: no element of a loop
   return a;
 }
 
@@ -160,10 +162,19 @@ void shorten(FusedLoop& loop) {
 
 FusedGroup::FusedGroup(const Call& first) : calls_{&first} { note(first, uses_); }
 
-const FusedGroup::Use* FusedGroup::find(int slot) const {
-  for (const Use& u : uses_)
-    if (u.slot == slot) return &u;
-  return nullptr;
+bool FusedGroup::uses(int slot) const {
+  return std::any_of(uses_.begin(), uses_.end(), [slot](const Use& u) { return u.slot == slot; });
+}
+
+// Whether two accesses are halves of the same rows, which have no element in common.
+static bool are_halves(const Access& a, const Access& b, const Call& call) {
+  const int last = call.ndim - 1;
+  if (last < 0 || a.dtype != b.dtype || !std::equal(a.strides, a.strides + call.ndim, b.strides)) return false;
+  const int64_t apart = a.offset < b.offset ? b.offset - a.offset : a.offset - b.offset;
+  if (a.strides[last] <= 0 || apart != call.shape[last] * a.strides[last]) return false;
+  for (int d = 0; d < last; ++d)
+    if (a.strides[d] % (2 * apart)) return false;
+  return true;
 }
 
 // Adds the uses of a call. False where a storage that is written would be used in two ways.
@@ -171,25 +182,69 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
   for (int k = 0; k < call.noperands; ++k) {
     if (!call.operands[k].storage) continue;
     const int slot = call.operands[k].slot;
+    const bool written = k < call.noutputs;
     const Access access = access_of(call, k);
-    const auto found = std::find_if(uses.begin(), uses.end(), [&](const Use& u) { return u.slot == slot; });
-    if (found == uses.end()) {
-      uses.push_back({slot, access, k < call.noutputs, true});
-      continue;
+    Use* same = nullptr;
+    for (Use& u : uses) {
+      if (u.slot != slot) continue;
+      if (u.access == access) {
+        same = &u;
+      } else if ((u.written || written) && !are_halves(u.access, access, call)) {
+        return false;
+      }
     }
-    found->written |= k < call.noutputs;
-    found->alike &= found->access == access;
-    if (found->written && !found->alike) return false;
+    if (same) {
+      same->written |= written;
+    } else {
+      uses.push_back({slot, access, written});
+    }
   }
   return true;
 }
 
 bool FusedGroup::fits(const std::vector<char>& in_memory) const {
+  if (is_products()) return true;
   const auto loop = std::make_unique<FusedLoop>();
   return Writer(*loop, nullptr).write(calls_, in_memory);
 }
 
+// Products of the same row, none of which needs another.
+bool FusedGroup::join_products(const Call& call) {
+  const Call& first = *calls_[0];
+  const Operand &row = call.operands[1], &common = first.operands[1];
+  if (!is_products() || call.run_loop || call.device != first.device || calls_.size() == kFusedProducts) return false;
+  if (row.slot != common.slot || row.offset != common.offset || row.dtype != common.dtype ||
+      row.sizes[2] != common.sizes[2] || row.strides[2] != common.strides[2] || precedes(call))
+    return false;
+  note(call, uses_);
+  calls_.push_back(&call);
+  return true;
+}
+
+void FusedGroup::run_products(const std::vector<Slot>& slots) const {
+  int64_t strides[kFusedProducts][3][3];
+  MatmulCall products[kFusedProducts];
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const Call& call = *calls_[i];
+    const auto address = [&](int k) {
+      return static_cast<char*>(slots[call.operands[k].slot].storage->address()) + call.operands[k].offset;
+    };
+    const auto view = [&](int k) {
+      const Operand& o = call.operands[k];
+      for (int d = 0; d < 3; ++d) strides[i][k][d] = o.strides[d] / element_size(o.dtype);
+      const int64_t numel = o.sizes[0] * o.sizes[1] * o.sizes[2];
+      return TensorView{address(k), o.sizes, strides[i][k], numel, 3, o.dtype, call.device};
+    };
+    products[i].out = view(0);
+    products[i].a = view(1);
+    products[i].b = view(2);
+    if (call.noperands > 3) products[i].bias = address(3);
+  }
+  fusion_of(calls_[0]->device)->run_products(products, static_cast<int>(calls_.size()));
+}
+
 bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
+  if (is_products() || !call.run_loop) return join_products(call);
   const Call& first = *calls_[0];
   if (call.device != first.device || call.ndim != first.ndim ||
       !std::equal(call.shape, call.shape + call.ndim, first.shape))
@@ -208,8 +263,8 @@ bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
 bool FusedGroup::precedes(const Call& call) const {
   for (int k = 0; k < call.noperands; ++k) {
     if (!call.operands[k].storage) continue;
-    const Use* u = find(call.operands[k].slot);
-    if (u && (u->written || k < call.noutputs)) return true;
+    for (const Use& u : uses_)
+      if (u.slot == call.operands[k].slot && (u.written || k < call.noutputs)) return true;
   }
   return false;
 }
@@ -218,6 +273,10 @@ bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in
   const Call& first = *calls_[0];
   if (calls_.size() == 1 || apart_) {
     for (const Call* call : calls_) run_alone(*call, slots);
+    return false;
+  }
+  if (is_products()) {
+    run_products(slots);
     return false;
   }
   const auto loop = std::make_unique<FusedLoop>();
@@ -234,15 +293,17 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
   if (std::all_of(calls, calls + count, [](const Call& call) { return call.device.is_cpu(); })) return;
   // While groups are made, what nobody outside asks for counts as not stored: that it is used by two groups is rare.
   for (size_t s = 0; s < slots.size(); ++s) in_memory_[s] = !is_dead(slots[s]) || !is_promised(slots[s]);
-  for (int c = 0; c < count; ++c) {
-    if (!needed[c] || calls[c].device.is_cpu()) continue;
+  std::vector<const Call*> listed;
+  for (int c = 0; c < count; ++c)
+    if (needed[c] && !calls[c].device.is_cpu()) listed.push_back(&calls[c]);
+  for (const Call* call : in_halves(listed, halves_)) {
     bool joined = false;
     const int last = static_cast<int>(groups_.size()) - 1;
     for (int g = last; g >= 0 && g > last - kLookBack && !joined; --g) {
-      joined = groups_[g].join(calls[c], in_memory_);
-      if (!joined && groups_[g].precedes(calls[c])) break;
+      joined = groups_[g].join(*call, in_memory_);
+      if (!joined && groups_[g].precedes(*call)) break;
     }
-    if (!joined) groups_.emplace_back(calls[c]);
+    if (!joined) groups_.emplace_back(*call);
   }
   for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
     const FusedGroup* last = nullptr;
@@ -267,7 +328,8 @@ std::string FusedPlan::describe() const {
     text += cat("  loop ", i + 1, " on ", calls[0]->device, ": ", calls.size(), " calls\n");
     for (const Call* call : calls) {
       text += cat("    ", call->name, " ", call->dtype, "[");
-      for (int d = 0; d < call->ndim; ++d) text += cat(d ? ", " : "", call->shape[d]);
+      const int64_t* shape = call->run_loop ? call->shape : call->operands[0].sizes;
+      for (int d = 0; d < (call->run_loop ? call->ndim : 3); ++d) text += cat(d ? ", " : "", shape[d]);
       text += "]";
       for (int k = call->noutputs; k < call->noperands; ++k) {
         text += k == call->noutputs ? " of " : ", ";

@@ -2,6 +2,7 @@
 // loop, and the list of instructions that each loop is.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ struct Access {
   friend bool operator==(const Access&, const Access&) = default;
 };
 
+// The calls, of which those are halves that read what was written in halves, or write what is read so. These are put
+// into `made`. Dimensions of one element are left out.
+std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<Call>& made);
+
 class FusedGroup {
  public:
   explicit FusedGroup(const Call& first);
@@ -26,10 +31,11 @@ class FusedGroup {
   // Whether the loop is one with these slots in memory. If not, its calls run one by one, and all of it is in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void fall_apart() { apart_ = true; }
+  bool is_products() const { return !calls_[0]->run_loop; }
   // Whether a call that is not part of the group has to run after it.
   bool precedes(const Call& call) const;
   const std::vector<const Call*>& calls() const { return calls_; }
-  bool uses(int slot) const { return find(slot) != nullptr; }
+  bool uses(int slot) const;
   // Returns whether it ran as code that was made for it.
   bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
 
@@ -38,10 +44,10 @@ class FusedGroup {
     int slot;
     Access access;
     bool written;
-    bool alike;  // whether all uses of it are
   };
-  const Use* find(int slot) const;
   bool note(const Call& call, std::vector<Use>& uses) const;
+  bool join_products(const Call& call);
+  void run_products(const std::vector<Slot>& slots) const;
 
   std::vector<const Call*> calls_;
   std::vector<Use> uses_;
@@ -60,6 +66,7 @@ class FusedPlan {
   int64_t run(const std::vector<Slot>& slots) const;  // how many ran as code that was made for them
 
  private:
+  std::deque<Call> halves_;
   std::vector<FusedGroup> groups_;
   std::vector<char> in_memory_;
   std::vector<int> uses_;  // by how many groups, by slot

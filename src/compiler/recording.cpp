@@ -251,7 +251,8 @@ bool end_call() {
   Call& call = known->next();
   if (call.run_loop) empty_loop(call, known->no_elements);
   if (!call.device.is_cpu()) {
-    if (repeats(call) || !fusion_of(call.device)->describe(call.name, known->no_elements, call.arguments, call.step))
+    if (call.run_loop &&
+        (repeats(call) || !fusion_of(call.device)->describe(call.name, known->no_elements, call.arguments, call.step)))
       return false;
   } else if (call.run_loop) {
     // What the kernel refuses whatever the values are (a dtype, an argument), it refuses now, in the operation that

@@ -99,7 +99,7 @@ void prepare_views(Prepared& p, int cut, int64_t range) {
     v.sizes = p.sizes[k];
     v.strides = p.strides[k];
     v.dtype = o.dtype;
-    v.device = kCPU;
+    v.device = call.device;
   }
 }
 

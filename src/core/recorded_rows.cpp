@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mica/backend.h"
 #include "mica/core/recording.h"
 
 namespace mica::recording {
@@ -58,6 +59,80 @@ Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
   call.dtype = first.dtype();
   call.result_dtype = (*outputs.begin())->dtype();
   return &call;
+}
+
+namespace {
+
+// A matrix as a batch of one. Its address is unknown yet: the offset tells how it is aligned.
+struct Batch {
+  int64_t sizes[3], strides[3];
+  TensorView view;
+  explicit Batch(const Tensor& t) : sizes{1, 1, t.sizes().back()}, strides{0, 0, t.strides().back()} {
+    if (t.dim() == 2) sizes[1] = t.sizes()[0], strides[1] = t.strides()[0];
+    view = {reinterpret_cast<void*>(t.storage_offset() * t.element_size()),
+            sizes,
+            strides,
+            t.numel(),
+            3,
+            t.dtype(),
+            t.device()};
+  }
+  Batch(const Batch&) = delete;
+};
+
+void describe(Operand& o, const Tensor& t, const Batch& as) {
+  const int64_t bytes = t.element_size();
+  o.storage = t.impl()->storage.get();
+  o.offset = t.storage_offset() * bytes;
+  o.dtype = t.dtype();
+  o.ndim = 3;
+  for (int d = 0; d < 3; ++d) o.sizes[d] = as.sizes[d], o.strides[d] = as.strides[d] * bytes;
+}
+
+void multiply(const TensorView* views, bool biased) {
+  MatmulCall call;
+  call.out = views[0];
+  call.a = views[1];
+  call.b = views[2];
+  if (biased) call.bias = views[3].data;
+  MICA_KERNEL(call.out.device, matmul)(call);
+}
+
+}  // namespace
+
+bool puts_pieces_off(Device device) {
+  if (!(thread_modes & mode_bit::kRecord) || device.is_meta()) return false;
+  return device.is_cpu() || (least_fused <= 1 && fusion_of(device));
+}
+
+bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* bias) {
+  if (!(thread_modes & mode_bit::kRecord) || least_fused > 1 || out.is_cpu() || out.is_meta()) [[likely]]
+    return false;
+  const Fusion* fusion = fusion_of(out.device());
+  if (!fusion || !fusion->takes_product || out.size(0) != 1) return false;
+  for (const Tensor* t : {&out, &a, &b, bias})
+    if (t && (!t->storage() || !t->storage()->resizable() || t->numel() == 0)) return false;
+  const Batch to(out), left(a), right(b);
+  MatmulCall product;
+  product.out = to.view;
+  product.a = left.view;
+  product.b = right.view;
+  if (!fusion->takes_product(product)) return false;
+  Call& call = begin_call();
+  call.name = "matmul";
+  call.device = out.device();
+  call.dtype = call.result_dtype = out.dtype();
+  call.noutputs = 1;
+  call.noperands = bias ? 4 : 3;
+  call.ndim = 1;
+  call.shape[0] = 1;
+  describe(call.operands[0], out, to);
+  describe(call.operands[1], a, left);
+  describe(call.operands[2], b, right);
+  if (bias) describe(call.operands[3], *bias, Batch(*bias));
+  const bool biased = bias != nullptr;
+  set_rows(call, [biased](const TensorView* views, int) { multiply(views, biased); });
+  return end_call();
 }
 
 }  // namespace mica::recording

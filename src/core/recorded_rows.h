@@ -28,4 +28,11 @@ bool put_off(const char* name, std::initializer_list<const Tensor*> outputs,
   return true;
 }
 
+// Whether a tensor that is made of pieces is made by one call for each: of the CPU, and in a graph that is captured.
+bool puts_pieces_off(Device device);
+
+// Puts off out = a @ b, plus the row `bias` if there is one, where it is the product of a row that the device's backend
+// computes side by side with others. That pays in a graph that is captured, of which launches are the smaller part.
+bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* bias = nullptr);
+
 }  // namespace mica::recording

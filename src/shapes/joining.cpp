@@ -1,5 +1,6 @@
 #include "core/geometry.h"
 #include "core/pointwise.h"
+#include "core/recorded_rows.h"
 #include "mica/backend.h"
 #include "mica/core/inline_list.h"
 #include "mica/generated/implementations.h"
@@ -70,7 +71,7 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
       capabilities_of(device).joins_strided && d + 1 == lead->dim() && tensors.size() * element_size(dtype) <= 4096;
   for (const Tensor& t : tensors) elements = elements && !is_skipped(t) && t.sizes()[d] == 1;
   // Within a compiled function pieces are put where they belong as they are computed.
-  const bool piecewise = (thread_modes & mode_bit::kRecord) && device.is_cpu();
+  const bool piecewise = recording::puts_pieces_off(device) && (device.is_cpu() || is_floating(dtype));
   bool alike = result.is_contiguous() && kernel_table(device).cat && !piecewise;
   for (const Tensor& t : tensors)
     alike = alike && (is_skipped(t) || (t.dtype() == dtype && (elements || t.is_contiguous())));

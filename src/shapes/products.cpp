@@ -1,6 +1,7 @@
 #include "core/error_advice.h"
 #include "core/geometry.h"
 #include "core/out.h"
+#include "core/recorded_rows.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -78,6 +79,7 @@ void mm(Out& out, const Tensor& self, const Tensor& mat2) {
     result.zero_();
     return;
   }
+  if (recording::put_off_product(result, self, mat2)) return;
   run(Matrix(result), Matrix(self), Matrix(mat2));
 }
 
@@ -137,6 +139,7 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
   const Tensor& result = out.set(sizes, mat1.dtype(), mat1.device());
   if (!out.needs_kernel()) return;
   const bool row = addend.strides()[0] == 0 && (addend.strides()[1] == 1 || n == 1);
+  if (row && is_one(beta) && is_one(alpha) && recording::put_off_product(result, mat1, mat2, &addend)) return;
   if (row && is_one(beta)) return run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, 0, self.data_ptr());
   const Scalar left = begin_with(result, self, beta);  // before its address is asked for: the copy may be put off
   run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, left);

@@ -264,7 +264,7 @@ std::string Kernel::write(int capability) {
   text += cat(".visible .entry fused(.param .align 8 .b8 p[", places_.number(numbers_), "])\n.maxntid ", kFusedThreads,
               "\n{\n.reg .pred %q<2>;\n.reg .b16 %h<2>;\n.reg .b32 %i, %n, %u<4>, %w<4>, %c<", kFusedDims,
               ">;\n.reg .b64 %b<2>, %a<", kFusedOperands, ">;\n.reg .f32 %x<", floats_ + 1, ">;\n");
-  if (overlaps) text += "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\n";
+  if (overlaps) text += "griddepcontrol.launch_dependents;\ngriddepcontrol.wait;\n";
   text += cat("mov.u32 %u0, %ctaid.x;\nmov.u32 %u1, %tid.x;\nmad.lo.u32 %i, %u0, ", kFusedThreads,
               ", %u1;\nld.param.u32 %u0, [p];\nsetp.ge.u32 %q0, %i, %u0;\n@%q0 ret;\n");
   return text + body_ + "ret;\n}\n";

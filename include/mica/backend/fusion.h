@@ -9,6 +9,8 @@
 
 namespace mica {
 
+struct MatmulCall;
+
 // A further argument of a kernel that is a text: the name of a variant, copied.
 struct FusedText {
   char data[24];
@@ -21,6 +23,7 @@ inline constexpr int kFusedOperands = 12;  // in memory
 inline constexpr int64_t kFusedElements = int64_t{1} << 30;
 inline constexpr int kFusedRegisters = 8;  // values that are alive at once
 inline constexpr int kFusedInstructions = 48;
+inline constexpr int kFusedProducts = 4;
 
 // What one element is computed by. Values are float32 in registers; a result is rounded to its dtype.
 struct FusedInstruction {
@@ -58,6 +61,11 @@ struct Fusion {
   // `arguments` is the tuple of the kernel's further arguments, with a FusedText for a text.
   bool (*describe)(const char* slot, const PointwiseLoop& loop, const void* arguments, FusedInstruction& step);
   bool (*run)(const FusedLoop& loop);  // whether by code that was made for the loop
+
+  // Products of one row that the backend computes side by side: whether it is such a one (of its addresses only the
+  // alignment is known), and up to kFusedProducts of them that have the row in common. Null: there are none.
+  bool (*takes_product)(const MatmulCall& call);
+  void (*run_products)(const MatmulCall* calls, int count);
 };
 
 }  // namespace mica
