@@ -225,6 +225,44 @@ def case_a_function_is_replaced(made, device):
         here.helper = before
 
 
+class Held:
+    """An object among the arguments, as a cache of keys is."""
+
+    def __init__(self, factor, device):
+        self.factor, self.kept = factor, torch.ones(2, 3, device=device)
+
+
+def case_objects_come_one_after_the_other(made, device):
+    """What the function reads without them is looked at once, and again where it has changed."""
+    global scale
+    layer = model(device)
+
+    def plain(x, held):
+        return layer(x).sum() * scale * held.factor + held.kept.sum()
+
+    def compare(function, factor):
+        ours, theirs = Held(factor, device), Held(factor, device)
+        for i in range(5):
+            x = torch.arange(6.0, device=device).reshape(2, 3) + i
+            assert torch.equal(plain(x, theirs), function(x, ours)), (factor, i)
+        return ours
+
+    function = made(plain)
+    held = [compare(function, 1.0), compare(function, 1.0)]
+    base = function._base
+    held.append(compare(function, 3.0))
+    assert base is not None and function._base is base and replays(function) == 3, reasons(function)
+    before = scale
+    try:
+        scale = before + 1
+        held.append(compare(function, 3.0))
+        assert function._base is not base
+    finally:
+        scale = before
+    layer[0] = torch.nn.Linear(3, 4).to(device).requires_grad_(False)
+    held.append(compare(function, 2.0))
+
+
 def case_hooks_are_called(made, device):
     plain, seen = model(device), []
     function = made(plain)

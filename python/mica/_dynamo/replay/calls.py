@@ -158,6 +158,7 @@ class Replayed:
         self.function, self.call, self._graphs = function, call, graphs
         self._kinds = {}
         self._observation = None  # of the last call that was captured
+        self._base = None  # of the last snapshot: what the function reads whatever its arguments are
         self.reasons = {}  # why calls were not replayed, and how often that was found
         _known.add(self)
 
@@ -168,7 +169,7 @@ class Replayed:
 
     def forget(self):
         self._kinds.clear()
-        self._observation = None
+        self._observation = self._base = None
         self.reasons.clear()
 
     def __call__(self, *args, **kwargs):
@@ -264,7 +265,8 @@ class Replayed:
     def _checked(self, kind, arguments, args, kwargs):
         """A call before and after which everything that it can read is compared."""
         tensors = arguments.tensors
-        snapshot = Snapshot(kind.observation, [self.function, *arguments.objects])
+        snapshot = Snapshot(kind.observation, self.function, arguments.objects, self._base)
+        self._base = snapshot.base
         state = list(snapshot.tensors)
         before = [_C._change_count(each) for each in (*state, *tensors)]
         draws = mica.get_rng_state()

@@ -39,15 +39,49 @@ _OPAQUE = (
 _OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc", "logging")
 
 
-class Snapshot:
-    """What the functions of an observed call can read, when it is taken."""
+class _Base:
+    """What a function can read without its arguments. Most of a model is here, and it is the same for the next arguments."""
 
-    def __init__(self, observation, roots):
-        self._codes, self._records, self._seen = observation.codes, [], {}
-        self._found, self.tensors = set(), []
+    def __init__(self, snapshot):
+        self._codes, self.records, self.seen = snapshot._codes, tuple(snapshot._records), dict(snapshot._seen)
+        self.found, self.tensors = frozenset(snapshot._found), tuple(snapshot.tensors)
+        self._compared = _C._Snapshot(self.records)
+
+    def holds(self, observation):
+        codes = observation.codes
+        same = self._codes.keys() == codes.keys() and all(names is codes[code] for code, names in self._codes.items())
+        return same and self._compared.first_difference() < 0
+
+
+class Snapshot:
+    """What the functions of an observed call can read, when it is taken: from the function itself, then from objects among
+    its arguments. `base` is the first part of an earlier snapshot of the function, which is taken over where it holds.
+    """
+
+    def __init__(self, observation, function, objects, base=None):
         self.weakly_read = []  # weak references to what is read through such
         self.reaches_roots = False  # whether something that is read refers to an argument: it keeps that alive
-        self._queue, self._roots = [*roots], set(map(id, roots))
+        self._codes, self._queue, self._roots = observation.codes, [], set(map(id, objects))
+        if base is not None and base.holds(observation):
+            self._records, self._seen = list(base.records), dict(base.seen)
+            self._found, self.tensors = set(base.found), list(base.tensors)
+            self.base = base
+        else:
+            self._records, self._seen, self._found, self.tensors = [], {}, set(), []
+            self._visit_function_and_names(function)
+            # What is kept for the next snapshot is kept alive, which arguments and what is read weakly must not be.
+            keeps_alive = self.weakly_read or not self._roots.isdisjoint(self._seen)
+            self.base = None if keeps_alive else _Base(self)
+        self._queue += objects
+        self._drain()
+        self._visit_closures()
+        self.records = tuple(self._records)
+        self._compared = _C._Snapshot(self.records)
+        self.known = frozenset(self._seen)  # the ids of all objects that were met; they are not kept alive
+        del self._seen, self._records, self._roots, self._found
+
+    def _visit_function_and_names(self, function):
+        self._queue.append(function)
         for settings in (_precision._settings, _cuda_settings._attention):
             self._record_dict(settings)
         for name in ("enabled", "benchmark", "deterministic"):
@@ -56,10 +90,6 @@ class Snapshot:
             self._visit_names(code, names)
         self._drain()
         self._visit_closures()
-        self.records = tuple(self._records)
-        self._compared = _C._Snapshot(self.records)
-        self.known = frozenset(self._seen)  # the ids of all objects that were met; they are not kept alive
-        del self._seen, self._records, self._roots
 
     def difference(self):
         """What no longer holds, as a sentence; None if all does."""
