@@ -299,3 +299,10 @@ def _of_pairs(call):
     dim = one_dim(call.argument(2, "dim", 1), rank) - rank - 1
     kwargs = {k: v for k, v in call.kwargs.items() if k != "dim"}
     return call.func(*values, dim, *call.rest(3), **kwargs)
+
+
+from mica.func import (  # noqa: E402, F401 - they stand on all rules above
+    _batch_rules_composed,
+    _batch_rules_indices,
+    _batch_rules_losses,
+)

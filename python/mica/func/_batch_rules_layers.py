@@ -75,6 +75,7 @@ _SPATIAL = {"1d": 3, "2d": 4, "3d": 5}
     ),
     *(f"max_pool{d}_with_indices" for d in _SPATIAL),
     *(f"adaptive_max_pool{d}_with_indices" for d in _SPATIAL),
+    *(f"_adaptive_max_pool{d}" for d in _SPATIAL),
 )
 def _pool(call):
     if not _others_are_plain(call):
@@ -94,7 +95,7 @@ def _with_n(call):
     return _folded(call, value, value.dim() - 1, lambda v: call.func(v, *call.rest(), **call.kwargs))
 
 
-@rule("grid_sample")
+@rule("grid_sample", "grid_sampler_2d", "grid_sampler_3d")
 def _grid_sample(call):
     x, grid = call.full(call.args[0]), call.full(call.args[1])
     y = call.func(x.flatten(0, 1), grid.flatten(0, 1), *call.rest(2), **call.kwargs)

@@ -209,6 +209,9 @@ def levels_in(arguments, found):
     return found
 
 
+of_operator = None  # set by _batched_autograd: an operator of a program's own by the rule that was registered for it
+
+
 def dispatch(func, args, kwargs):
     name = own_name(func)
     if name == "__get__":
@@ -223,6 +226,8 @@ def dispatch(func, args, kwargs):
     if kwargs.get("out") is not None:
         raise RuntimeError(f"vmap: {name}(..., out=) is not possible: the results of all examples do not fit in one")
     call = Call(func, name, args, kwargs, level)
+    if getattr(func, "qualified_name", None) is not None and func.vmap is not None:
+        return of_operator(func, call)
     function = rule_for(func, name)
     if function is not None:
         result = function(call)

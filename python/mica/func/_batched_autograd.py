@@ -6,6 +6,7 @@ Imported where vmap is first used; autograd.grad and Function.apply know of exam
 from typing import NamedTuple
 
 from mica import _C
+from mica.func import _batched, _generated_rule
 from mica.func._batched import (
     BatchedTensor,
     Call,
@@ -127,33 +128,68 @@ def _applied(cls, *args, **kwargs):
     from mica.autograd import Function
 
     own = cls.vmap
+    if own is not Function.vmap and any(isinstance(x, Tensor) for x in kwargs.values()):
+        raise NotImplementedError(
+            f"NYI: vmap over {cls.__name__}, an autograd.Function with kwarg-only Tensor args. Pass them by position."
+        )
     if own is not Function.vmap and cls.generate_vmap_rule:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden vmap "
             "staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid ambiguity."
         )
     if own is Function.vmap:
+        if cls.generate_vmap_rule and cls.setup_context is not Function.setup_context and not kwargs:
+            bound = cls._bind_arguments(args, {})
+            return _generated_rule.applied(cls, level, bound)
         return through_examples(call)
+    if cls._bind_arguments is not None:
+        args, kwargs = cls._bind_arguments(args, kwargs), {}
+        leaves, tree = tree_flatten(args)
+    return by_own_rule(own, f"{cls.__name__}.vmap", call, leaves, tree, kwargs)
+
+
+def by_own_rule(own, name, call, leaves, tree, kwargs):
+    """What the `vmap` of a function or of an operator makes of the values of all examples."""
+    level = call.level
     in_dims = tree_unflatten([0 if call.is_batched(x) else None for x in leaves], tree)
     values = tree_unflatten([call.value(x) for x in leaves], tree)
     answer = own(VmapInfo(level.size, level.randomness), in_dims, *values, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise RuntimeError(
             "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible "
-            f"with the output. Got a {type(answer).__name__} from {cls.__name__}.vmap"
+            f"with the output. Got a {type(answer).__name__} from {name}"
         )
     result, out_dims = answer
-    alone = isinstance(result, Tensor) or result is None
-    several = isinstance(out_dims, (tuple, list))
-    if several and (alone or len(out_dims) != len(result)):
-        raise RuntimeError(
-            "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
-            f"out_dims={out_dims} of {cls.__name__}.vmap to be compatible with the structure of `output`."
-        )
-    if alone:
-        return _placed(result, out_dims, level)
-    dims = out_dims if several else [out_dims] * len(result)
-    return type(result)(_placed(x, d, level) for x, d in zip(result, dims, strict=True))
+    return _spread(result, out_dims, level, name)
+
+
+def _spread(result, dims, level, name):
+    """Results with their dimensions of examples, which may be one for several."""
+    if not isinstance(result, (tuple, list)):
+        if isinstance(dims, (tuple, list)):
+            _refuse_dims(dims, name)
+        return _placed(result, dims, level)
+    if isinstance(dims, (tuple, list)):
+        if type(dims) is not type(result) or len(dims) != len(result):
+            _refuse_dims(dims, name)
+    else:
+        dims = [dims] * len(result)
+    parts = [_spread(x, d, level, name) for x, d in zip(result, dims, strict=True)]
+    return type(result)(*parts) if hasattr(result, "_make") else type(result)(parts)
+
+
+def _refuse_dims(dims, name):
+    raise RuntimeError(
+        "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
+        f"out_dims={dims} of {name} to be compatible with the structure of `output`."
+    )
+
+
+def of_operator(operator, call):
+    """An operator of a program's own that says how vmap runs it (register_vmap)."""
+    leaves, tree = tree_flatten(call.args)
+    name = f"the vmap of {operator.qualified_name}"
+    return by_own_rule(operator.vmap, name, call, leaves, tree, call.kwargs)
 
 
 def _placed(x, dim, level):
@@ -168,6 +204,7 @@ def register_with_autograd():
 
     mica.autograd._gradients_of_examples = gradients
     _C._FunctionBase._hook_apply(_applied)
+    _batched.of_operator = of_operator
 
 
 register_with_autograd()

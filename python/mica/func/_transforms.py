@@ -277,6 +277,19 @@ def _pushed(outputs, leaves, tangents, create, keep=False):
     return result
 
 
+@contextlib.contextmanager
+def _handing_tangents_on():
+    """A jvp has tangents, also where a program has switched them off outside of it."""
+    import mica  # its forward_ad is above this file
+
+    state = mica.autograd.forward_ad._state
+    before, state.enabled = state.enabled, True
+    try:
+        yield
+    finally:
+        state.enabled = before
+
+
 def pushed_or_none(output, leaves, tangents, create):
     """The tangent of one output; None where it depends on no leaf."""
     import mica
@@ -337,7 +350,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     outer = mica.is_grad_enabled()
     with mica.inference_mode(False), mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))), changeable=True)
-        with transforming():
+        with transforming(), _handing_tangents_on():
             output = func(*args)
         value, aux = value_and_aux(output, has_aux, "jvp(f, primals, tangents)")
         outputs, spec = tree_flatten(value)
