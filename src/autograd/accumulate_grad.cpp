@@ -1,6 +1,7 @@
 #include "autograd/accumulation.h"
 #include "autograd/metadata.h"
 #include "core/observe.h"
+#include "core/rare_facts.h"
 #include "mica/core/recording.h"
 #include "mica/ops.h"
 
@@ -21,6 +22,10 @@ bool has_layout_for(const Tensor& gradient, const Tensor& leaf) {
 
 Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
   if ((gradient.impl()->bits | leaf.impl()->bits) & tensor_bit::kForeignLayout) return clone(gradient);
+  if (grad_enabled() && leaf.is_non_overlapping_and_dense()) {  // programs see in its graph that it was copied
+    Tensor copy = empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
+    return copy.copy_(gradient);
+  }
   if (has_layout_for(gradient, leaf) && gradient.is_non_overlapping_and_dense()) return clone(gradient);
   if (!leaf.is_non_overlapping_and_dense()) return clone(gradient, MemoryFormat::Contiguous);
   Tensor copy = empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
@@ -32,9 +37,13 @@ Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
 // alone.
 Tensor steal(Tensor& gradient, const Tensor& leaf, uint32_t expected_references) {
   const TensorImpl* impl = gradient.impl();
-  // The parts of a sparse gradient are never changed, only replaced: a bare alias can share them.
-  if (impl->bits & tensor_bit::kSparse) [[unlikely]]
-    return bare_alias(gradient);
+  // A sparse gradient's parts are taken over with it: programs see them, so that no two leaves may share them.
+  if (impl->bits & tensor_bit::kSparse) [[unlikely]] {
+    if (impl->use_count() > expected_references) return {};
+    const SparseParts& parts = sparse_parts(gradient);
+    const bool dense = parts.indices.is_contiguous() && parts.values.is_contiguous();
+    return dense ? bare_alias(gradient) : Tensor();
+  }
   if (impl->use_count() > expected_references || !has_layout_for(gradient, leaf)) return {};
   if (impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) return {};
   if (!impl->autograd && !impl->base) {

@@ -122,6 +122,8 @@ TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, Tensor
         output = node ? bare_alias(output) : view_of_input(output);
       } else if (node && !is_dirty && output.requires_grad()) {
         output = bare_alias(output);
+      } else if (!node && !is_dirty && grad_enabled()) {
+        forbid_rewriting(output, several);
       }
       if (node) node->add_input(output);
     } else if (is_input && is_dirty) {

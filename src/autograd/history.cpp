@@ -92,14 +92,22 @@ void check_rewritable(const Tensor& t, bool through_base) {
       through_base ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
   std::string message;
   const AutogradMeta* meta = t.impl()->autograd;
-  if (meta && meta->grad_fn) {
+  const bool by_mode = creation == Creation::InInference || creation == Creation::InNoGrad;
+  const char* made = "A view was created in";
+  std::string of_view;
+  if (by_mode && meta && meta->grad_fn) {
+    of_view = cat("Output ", meta->output_nr, " of ", forward_name(*meta->grad_fn),
+                  " is a view of a view which was created in");
+    made = of_view.c_str();
+  }
+  if (!by_mode && meta && meta->grad_fn) {
     message = cat("Output ", meta->output_nr, " of ", forward_name(*meta->grad_fn), " is a view and ", change, ".");
   } else if (creation == Creation::InCustomFunction || creation == Creation::MultiOutput) {
     message = cat("A view ", change, ".");
   } else if (creation == Creation::InInference) {
-    message = cat("A view was created in inference mode and ", change, " in normal mode.");
+    message = cat(made, " inference mode and ", change, " in normal mode.");
   } else {
-    message = cat("A view was created in no_grad mode and ", change, " with grad mode enabled.");
+    message = cat(made, " no_grad mode and ", change, " with grad mode enabled.");
   }
   const char* inside = creation == Creation::InInference ? "inference_mode" : "no_grad";
   switch (creation) {

@@ -122,11 +122,16 @@ void zero_(const Tensor& self) {
 }
 
 void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat> memory_format) {
-  MICA_CHECK(!self.requires_grad(), "cannot resize variables that require grad");
+  MICA_CHECK(!self.requires_grad() || self.is_inference() || inference_mode_enabled(),
+             "cannot resize variables that require grad");
   const MemoryFormat format = memory_format.value_or(MemoryFormat::Contiguous);
   MICA_CHECK(format != MemoryFormat::Preserve, "Unsupported memory format Preserve for resize_");
   const int64_t numel = count_elements(size);
-  if (!memory_format && self.sizes() == size) return;
+  if (!memory_format && self.sizes() == size) {
+    // Nothing changes. The entry will count a change all the same, so that one is taken back before.
+    if (!self.impl()->own_version()) self.storage()->set_version(self.storage()->version() - 1);
+    return;
+  }
   const DimVector strides = memory_format_strides(size, format);
   const int64_t need = numel ? storage_bytes_needed(size, strides, self.storage_offset(), self.element_size()) : 0;
   const auto before = static_cast<int64_t>(self.storage()->nbytes());

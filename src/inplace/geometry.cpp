@@ -29,7 +29,11 @@ void as_strided_(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::
 
 void resize_as_(const Tensor& self, const Tensor& the_template, std::optional<MemoryFormat> memory_format) {
   if (memory_format == MemoryFormat::Preserve) memory_format = the_template.suggest_memory_format();
-  self.resize_(the_template.sizes(), memory_format);
+  if (self.impl()->bits & tensor_bit::kSpecial) {
+    self.resize_(the_template.sizes(), memory_format);
+  } else {
+    inplace::resize_(self, the_template.sizes(), memory_format);  // counted as one change, by the entry
+  }
 }
 
 void set_(const Tensor& self, const Tensor& source) {

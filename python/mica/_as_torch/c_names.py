@@ -40,6 +40,18 @@ def _get_default_device():
     return str(_C.get_default_device())
 
 
+def _is_fwd_grad_enabled():
+    from mica.autograd import forward_ad
+
+    return forward_ad._is_fwd_grad_enabled()
+
+
+def _set_fwd_grad_enabled(mode):
+    from mica.autograd import forward_ad
+
+    forward_ad._switch(mode)
+
+
 def _current_graph_task_execution_order():
     """The nodes of the running backward pass, in the order in which they run."""
     from mica.autograd import is_multithreading_enabled

@@ -203,6 +203,9 @@ class _Rewriter:
     def change(self, node):
         schema = node.target._schema
         written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        if written and all(a.is_out for a in written):
+            self.change_outputs(node, written)
+            return
         target_node = node.args[0] if node.args else None
         if len(written) != 1 or written[0].is_out or not isinstance(target_node, Node):
             raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
@@ -216,6 +219,38 @@ class _Rewriter:
         place = self.places.get(target_node, (target_node, ()))
         self.places[node] = place
         self.values[node] = (made, self.versions[place[0]])
+
+    def change_outputs(self, node, written):
+        """An operator with out=: the same without it, whose results are the new values of what it was given."""
+        outs = [node.kwargs.get(a.name) for a in written]
+        target = target_without_out(node.target, {a.name for a in written})
+        if target is None or not all(isinstance(out, Node) for out in outs):
+            raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
+        kwargs = {name: value for name, value in node.kwargs.items() if name not in {a.name for a in written}}
+        made = self.emit(target, map_arg(node.args, self.get), map_arg(kwargs, self.get))
+        made.meta = dict(node.meta)
+        if len(outs) == 1:
+            self.write(outs[0], made)
+            place = self.places.get(outs[0], (outs[0], ()))
+            self.places[node] = place
+            self.values[node] = (made, self.versions[place[0]])
+            return
+        self.values[node] = (made, 0)
+        for i, out in enumerate(outs):
+            item = self.emit(operator.getitem, (made, i), {})
+            item.meta["val"] = node.meta["val"][i]
+            self.write(out, item)
+
+
+def target_without_out(target, outs):
+    """The overload that takes the same arguments but for those that are written to; None where there is none."""
+    wanted = [a.name for a in target._schema.arguments if a.name not in outs]
+    packet = target._overloadpacket
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        if not overload._schema.is_mutable and [a.name for a in overload._schema.arguments] == wanted:
+            return overload
+    return None
 
 
 def functionalized(graph, outputs, remove_views=False):

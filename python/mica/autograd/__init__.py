@@ -71,6 +71,13 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if type(tensors) is not _C.Tensor and (asked := _overriding(tensors, inputs)):
+        import mica  # its overrides stand above this file
+
+        options = {"retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+        return mica.overrides.handle_torch_function(
+            backward, asked, _listed(tensors), grad_tensors=grad_tensors, **options
+        )
     if _before_gradients is not None:
         _before_gradients()
     if _are_spread(tensors):
@@ -79,6 +86,31 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         return run(_C._autograd_backward, tensors, grad_tensors, retain_graph, create_graph, inputs)
     grad_tensors = _seeds_of_classes(tensors, grad_tensors)
     _C._autograd_backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+def _overriding(*groups):
+    """The tensors whose classes, of a program's own, are asked about a pass by their __torch_function__."""
+    found = [each for group in groups if group is not None for each in _listed(group)]
+    return [each for each in found if _has_own_answer(each)]
+
+
+def _has_own_answer(tensor):
+    if type(tensor) is _C.Tensor or not isinstance(tensor, _C.Tensor):
+        return False
+    for kind in type(tensor).__mro__:
+        if kind.__module__.partition(".")[0] in ("mica", "torch"):
+            return False  # its answer would be the engine's
+        if "__torch_function__" in vars(kind):
+            import mica
+
+            return _is_programs_own(kind) and mica.overrides.has_torch_function((tensor,))
+    return False
+
+
+def _is_programs_own(kind):
+    """Whether a class's __torch_function__ is a function of a program: not the one that Mica gives to some classes."""
+    answer = getattr(vars(kind)["__torch_function__"], "__func__", None)
+    return getattr(answer, "__module__", "mica").partition(".")[0] not in ("mica", "torch")
 
 
 def _are_spread(tensors):
@@ -134,6 +166,19 @@ def _listed(given):
     return (given,) if isinstance(given, (_C.Tensor, graph.GradientEdge)) else tuple(given)
 
 
+def _calculate_shape(output, grad, is_grads_batched):
+    """The shapes of an output and of its gradient, which have to be equal; of nested tensors the sizes of all parts."""
+    if isinstance(output, graph.GradientEdge):
+        if is_grads_batched:
+            raise RuntimeError("Batched grads are not supported with GradientEdge")
+        return output.node._input_metadata[output.output_nr].shape, grad.shape
+    if output.is_nested and output.layout is _C.strided:
+        if is_grads_batched:
+            raise RuntimeError("Batched grads are not supported with Nested Tensor.")
+        return output._nested_tensor_size(), grad._nested_tensor_size()
+    return output.shape, grad.shape[1:] if is_grads_batched else grad.shape
+
+
 def _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused):
     """The gradients for each of a batch of grad_outputs, stacked."""
     batches = _listed(grad_outputs)
@@ -179,6 +224,22 @@ def grad(
         )
     if allow_unused is None:
         allow_unused = materialize_grads
+    if type(outputs) is not _C.Tensor and (asked := _overriding(outputs, inputs)):
+        import mica  # its overrides stand above this file
+
+        return mica.overrides.handle_torch_function(
+            grad,
+            asked,
+            _listed(outputs),
+            _listed(inputs),
+            grad_outputs=grad_outputs,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            only_inputs=only_inputs,
+            allow_unused=allow_unused,
+            is_grads_batched=is_grads_batched,
+            materialize_grads=materialize_grads,
+        )
     if is_grads_batched:
         result = _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     else:

@@ -32,6 +32,7 @@ class _Level:
 class _State(threading.local):
     def __init__(self):
         self.levels = []
+        self.enabled, self.recorded = True, []
 
 
 _state = _State()
@@ -156,6 +157,16 @@ def make_dual(tensor, tangent, *, level=None):
         raise RuntimeError(
             f"Trying to set a forward gradient of dtype {tangent.dtype} on a tensor of dtype {tensor.dtype}: they differ"
         )
+    if unpack_dual(tangent).tangent is not None:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a forward gradient at the same level. This is not supported."
+        )
+    if _lies_otherwise(tensor, tangent):
+        import mica
+
+        tangent = mica.empty_strided(tensor.shape, tensor.stride(), dtype=tangent.dtype, device=tangent.device).copy_(
+            tangent
+        )
     opened.tangents.append(tangent)
     if tensor.requires_grad or type(tensor) is not _C.Tensor:
         dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
@@ -164,6 +175,16 @@ def make_dual(tensor, tangent, *, level=None):
     # The input of the graph is a tensor that no program sees, so that the dual can be changed in place.
     opened.duals.append(tensor.detach().requires_grad_())
     return _Dual.apply(opened.duals[-1], tensor.data)
+
+
+def _lies_otherwise(tensor, tangent):
+    """Whether a tangent is kept as a copy: it has another lazy sign than its tensor, or its memory another extent."""
+    if type(tensor) is not _C.Tensor or type(tangent) is not _C.Tensor or tensor.layout is not _C.strided:
+        return False
+    if tensor.is_conj() != tangent.is_conj() or tensor.is_neg() != tangent.is_neg():
+        return True
+    same = tensor.stride() == tangent.stride() and tensor.storage_offset() == tangent.storage_offset()
+    return same and tensor.untyped_storage().nbytes() != tangent.untyped_storage().nbytes()
 
 
 def unpack_dual(tensor, *, level=None):
@@ -178,6 +199,8 @@ def unpack_dual(tensor, *, level=None):
     tangent = pushed_or_none(tensor, opened.duals, opened.tangents, create=attached)
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
+    if type(tensor.grad_fn).__name__ == "CopyBackwards" and any(tangent is each for each in opened.tangents):
+        tangent = tangent.clone()  # a copy of a dual tensor has a tangent of its own
     return UnpackedDualTensor(tensor if attached else tensor.detach(), tangent)
 
 
@@ -189,5 +212,32 @@ def _printed_parts(tensor):
     return None if tangent is None else (primal, f"tangent={tangent.detach()}")
 
 
+# ------------------------------------------------------------------------------------------------ switched off
 def _is_fwd_grad_enabled():
-    return True
+    """Whether operations hand tangents on."""
+    return _state.enabled
+
+
+def _switch(enabled):
+    """Let operations hand tangents on, or not: within a level or a transform they are then not recorded at all."""
+    before, _state.enabled = _state.enabled, enabled
+    if before == enabled or not (_state.levels or _C._are_functorch_transforms_active()):
+        return
+    if enabled:
+        _C._exchange_grad_enabled(_state.recorded.pop() if _state.recorded else True)
+    else:
+        _state.recorded.append(_C._exchange_grad_enabled(False))
+
+
+class _set_fwd_grad_enabled:
+    """Within a `with` block, operations hand tangents on, or not."""
+
+    def __init__(self, mode):
+        self.prev = _is_fwd_grad_enabled()
+        _switch(mode)
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *exception):
+        _switch(self.prev)

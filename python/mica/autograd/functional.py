@@ -20,6 +20,23 @@ def _as_tuple(given, what, function):
     return tensors, is_tuple
 
 
+def _construct_standard_basis_for(tensors, tensor_numels):
+    """The unit vectors of the space of several tensors' elements, as a matrix for each tensor with its part of them."""
+    if len(tensors) != len(tensor_numels):
+        raise AssertionError(
+            f"Expected tensors and tensor_numels to have the same length, but got {len(tensors)} and {len(tensor_numels)}"
+        )
+    if not tensors:
+        raise AssertionError("Expected at least one tensor")
+    total, first, parts = sum(tensor_numels), 0, []
+    for tensor, count in zip(tensors, tensor_numels, strict=True):
+        part = tensor.new_zeros(total, count)
+        part.diagonal(-first).fill_(1)
+        parts.append(part)
+        first += count
+    return tuple(parts)
+
+
 def _unpacked(tensors, was_tuple):
     return tensors if was_tuple else tensors[0]
 

@@ -21,22 +21,70 @@ class FunctionEvent(_Times):
 
     count = 1
 
-    def __init__(self, number, row, origin_ns):
-        name, self.kind, _, self.thread, start, end, self.cpu_memory_usage, shapes, dtypes, results, stack, sequence = (
-            row
-        )
-        self.id = number
-        self.name = self.key = self.trace_name = name
-        self.time_range = Interval((start - origin_ns) / 1000, (end - origin_ns) / 1000)
-        self.input_shapes = [list(shape) for shape in shapes]
-        self.input_dtypes = list(dtypes)
-        self.result_shapes = [None if shape is None else list(shape) for shape in results]
-        self.sequence_nr = sequence
-        self.stack = _frames(stack)
-        self.is_user_annotation = self.kind == "range"
+    def __init__(
+        self,
+        id,
+        name,
+        thread,
+        start_us,
+        end_us,
+        overload_name=None,
+        fwd_thread=None,
+        input_shapes=None,
+        stack=None,
+        scope=0,
+        use_device=None,
+        cpu_memory_usage=0,
+        device_memory_usage=0,
+        is_async=False,
+        is_remote=False,
+        sequence_nr=-1,
+        node_id=-1,
+        device_type=DeviceType.CPU,
+        device_index=0,
+        trace_name=None,
+        is_user_annotation=False,
+        input_dtypes=None,
+    ):
+        self.id, self.node_id = id, node_id
+        self.name = self.key = name
+        self.trace_name = name if trace_name is None else trace_name
+        self.kind = "range" if is_user_annotation else "operation"
+        self.thread, self.fwd_thread = thread, fwd_thread
+        self.time_range = Interval(start_us, end_us)
+        self.overload_name, self.scope, self.use_device = overload_name, scope, use_device
+        self.device_type, self.device_index = device_type, device_index
+        self.cpu_memory_usage, self.device_memory_usage = cpu_memory_usage, device_memory_usage
+        self.is_async, self.is_remote, self.is_user_annotation = is_async, is_remote, is_user_annotation
+        self.input_shapes = input_shapes or []
+        self.input_dtypes = input_dtypes or []
+        self.result_shapes = []
+        self.sequence_nr = sequence_nr
+        self.stack = stack or []
         self.cpu_parent = None
         self.cpu_children = []
         self.kernels = []  # what a GPU ran for this event itself
+
+    @classmethod
+    def _of_row(cls, number, row, origin_ns):
+        """An event as the engine recorded it."""
+        name, kind, _, thread, start, end, memory, shapes, dtypes, results, stack, sequence = row
+        event = cls(number, name, thread, (start - origin_ns) / 1000, (end - origin_ns) / 1000)
+        event.kind, event.is_user_annotation = kind, kind == "range"
+        event.cpu_memory_usage, event.sequence_nr = memory, sequence
+        event.input_shapes = [list(shape) for shape in shapes]
+        event.input_dtypes = list(dtypes)
+        event.result_shapes = [None if shape is None else list(shape) for shape in results]
+        event.stack = _frames(stack)
+        return event
+
+    def append_cpu_child(self, child):
+        """Note an event that ran within this one."""
+        self.cpu_children.append(child)
+
+    def set_cpu_parent(self, parent):
+        """Note the event that this one ran within."""
+        self.cpu_parent = parent
 
     @property
     def cpu_time_total(self):
@@ -151,6 +199,26 @@ class EventList(list):
             "with_stack": False,
         }
         return EventList(events, **(options | changes))
+
+    def _populate_cpu_children(self):
+        """Link events of the CPU with those that they ran in, by their times."""
+        threads = defaultdict(list)
+        for event in self:
+            if not event.is_async and event.device_type == DeviceType.CPU:
+                threads[event.thread, event.node_id].append(event)
+        for events in threads.values():
+            running = []
+            for event in sorted(events, key=lambda e: (e.time_range.start, -e.time_range.end)):
+                span = event.time_range
+                while running and not (
+                    running[-1].time_range.start <= span.start < running[-1].time_range.end
+                    and span.end <= running[-1].time_range.end
+                ):
+                    running.pop()
+                if running:
+                    running[-1].append_cpu_child(event)
+                    event.set_cpu_parent(running[-1])
+                running.append(event)
 
     @property
     def self_cpu_time_total(self):
@@ -290,7 +358,7 @@ class EventList(list):
 def events_from(rows, device_rows=(), **options):
     """An EventList of what the engine recorded, each event linked with the one that it ran in, and of what GPUs ran."""
     origin = rows[0][4] if rows else min((row[2] for row in device_rows), default=0)
-    events = [FunctionEvent(number, row, origin) for number, row in enumerate(rows)]
+    events = [FunctionEvent._of_row(number, row, origin) for number, row in enumerate(rows)]
     for event, row in zip(events, rows, strict=True):
         if row[2] >= 0:
             event.cpu_parent = events[row[2]]

@@ -29,6 +29,7 @@ from mica.masked._ops import (
     sum,
     var,
 )
+from mica.masked._sparse_where import _where
 from mica.masked.maskedtensor import _functions  # noqa: F401 - it answers for masked tensors
 from mica.masked.maskedtensor.core import MaskedTensor, is_masked_tensor
 from mica.masked.maskedtensor.creation import as_masked_tensor, masked_tensor
@@ -40,6 +41,7 @@ __all__ = [
     "_input_mask",
     "_output_mask",
     "_reduction_identity",
+    "_where",
     "amax",
     "amin",
     "argmax",

@@ -181,8 +181,17 @@ static std::vector<Tensor> gradients_at(const std::vector<Edge>& roots, std::vec
              " gradients");
   given.resize(roots.size());
   for (size_t i = 0; i < roots.size(); ++i) {
-    if (given[i].defined()) continue;
     const InputMetadata& about = roots[i].function->inputs[roots[i].input_nr];
+    if (given[i].defined()) {
+      MICA_CHECK(given[i].sizes() == about.sizes.ref(), "Mismatch in shape: grad_output[", i,
+                 "] has a shape of torch.Size(", given[i].sizes(), ") and output[", i, "] has a shape of torch.Size(",
+                 about.sizes.ref(), ").");
+      MICA_CHECK(is_complex(given[i].dtype()) == is_complex(about.dtype),
+                 "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                 "dtype: grad_output[",
+                 i, "] has a dtype of ", given[i].dtype(), " and output[", i, "] has a dtype of ", about.dtype, ".");
+      continue;
+    }
     MICA_CHECK(count_of(about.sizes) == 1, "grad can be implicitly created only for scalar outputs");
     given[i] = mica::ones(about.sizes, TensorOptions(about.dtype).device(about.device));
   }

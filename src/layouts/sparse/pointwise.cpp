@@ -76,6 +76,35 @@ void check_same_size(const char* op, const Tensor& a, const Tensor& b) {
              " != ", b.sizes());
 }
 
+// Where the elements of two lists of indices lie in their merger, which is in order where both lists are: equal ones
+// that meet share a place. torch merges so on the CPU, also lists that are not in order.
+struct Merger {
+  Tensor indices, first, second;
+};
+Merger merged(const Tensor& p, const Tensor& q) {
+  const int64_t dims = p.size(0), count_p = p.size(1), count_q = q.size(1);
+  const TensorOptions integers(DType::Int64);
+  Merger m{empty({dims, count_p + count_q}, integers), empty({count_p}, integers), empty({count_q}, integers)};
+  const auto *a = static_cast<const int64_t*>(p.data_ptr()), *b = static_cast<const int64_t*>(q.data_ptr());
+  auto* out = static_cast<int64_t*>(m.indices.data_ptr());
+  auto *at_p = static_cast<int64_t*>(m.first.data_ptr()), *at_q = static_cast<int64_t*>(m.second.data_ptr());
+  int64_t i = 0, j = 0, made = 0;
+  for (; i < count_p || j < count_q; ++made) {
+    int order = i == count_p ? 1 : j == count_q ? -1 : 0;
+    for (int64_t d = 0; order == 0 && i < count_p && j < count_q && d < dims; ++d) {
+      const int64_t x = a[d * count_p + i], y = b[d * count_q + j];
+      order = x < y ? -1 : x > y ? 1 : 0;
+    }
+    const bool take_first = order <= 0;
+    for (int64_t d = 0; d < dims; ++d)
+      out[d * (count_p + count_q) + made] = take_first ? a[d * count_p + i] : b[d * count_q + j];
+    if (order <= 0) at_p[i++] = made;
+    if (order >= 0) at_q[j++] = made;
+  }
+  m.indices = m.indices.narrow(1, 0, made).contiguous();
+  return m;
+}
+
 Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   check_same_size("add", self, other);
   const SparseParts &p = sparse_parts(self), &q = sparse_parts(other);
@@ -88,6 +117,16 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   const DType dtype = common;
   Tensor values = values_of(other).to(dtype);
   if (!(alpha == Scalar(1))) values = values.mul(alpha);
+  if (self.is_cpu() && !(p.coalesced && q.coalesced) && values_of(self).is_contiguous() &&
+      values_of(other).is_contiguous()) {
+    const Merger m = merged(p.indices.contiguous(), q.indices.contiguous());
+    DimVector sizes(values_of(self).sizes());
+    sizes[0] = m.indices.size(1);
+    const Tensor sums = mica::zeros(sizes, TensorOptions(dtype));
+    sums.index_copy_(0, m.first, values_of(self).to(dtype));
+    sums.index_add_(0, m.second, values);
+    return coo(m.indices, sums, self.sizes(), false);
+  }
   const Tensor both =
       coo(mica::cat({p.indices, q.indices}, 1), mica::cat({values_of(self).to(dtype), values}, 0), self.sizes(), false);
   // Two coalesced tensors make a coalesced one; others are summed when it is asked for, or when there are more elements

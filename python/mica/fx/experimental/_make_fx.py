@@ -130,8 +130,12 @@ class Trace:
             from mica._functorch.functionalized import functionalized
 
             tracer.graph, outputs = functionalized(tracer.graph, outputs, mode.functional == "mutations_and_views")
-        tracer.graph.output(outputs)
+        tracer.graph.output(outputs, self._returned())
         return self._module(tracer, args, in_spec, names, fake_mode)
+
+    def _returned(self):
+        """What the function says that it returns, which its graph says too."""
+        return getattr(self.function, "__annotations__", {}).get("return")
 
     def _module(self, tracer, args, in_spec, names, fake_mode):
         graph = tracer.graph
@@ -176,7 +180,7 @@ class PreDispatchTrace(Trace):
         for name, module in recorder.modules.items():
             tracer.root.add_module(name, module)
         self._keep_constants(tracer, recorder)
-        tracer.graph.output(outputs)
+        tracer.graph.output(outputs, self._returned())
         return self._module(tracer, args, in_spec, names, fake_mode)
 
     @staticmethod
