@@ -10,6 +10,7 @@
 // The code is in a library of its own: link mica::program (libmica_program.so).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,30 @@
 #include "mica/tensor.h"
 
 namespace mica {
+
+// The arguments of an operator of one's own, by their places in its schema. What a program leaves out has its default.
+class OperatorArguments {
+ public:
+  explicit OperatorArguments(void* call) : call_(call) {}
+  Tensor tensor(size_t i) const;  // undefined where it is None
+  std::vector<Tensor> tensors(size_t i) const;
+  int64_t integer(size_t i) const;
+  std::vector<int64_t> integers(size_t i) const;
+  double real(size_t i) const;
+  bool boolean(size_t i) const;
+  std::string text(size_t i) const;
+
+ private:
+  void* call_;
+};
+
+// Lets programs that are loaded from now on call an operator of torch.library, which is a function of C++ here:
+//   define_operator("mylib::scale(Tensor x, float factor=2.0) -> Tensor",
+//                   [](const OperatorArguments& a) { return std::vector{a.tensor(0) * a.real(1)}; });
+// The function returns the results in their order; it may be called by several threads at once. Throws Error if the
+// schema cannot be read or the name is defined already.
+using OperatorFunction = std::function<std::vector<Tensor>(const OperatorArguments&)>;
+void define_operator(const std::string& schema, OperatorFunction function);
 
 class Program {
  public:

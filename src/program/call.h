@@ -110,6 +110,7 @@ class Call {
   std::optional<ArrayRef<double>> reals_if(size_t i);
   TensorOptions options(size_t i);  // dtype, layout, device and pin_memory, from this place on
 
+  const Operator& op() const { return *step_.op; }
   // Of calls whose arguments have no declared types.
   size_t size() const { return step_.operands.size(); }
   const Graph& graph(size_t i);

@@ -69,8 +69,11 @@ Graph GraphReader::read(const Json& data) {
     graph_.inputs.push_back(is_named ? add(text_member(value, key)) : kNone);
   }
   for (const Json& row : member(data, "nodes", Json::Kind::Array).items) read_step(row);
-  for (const Json& output : member(data, "outputs", Json::Kind::Array).items)
-    graph_.outputs.push_back(operand_without_type(output));
+  for (const Json& output : member(data, "outputs", Json::Kind::Array).items) {
+    Operand made = operand_without_type(output);
+    const bool is_told = std::holds_alternative<std::string>(made) || std::holds_alternative<DType>(made);
+    graph_.outputs.push_back(is_told ? Operand() : std::move(made));  // a text is no result
+  }
   find_last_uses();
   return std::move(graph_);
 }
@@ -81,8 +84,11 @@ void GraphReader::read_step(const Json& row) {
   Step step;
   step.target = text_member(row, "target");
   const std::string name = name_in_table(step.target);
-  step.op = find_operator(name);
-  MICA_CHECK_KIND(step.op, NotImplemented, "the program calls ", step.target, ", which Mica does not run from C++");
+  step.op = name.empty() ? find_own_operator(step.target) : find_operator(name);
+  MICA_CHECK_KIND(step.op, NotImplemented, "the program calls ", step.target, ", which Mica does not run from C++",
+                  name.empty() && step.target.starts_with("torch.ops.")
+                      ? ": mica::define_operator (mica/program.h) says before it is loaded what the operator computes"
+                      : "");
   const Json& inputs = member(row, "inputs", Json::Kind::Array);
   if (name.starts_with("higher_order.")) {
     for (const Json& input : inputs.items) step.operands.push_back(operand_without_type(argument_of(input)));
@@ -303,7 +309,9 @@ std::optional<Operand> GraphReader::list_operand(const Union& given, const Decla
 
 Operand GraphReader::operand_without_type(const Json& argument) {
   const auto [kind, value] = only(argument);
-  if (kind == "as_none" || kind == "as_string") return std::monostate();
+  if (kind == "as_none") return std::monostate();
+  if (kind == "as_string" && value.kind == Json::Kind::String) return value.text;
+  if (kind == "as_scalar_type") return dtype_of_number(value);
   if (kind == "as_tensor") return Place{slot(text_member(value, "name")), true};
   if (kind == "as_tensors" || kind == "as_optional_tensors") return places(value, true);
   if (kind == "as_int") return whole_number(value);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mica/autocast.h"
 #include "mica/error.h"
 #include "mica/layers.h"
 #include "mica/ops.h"
@@ -207,6 +208,14 @@ void loop(Call& c) {
 
 void with_or_without_gradients(Call& c) { c.give_values(run(c.graph(1), c.values_from(2), c.moved_to())); }
 
+// A part of the program that was written under autocast: a device, a dtype, whether it is on, and a cache.
+void with_autocast(Call& c) {
+  const Graph& graph = c.graph(4);  // so that there are as many arguments
+  const DeviceType type = c.moved_to() ? c.moved_to()->type() : Device(c.text(0)).type();
+  const autocast::Guard guard(type, c.dtype_if(1), c.boolean(2));
+  c.give_values(run(graph, c.values_from(5), c.moved_to()));
+}
+
 #define MICA_OPTIONS "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 constexpr Operator kOperators[] = {
     {"_operator.add(Scalar a, Scalar b) -> Scalar", two_numbers<Arithmetic::Add>},
@@ -298,6 +307,7 @@ constexpr Operator kOperators[] = {
     {"higher_order.cond() -> ()", branch},
     {"higher_order.while_loop() -> ()", loop},
     {"higher_order.wrap_with_set_grad_enabled() -> ()", with_or_without_gradients},
+    {"higher_order.wrap_with_autocast() -> ()", with_autocast},
 };
 #undef MICA_BITS
 #undef MICA_OPTIONS

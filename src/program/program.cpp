@@ -1,3 +1,4 @@
+#include "mica/autocast.h"
 #include "mica/program.h"
 
 #include <atomic>
@@ -311,6 +312,9 @@ std::vector<Value> Program::State::values(const std::vector<Tensor>& given) cons
 std::vector<Tensor> Program::run(const std::vector<Tensor>& given) const {
   State& state = *state_;
   const NoGradGuard without_gradients;
+  // The program has the casts that it was exported with.
+  const autocast::Guard as_on_cpu(DeviceType::CPU, std::nullopt, false),
+      as_on_gpu(DeviceType::CUDA, std::nullopt, false);
   std::unique_lock<std::mutex> alone(state.running, std::defer_lock);
   if (state.changes_state) alone.lock();
   const std::vector<Value> inputs = state.values(given);

@@ -50,5 +50,7 @@ Declaration read_schema(const Operator& op);
 // overload.
 const Operator* find_operator(std::string_view full_name);
 std::vector<const Operator*> find_overloads(std::string_view name);
+// One that a program of C++ has defined, by what an archive calls it ("torch.ops.mylib.scale.default"), or null.
+const Operator* find_own_operator(std::string_view target);
 
 }  // namespace mica::program

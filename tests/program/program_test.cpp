@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "io/archive.h"
+#include "mica/autocast.h"
 #include "mica/mica.h"
 #include "mica/serialize.h"
 #include "program/arithmetic.h"
@@ -61,6 +62,33 @@ TEST(Program, ComputesWhatTorchDoes) {
       EXPECT_FALSE(results[0].requires_grad());
     }
   }
+}
+
+// What torch computes for the first input: a linear map under autocast, then the same one without.
+TEST(Program, HasTheCastsThatItWasExportedWith) {
+  const auto program = mica::Program::load(recorded("program_autocast.pt2"));
+  const Tensor x = mica::linspace(-1, 1, 8).view({2, 4});
+  const std::vector<Tensor> plain = program({x});
+  EXPECT_FLOAT_EQ(plain[0].select(0, 0).select(0, 1).item<float>(), -1.2890625F);
+  EXPECT_FLOAT_EQ(plain[1].select(0, 0).select(0, 1).item<float>(), -1.2918367F);
+  const mica::autocast::Guard on;  // of the caller
+  const std::vector<Tensor> within = program({x});
+  EXPECT_TRUE(mica::equal(plain[0], within[0]) && mica::equal(plain[1], within[1]));
+  EXPECT_TRUE(mica::autocast::is_enabled(mica::DeviceType::CPU));
+}
+
+TEST(Program, CallsOperatorsOfOnesOwn) {
+  EXPECT_THROW(mica::Program::load(recorded("program_own_operator.pt2")), mica::Error);
+  for (const char* wrong : {"scale(Tensor x) -> Tensor", "mylib::scale", "mylib::scale(Thing x) -> Tensor"})
+    EXPECT_THROW(mica::define_operator(wrong, [](const auto& a) { return std::vector{a.tensor(0)}; }), mica::Error);
+  const char* const schema = "mylib::scale(Tensor x, float factor=2.0, int shift=0) -> Tensor";
+  const auto scale = [](const mica::OperatorArguments& a) {
+    return std::vector{a.tensor(0) * a.real(1) + a.integer(2)};
+  };
+  mica::define_operator(schema, scale);
+  EXPECT_THROW(mica::define_operator(schema, scale), mica::Error);
+  const auto program = mica::Program::load(recorded("program_own_operator.pt2"));
+  EXPECT_TRUE(mica::equal(program({mica::arange(4.0)})[0], mica::arange(4.0) * 5 + 1));
 }
 
 TEST(Program, RunsInSeveralThreads) {

@@ -327,3 +327,31 @@ def test_strange_files_are_refused(edit, words, tmp_path):
     edited(tmp_path / "model.pt2", edit)
     refused = run_cpp(tmp_path, inputs=[torch.ones(1, 2)])
     assert refused.returncode == 1 and words in refused.stderr
+
+
+def test_parts_under_autocast_keep_their_casts_and_gradients(tmp_path):
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                hidden = F.relu(self.first(x))
+                with torch.autocast("cpu", enabled=False):
+                    hidden = hidden.float().exp()
+                return self.second(hidden).float() + self.first(x).sum()
+
+    torch.manual_seed(0)
+    module, x = Mixed(), torch.randn(3, 4)
+    program = export(module, (x,))
+    save(program, tmp_path / "model.pt2")
+    assert torch.equal(program.module()(x), module(x)) and not torch.equal(module(x), module.second(module.first(x)))
+    assert torch.equal(results(tmp_path, [x])[0], module(x))
+    module(x).sum().backward()
+    trained = program.module()
+    trained(x).sum().backward()
+    for name, parameter in trained.named_parameters():
+        torch.testing.assert_close(parameter.grad, module.get_parameter(name).grad)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(NotImplementedError, match="lstm under autocast"):
+        export(nn.LSTM(4, 4), (torch.randn(2, 3, 4),))

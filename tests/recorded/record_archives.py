@@ -29,6 +29,36 @@ class Small(nn.Module):
         }
 
 
+class Mixed(nn.Module):
+    """A linear map under autocast, and the same one without."""
+
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 4)
+        self.l.weight.data.copy_(torch.arange(16.0).view(4, 4) / 7)
+        nn.init.constant_(self.l.bias, 0.3)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.l(x)
+        return y.float(), self.l(x)
+
+
+@torch.library.custom_op("mylib::scale", mutates_args=())
+def scale(x: torch.Tensor, factor: float = 2.0, shift: int = 0) -> torch.Tensor:
+    return x * factor + shift
+
+
+@scale.register_fake
+def _(x, factor=2.0, shift=0):
+    return torch.empty_like(x)
+
+
+class Own(nn.Module):
+    def forward(self, x):
+        return torch.ops.mylib.scale(x, 3.0) + torch.ops.mylib.scale(x, shift=1)
+
+
 def strip(path):
     """Leave out what says where the program was written: the lines of its source."""
 
@@ -54,6 +84,12 @@ def main():
     save(program.run_decompositions(), folder / "program_decomposed.pt2")
     strip(folder / "program.pt2")
     strip(folder / "program_decomposed.pt2")
+    for name, other, given in (
+        ("program_autocast.pt2", Mixed(), torch.linspace(-1, 1, 8).view(2, 4)),
+        ("program_own_operator.pt2", Own(), torch.arange(4.0)),
+    ):
+        save(export(other, (given,)), folder / name)
+        strip(folder / name)
     inputs = [torch.randn(5, 4) + 1, torch.randn(7, 4) - 3]
     torch.save([(x, module(x)) for x in inputs], folder / "program_values.pt")
 

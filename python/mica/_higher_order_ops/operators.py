@@ -65,4 +65,13 @@ def _one(value):
     return value[0] if isinstance(value, (tuple, list)) else value
 
 
-OPERATORS = {"cond": _Operator("cond", _cond), "while_loop": _Operator("while_loop", _while_loop)}
+def _wrap_with_autocast(device_type, dtype, enabled, cache_enabled, graph, *operands):
+    import mica
+
+    with mica.autocast(device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled):
+        made = graph(*operands)
+    return made if isinstance(made, (tuple, list)) else (made,)
+
+
+OPERATORS = {"wrap_with_autocast": _Operator("wrap_with_autocast", _wrap_with_autocast)}
+OPERATORS |= {"cond": _Operator("cond", _cond), "while_loop": _Operator("while_loop", _while_loop)}

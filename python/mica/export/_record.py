@@ -218,6 +218,8 @@ class Recorder(TorchFunctionMode):
         found = None
         if name not in _CONSTANTS:
             found = _targets.find(func, args, kwargs) or _more_targets(func, args, kwargs)
+        if found is not None and _is_autocast():  # a graph runs without: its casts are recorded with the call
+            return self._with_casts(name, func, args, kwargs)
         if found is None:
             if name in _CONSTANTS:  # real ones: their values are the program's
                 with _disable_current_modes():
@@ -238,6 +240,20 @@ class Recorder(TorchFunctionMode):
         if _tensors((out,)):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
+        return out
+
+    def _with_casts(self, name, func, args, kwargs):
+        before = mica.is_autocast_cache_enabled()
+        mica.set_autocast_cache_enabled(False)  # a cast that was kept would not be seen
+        try:
+            parts = self._in_parts(func, args, kwargs) if _tensors((args, kwargs)) else (func(*args, **kwargs),)
+        finally:
+            mica.set_autocast_cache_enabled(before)
+        if parts is not None:
+            return parts[0]
+        out = func(*args, **kwargs)
+        if _tensors((out,)):
+            raise NotImplementedError(f"torch.export: {name} under autocast; export what is cast by hand instead")
         return out
 
     def _in_parts(self, func, args, kwargs):
@@ -279,7 +295,8 @@ class Recorder(TorchFunctionMode):
             self._record("call_function", func, args, kwargs, out, name)
 
     def _record(self, op, target, args, kwargs, out, name):
-        if mica.is_grad_enabled() != self._grad:
+        # Parts of a call are seen below autograd; the graph has its gradients by them.
+        if not self.sees_all and mica.is_grad_enabled() != self._grad:
             self._grad = mica.is_grad_enabled()
             self.graph.create_node("call_function", mica._C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
         args, kwargs = self.argument(tuple(args)), self.argument(dict(kwargs))
@@ -386,6 +403,10 @@ class Recorder(TorchFunctionMode):
 
 
 _active = []
+
+
+def _is_autocast():
+    return mica.is_autocast_enabled("cpu") or mica.is_autocast_enabled("cuda")
 
 
 def current():
