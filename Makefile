@@ -18,24 +18,39 @@ PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build build-all demo test test-cpp test-python lint format test-torch torch-tests test-distributed test-packages test-cuda test-x86_64 \
-        test-aarch64 bench sweep sanitize sanitize-threads fuzz compiler-fuzz wheel test-wheel nightly compile-times \
+# Targets are made one after the other, but for the two that `build` starts at once.
+ifeq ($(MAKELEVEL),0)
+.NOTPARALLEL:
+endif
+
+.PHONY: build compiled installed build-all demo test test-cpp test-python lint format test-torch torch-tests test-distributed \
+        test-packages test-cuda test-x86_64 test-aarch64 bench sweep sanitize sanitize-threads fuzz compiler-fuzz wheel test-wheel nightly compile-times \
         lab-wasm test-lab-wasm site site-serve test-site clean
 
-# The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
-# after the other.
+# The library and the extension: all that a program needs. Packages are installed while the compiler runs.
 build: build/build.ninja
-	@test -f build/lib/libmica.so || echo "Building Mica: 10 to 15 minutes on two cores the first time, by the machine."
+	@$(MAKE) --jobs=2 compiled installed
+
+# The lock lets several shells build in one directory, one after the other.
+compiled:
+	@test -f build/lib/libmica.so || echo "Building Mica: 8 to 15 minutes on two cores the first time, by the machine."
 	@flock build cmake --build build --parallel $(JOBS) --target mica_extension -- $(NINJA_ARGS)
 
 # The same with the C++ tests and examples.
-build-all: build
+build-all: build build/.with_packages
 	@flock build cmake --build build --parallel $(JOBS) -- $(NINJA_ARGS)
 
-# The environment imports the package that the build directory holds, and has the `mica` command.
-$(VENV)/.installed: requirements-dev.txt
+installed: $(VENV)/.installed
+	@:
+
+# The build needs the environment's interpreter, and none of its packages.
+$(VENV)/bin/python:
 	@scripts/install_prerequisites $(PYTHON)
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --without-pip $(VENV)
+
+# The environment imports the package that the build directory holds, and has the `mica` command.
+$(VENV)/.installed: requirements-dev.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m ensurepip --upgrade --default-pip >/dev/null
 	$(VENV)/bin/python -m pip install --quiet --upgrade -r requirements-dev.txt
 	echo $(CURDIR)/build/python > "$(site_packages)"/mica-development.pth
 	printf '%s\n' '#!$(CURDIR)/$(VENV)/bin/python' 'import sys' 'from mica.cli import main' 'sys.exit(main())' \
@@ -43,7 +58,12 @@ $(VENV)/.installed: requirements-dev.txt
 	chmod +x $(VENV)/bin/mica
 	touch $@
 
-build/build.ninja: $(VENV)/.installed CMakePresets.json
+# The C++ tests are told of the environment's LAPACK as they are configured, which a first build is without it.
+build/.with_packages: $(VENV)/.installed | build/build.ninja
+	@cmake build --log-level=WARNING >/dev/null
+	@touch $@
+
+build/build.ninja: CMakePresets.json | $(VENV)/bin/python
 	@scripts/install_prerequisites $(PYTHON)
 	@rm -f build/CMakeCache.txt
 	cmake --preset $(PRESET) -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING

@@ -44,6 +44,11 @@ add_library(mica_extension_flags INTERFACE)
 target_link_libraries(mica_extension_flags INTERFACE mica_common_flags)
 target_compile_options(mica_extension_flags INTERFACE ${MICA_CORE_OPTIMISATION} -fvisibility=hidden)
 
+# For extensions that no program waits for: the Lab's server.
+add_library(mica_tool_flags INTERFACE)
+target_link_libraries(mica_tool_flags INTERFACE mica_common_flags)
+target_compile_options(mica_tool_flags INTERFACE $<$<CONFIG:Release>:-O1> -fvisibility=hidden)
+
 add_library(mica_link_flags INTERFACE)
 target_link_options(mica_link_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed -Wl,-Bsymbolic-functions)
 

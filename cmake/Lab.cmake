@@ -1,9 +1,9 @@
 # The extension mica._lab: the server of `mica lab`. Apart from mica._C, so that an import does not load it.
 find_path(MICA_JSON_INCLUDE_DIR nlohmann/json.hpp REQUIRED)
 file(GLOB MICA_LAB_SOURCES CONFIGURE_DEPENDS lab/*.cpp)
-mica_merge(lab_sources 4 ${MICA_LAB_SOURCES})
+mica_merge(lab_sources 7 ${MICA_LAB_SOURCES})
 Python_add_library(mica_lab MODULE WITH_SOABI ${lab_sources})
-target_link_libraries(mica_lab PRIVATE mica mica_extension_flags Threads::Threads)
+target_link_libraries(mica_lab PRIVATE mica mica_tool_flags Threads::Threads)
 target_link_options(mica_lab PRIVATE -Wl,--gc-sections -Wl,--as-needed)
 mica_export_only(mica_lab lab.map)
 target_include_directories(mica_lab PRIVATE . lab)

@@ -5,9 +5,14 @@ option(MICA_MERGE "Compile several short sources of a folder as one" ON)
 
 # Sets `output` to files that include `sources`, at most `size` each, in build/merged. They name what they include from
 # the root of the sources or from their own place, so that several checkouts share what ccache keeps. Kernels that
-# Highway compiles once per target stay alone: such a file is included again by itself.
+# Highway compiles once per target stay alone: such a file is included again by itself. Where sources of one folder are
+# compiled with different flags, each part has its own word: mica_merge(output size WORD word sources...).
 function(mica_merge output size)
-  set(sources ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 2 merge "" "WORD" "")
+  set(sources ${merge_UNPARSED_ARGUMENTS})
+  if(NOT merge_WORD)
+    set(merge_WORD part)
+  endif()
   if(NOT MICA_MERGE)
     set(${output} ${sources} PARENT_SCOPE)
     return()
@@ -41,7 +46,7 @@ function(mica_merge output size)
     foreach(first RANGE 0 ${last} ${size})
       list(SUBLIST sources_of_${folder} ${first} ${size} taken)
       math(EXPR part "${first} / ${size} + 1")
-      set(file ${PROJECT_BINARY_DIR}/merged/${name}/part_${part}.cpp)
+      set(file ${PROJECT_BINARY_DIR}/merged/${name}/${merge_WORD}_${part}.cpp)
       set(content)
       foreach(source IN LISTS taken)
         if(generated EQUAL 0)

@@ -18,7 +18,7 @@ from model import LAYOUTS, LayoutEntry, Op, camel
 from schema import Schema
 
 BITS = {"sparse": "tensor_bit::kSparse", "quantized": "tensor_bit::kQuantized"}
-COLD = "[[gnu::cold, gnu::noinline]] "
+COLD = "MICA_COLD "
 
 
 def layout_declarations(op: Op, schema: Schema) -> list[tuple[str, str]]:

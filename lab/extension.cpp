@@ -92,7 +92,7 @@ PyObject* ask(PyObject*, PyObject* args) {
   return PyUnicode_FromStringAndSize(answer.data(), static_cast<Py_ssize_t>(answer.size()));
 }
 
-int execute(PyObject* module) {
+int fill_module(PyObject* module) {
   static PyMethodDef methods[] = {{"stop", server_stop, METH_NOARGS, "Ends every connection."}, {}};
   static PyGetSetDef attributes[] = {{"url", server_url, nullptr, "Where the page is.", nullptr},
                                      {"port", server_port, nullptr, nullptr, nullptr},
@@ -122,6 +122,6 @@ PyMODINIT_FUNC PyInit__lab() {
   static PyModuleDef definition = {
       PyModuleDef_HEAD_INIT, "mica._lab", "The Lab's server.", -1, functions, nullptr, nullptr, nullptr, nullptr};
   PyObject* module = PyModule_Create(&definition);
-  if (module && execute(module) < 0) Py_CLEAR(module);
+  if (module && fill_module(module) < 0) Py_CLEAR(module);
   return module;
 }
