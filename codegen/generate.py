@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def optional_generators():
     """Bindings, stubs, reference pages and test cases, each a module with generate(ops) -> {path: text}."""
-    for name in ("bindings", "stubs", "aten", "sharding", "boxed", "reference", "cases"):
+    for name in ("bindings", "stubs", "aten", "sharding", "boxed", "out_dtypes", "reference", "cases"):
         if (Path(__file__).parent / f"{name}.py").exists():
             yield name, __import__(name)
 

@@ -29,6 +29,15 @@ COPIES = (
     "reshape",  # it shows the elements in another shape, and copies where strides allow no view
 )
 
+# What is said of an out= whose dtype is not the result's. {result} and {given} are the names of the two dtypes as
+# Tensor.type() has them, {c10 result} and {c10 given} those of C++.
+OUT_DTYPES = {
+    # Operations that torch declares with their meta function: out= has the result's dtype.
+    "structured": {"exact": "Expected out tensor to have dtype {c10 result}, but got {c10 given} instead"},
+    # The result is converted, whatever it is.
+    "any": {"any": ""},
+}
+
 
 # -------------------------------------------------------------------------------------------------- layouts
 LAYOUTS = ("sparse", "quantized")
@@ -66,6 +75,9 @@ class Op:
     namespace: str = ""
     sharding: str = ""  # how spread tensors go through it, in the words of docs/sharding.md; pointwise ones need none
     copies: str = ""  # one of COPIES: what inspect.copies() says of the copies that it makes
+    out_dtype: dict[str, str] = field(
+        default_factory=dict
+    )  # which dtypes out= may have: exact, castable or any -> words
     python: bool = True
     python_name: str = ""
     python_schemas: list[str] = field(default_factory=list)
@@ -160,7 +172,7 @@ def camel(name: str) -> str:
 
 KNOWN_KEYS = {
     "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "check",
-    "implementation", "copies", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
+    "implementation", "copies", "out_dtype", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
     "python_name", "python_schemas", "aliases", "doc", "samples",
 }  # fmt: skip
 
@@ -189,6 +201,10 @@ def read_entry(family: str, entry: dict) -> Op:
         raise TableError(f"{where}: promotion {promotion!r} is not one of {PROMOTIONS}")
     if entry.get("copies", "asked") not in COPIES:
         raise TableError(f"{where}: copies {entry['copies']!r} is not one of {COPIES}")
+    rule = entry.get("out_dtype", {})
+    rule = OUT_DTYPES.get(rule, {"": rule}) if isinstance(rule, str) else rule
+    if rule and (len(rule) != 1 or not set(rule) <= {"exact", "castable", "any"}):
+        raise TableError(f"{where}: out_dtype is one of {sorted(OUT_DTYPES)}, or words under exact or castable: {rule}")
     grad = entry.get("grad", {})
     differentiable = entry.get("differentiable", True)
     if kind in ("pointwise", "native", "view", "inplace") and not grad and differentiable:
@@ -197,8 +213,14 @@ def read_entry(family: str, entry: dict) -> Op:
         for name in key.split(","):
             if not any(s.has_argument(name.strip()) for s in schemas):
                 raise TableError(f"{where}: grad.{name} is not an argument")
-    known = {k: entry[k] for k in KNOWN_KEYS & set(entry) if k not in ("schema", "schemas", "kind", "forms", "grad")}
-    op = Op(family=family, name=schemas[0].name, schemas=schemas, kind=kind, forms=forms, grad=grad, **known)
+    known = {
+        k: entry[k]
+        for k in KNOWN_KEYS & set(entry)
+        if k not in ("schema", "schemas", "kind", "forms", "grad", "out_dtype")
+    }
+    op = Op(
+        family=family, name=schemas[0].name, schemas=schemas, kind=kind, forms=forms, grad=grad, out_dtype=rule, **known
+    )
     op.kernel = op.kernel or op.name
     op.implementation = op.implementation or op.name
     return op

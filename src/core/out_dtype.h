@@ -1,9 +1,22 @@
 // What torch says where out= has a dtype that an operation does not take.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "mica/dtype.h"
 
 namespace mica {
+
+// What the table says of an operation (`out_dtype` in ops/*.toml). In `words`, {result} and {given} stand for the names
+// of the result's dtype and out's, {c10 result} and {c10 given} for their names in C++.
+struct OutDtypeRule {
+  enum Takes { Exact, Castable, Any };
+  std::string_view op;
+  Takes takes;
+  std::string_view words;
+};
+std::span<const OutDtypeRule> out_dtype_rules();  // ordered by name; written by codegen/out_dtypes.py
 
 // Refuses an out= of dtype `given` for a result of dtype `result`, in the words that torch has for the operation. Some
 // operations take the result's own dtype alone, all others what it can be cast to.

@@ -1,7 +1,15 @@
 """What is said where out= has a dtype that an operation does not take: torch 2.13's words."""
 
+import sys
+from pathlib import Path
+
 import mica as torch
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "codegen"))
+import model
+import out_dtypes
+from schema import TableError
 
 A = torch.tensor([[4.0, 1.0], [1.0, 3.0]])
 
@@ -117,3 +125,19 @@ def test_select_and_ormqr_name_what_is_wrong():
         A.select(1, 5)
     with pytest.raises(RuntimeError, match=r"torch.ormqr: other.shape\[-2\] must be equal to input.shape\[-2\]"):
         torch.ormqr(torch.ones(2, 4, 3), torch.ones(2, 2), torch.ones(2, 3, 10))
+
+
+def test_the_table_refuses_a_rule_that_it_does_not_know():
+    entry = {"schema": "twice(Tensor self) -> Tensor", "doc": "Twice."}
+    assert model.read_entry("unary", entry | {"out_dtype": "structured"}).out_dtype.keys() == {"exact"}
+    for wrong in ("structure", {"exact": "a", "castable": "b"}, {"near": "a"}):
+        with pytest.raises(TableError, match="twice: out_dtype is one of"):
+            model.read_entry("unary", entry | {"out_dtype": wrong})
+
+
+def test_entries_of_one_name_have_one_rule():
+    entry = {"schema": "twice(Tensor self) -> Tensor", "doc": "Twice."}
+    rules = [model.read_entry("unary", entry | {"out_dtype": rule}) for rule in ("structured", "any")]
+    assert '{"twice", OutDtypeRule::Any, ""}' in out_dtypes.generate(rules[1:])["src/out_dtypes.cpp"]
+    with pytest.raises(TableError, match="twice: two entries of this name differ in out_dtype"):
+        out_dtypes.generate(rules)
