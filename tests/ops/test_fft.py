@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from mica.autograd import gradcheck, gradgradcheck
 
-# Powers, mixed radices, primes with a pass of their own, primes by convolution, and lengths that are cut in two.
+# Powers, mixed radices, primes with a pass of their own, primes by convolution, odd lengths with and without a prime by
+# convolution, and lengths that are cut in two.
 LENGTHS = (
     *range(1, 33),
     37,
@@ -14,12 +15,16 @@ LENGTHS = (
     100,
     121,
     128,
+    185,
     210,
     243,
     360,
     509,
     512,
     600,
+    625,
+    999,
+    1001,
     1009,
     1024,
     1030,
@@ -105,7 +110,7 @@ def test_strides():
     assert_spectrum(mica.fft.fft(wide, dim=0), np.fft.fft(np.broadcast_to(z[:1], (5, 40)), axis=0), np.float64, 5)
 
 
-@pytest.mark.parametrize("n", (125, 360, 512, 509, 1009, 2048))
+@pytest.mark.parametrize("n", (125, 360, 512, 509, 999, 1009, 2048))
 def test_columns_and_full_batches(n):
     """More sequences than lanes of any machine, side by side and one after the other, and a remainder of them."""
     for real in (np.float32, np.float64):
@@ -117,6 +122,11 @@ def test_columns_and_full_batches(n):
         assert_spectrum(mica.fft.fft(rows), np.fft.fft(row_numbers), real, n)
         assert_spectrum(mica.fft.ifft(rows), np.fft.ifft(row_numbers), real, n)
         assert_spectrum(mica.fft.rfft(rows.real), np.fft.rfft(row_numbers.real), real, n)
+        reals = ours.real.contiguous()
+        assert_spectrum(mica.fft.rfft(reals, dim=1), np.fft.rfft(double.real, axis=1), real, n)
+        columns = np.fft.rfft(double.real, axis=1).astype(z.dtype)
+        theirs = np.fft.irfft(columns.astype(np.complex128), n, axis=1)
+        assert_spectrum(mica.fft.irfft(mica.from_numpy(columns), n, dim=1), theirs, real, n)
         half = np.fft.rfft(row_numbers.real).astype(z.dtype)
         assert_spectrum(mica.fft.irfft(mica.from_numpy(half), n), np.fft.irfft(half.astype(np.complex128), n), real, n)
 

@@ -130,6 +130,8 @@ template <class T>
 Cache<int64_t, DensePlan<T>>& dense_plans = *new Cache<int64_t, DensePlan<T>>;
 template <class T>
 Cache<int64_t, Nested<T>>& nested_plans = *new Cache<int64_t, Nested<T>>;
+template <class T>
+Cache<int64_t, OddReal<T>>& odd_real_plans = *new Cache<int64_t, OddReal<T>>;
 
 }  // namespace
 
@@ -170,6 +172,36 @@ std::shared_ptr<const Nested<T>> nested_of(int64_t length) {
   });
 }
 
+template <class T>
+std::shared_ptr<const OddReal<T>> odd_real_of(int64_t length) {
+  // The larger the radix, the nearer to half the rows that remain. Beside a large prime factor, which makes every row a
+  // convolution, it is as much of the rest as one transform takes.
+  int radix = 0;
+  if (is_smooth(length)) {
+    for (const int factor : factors_of(length)) radix = std::max(radix, factor);
+  } else {
+    for (int divisor = 3; divisor <= kLargestOddRadix; divisor += 2)
+      if (length % divisor == 0) radix = divisor;
+  }
+  if (radix == 0) return nullptr;
+  return odd_real_plans<T>.get(length, [&](int64_t& size) {
+    auto cut = std::make_shared<OddReal<T>>();
+    cut->radix = radix;
+    cut->columns = length / radix;
+    cut->along = plan_of<T>(cut->columns);
+    cut->roots = cut_roots<T>(radix, cut->columns);
+    for (int k = 0; k < radix; ++k) {
+      const Root w = root_of_unity(k, radix);
+      cut->turns.push_back(static_cast<T>(w.re));
+      cut->turns.push_back(static_cast<T>(-w.im));
+    }
+    size = 2 * length * static_cast<int64_t>(sizeof(T)) / 8;
+    return std::shared_ptr<const OddReal<T>>(cut);
+  });
+}
+
+template std::shared_ptr<const OddReal<float>> odd_real_of(int64_t);
+template std::shared_ptr<const OddReal<double>> odd_real_of(int64_t);
 template std::shared_ptr<const Nested<float>> nested_of(int64_t);
 template std::shared_ptr<const Nested<double>> nested_of(int64_t);
 template std::shared_ptr<const DensePlan<float>> dense_plan_of(int64_t);

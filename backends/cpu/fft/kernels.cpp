@@ -77,6 +77,8 @@ void run(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bo
   }
   const auto nested = kind == Kind::Complex && batch.in_stride != 2 ? nested_of<T>(batch.length) : nullptr;
   batch.nested = nested.get();
+  const auto odd = kind != Kind::Complex && !batch.halved() ? odd_real_of<T>(batch.length) : nullptr;
+  batch.odd = odd.get();
   const auto plan = plan_of<T>(batch.plan_length());
   const auto roots = batch.halved() ? half_roots<T>(batch.length) : nullptr;
   const int64_t lanes = lane_count(std::is_same_v<T, double>), groups = (count + lanes - 1) / lanes;

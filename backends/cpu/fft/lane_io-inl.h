@@ -259,21 +259,56 @@ void store_pairs(T* out, const LaneOffsets& lanes, int64_t stride, int64_t pairs
   }
 }
 
+// Real sequences, whose elements are `stride` apart.
 template <class T>
-void load_real(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to) {
+void load_real(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, T* to) {
+  const hn::ScalableTag<T> d;
   const int64_t width = lanes.lanes;
-  for (int64_t k = 0; k < n; ++k)
-    for (int64_t l = 0; l < width; ++l) {
-      to.re[k * width + l] = in[lanes.at[l] + k * stride];
-      to.im[k * width + l] = 0;
-    }
+  if (lanes.adjacent(1)) {
+    for (int64_t k = 0; k < n; ++k) hn::Store(hn::LoadU(d, in + lanes.at[0] + k * stride), d, to + k * width);
+    return;
+  }
+  int64_t k = 0;
+  if (stride == 1) {
+    const hn::CappedTag<T, 16 / sizeof(T)> block;
+    constexpr int64_t kSide = 16 / sizeof(T);
+    for (; k + kSide <= n; k += kSide)
+      for (int64_t l = 0; l < width; l += kSide) {
+        hn::Vec<decltype(block)> x[kSide];
+        for (int64_t r = 0; r < kSide; ++r) x[r] = hn::LoadU(block, in + lanes.at[l + r] + k);
+        transpose_blocks(block, x);
+        for (int64_t r = 0; r < kSide; ++r) hn::StoreU(x[r], block, to + (k + r) * width + l);
+      }
+  }
+  for (; k < n; ++k)
+    for (int64_t l = 0; l < width; ++l) to[k * width + l] = in[lanes.at[l] + k * stride];
 }
 
 template <class T>
-void store_real(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> from, T scale) {
+void store_real(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, const T* from, T scale) {
+  const hn::ScalableTag<T> d;
   const int64_t width = lanes.lanes;
-  for (int64_t k = 0; k < n; ++k)
-    for (int64_t l = 0; l < lanes.used; ++l) out[lanes.at[l] + k * stride] = from.re[k * width + l] * scale;
+  if (lanes.adjacent(1)) {
+    const auto s = hn::Set(d, scale);
+    for (int64_t k = 0; k < n; ++k)
+      hn::StoreU(hn::Mul(hn::Load(d, from + k * width), s), d, out + lanes.at[0] + k * stride);
+    return;
+  }
+  int64_t k = 0;
+  if (stride == 1 && lanes.used == width) {
+    const hn::CappedTag<T, 16 / sizeof(T)> block;
+    constexpr int64_t kSide = 16 / sizeof(T);
+    const auto s = hn::Set(block, scale);
+    for (; k + kSide <= n; k += kSide)
+      for (int64_t l = 0; l < width; l += kSide) {
+        hn::Vec<decltype(block)> x[kSide];
+        for (int64_t r = 0; r < kSide; ++r) x[r] = hn::Mul(hn::LoadU(block, from + (k + r) * width + l), s);
+        transpose_blocks(block, x);
+        for (int64_t r = 0; r < kSide; ++r) hn::StoreU(x[r], block, out + lanes.at[l + r] + k);
+      }
+  }
+  for (; k < n; ++k)
+    for (int64_t l = 0; l < lanes.used; ++l) out[lanes.at[l] + k * stride] = from[k * width + l] * scale;
 }
 
 // The second half of a real sequence's spectrum, of odd length: conjugates of the first.

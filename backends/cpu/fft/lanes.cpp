@@ -6,6 +6,7 @@
 
 #include "backends/cpu/fft/lane_io-inl.h"
 #include "backends/cpu/fft/lanes.h"
+#include "backends/cpu/fft/odd_real-inl.h"
 #include "backends/cpu/fft/passes-inl.h"
 #include "backends/cpu/fft/two_step-inl.h"
 #include "backends/cpu/scratch.h"
@@ -184,8 +185,13 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
       unfold_real(result, spectrum, n / 2, half_roots);
       result = spectrum;
     } else {
-      load_real(batch.in, in, batch.in_stride, n, a);
-      result = run_plan(plan, a, b);
+      load_real(batch.in, in, batch.in_stride, n, a.re);
+      if (batch.odd) {
+        result = run_odd_real(*batch.odd, a, b);
+      } else {
+        for (int64_t i = 0; i < n * in.lanes; i += in.lanes) hn::Store(hn::Zero(d), d, a.im + i);
+        result = run_plan(plan, a, b);
+      }
     }
     store_complex(batch.out, out, batch.out_stride, bins, result, batch.scale);
   } else if (batch.halved()) {
@@ -195,9 +201,14 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
     store_pairs(batch.out, out, batch.out_stride, n / 2, result, batch.scale);
   } else {
     load_complex(batch.in, in, batch.in_stride, bins, a, next);
-    mirror_spectrum(a, n);
-    result = swapped(run_plan(plan, swapped(a), swapped(b)));
-    store_real(batch.out, out, batch.out_stride, n, result, batch.scale);
+    const T* elements;
+    if (batch.odd) {
+      elements = run_odd_real_back(*batch.odd, a, b);
+    } else {
+      mirror_spectrum(a, n);
+      elements = swapped(run_plan(plan, swapped(a), swapped(b))).re;
+    }
+    store_real(batch.out, out, batch.out_stride, n, elements, batch.scale);
   }
 }
 

@@ -23,6 +23,21 @@ struct Nested {
 template <class T>
 std::shared_ptr<const Nested<T>> nested_of(int64_t length);
 
+// An odd real length cut into radix * columns. Of the elements of the columns' transforms the second half repeats the
+// first, conjugated, so that half of the rows remain to be transformed.
+constexpr int kLargestOddRadix = 31;
+template <class T>
+struct OddReal {
+  int radix = 0;
+  int64_t columns = 0;
+  std::shared_ptr<const Plan<T>> along;         // of `columns` elements
+  std::shared_ptr<const std::vector<T>> roots;  // cut_roots(radix, columns)
+  std::vector<T> turns;                         // cos, sin of 2 pi k / radix for k < radix
+};
+// The cut of an odd length, from the cache; nothing where it has no prime factor that passes take.
+template <class T>
+std::shared_ptr<const OddReal<T>> odd_real_of(int64_t length);
+
 // Transforms `first` to `last` of a batch. Offsets and strides count numbers, two to a complex element. Backward
 // transforms are forward ones with real and imaginary parts exchanged, going in and coming out.
 template <class T>
@@ -41,6 +56,7 @@ struct Batch {
   const T* table = nullptr;
   int64_t table_columns = 0;
   const Nested<T>* nested = nullptr;  // for complex transforms whose sequences lie side by side
+  const OddReal<T>* odd = nullptr;    // for real transforms of odd length
 
   // Even real lengths are transforms of half as many complex numbers.
   bool halved() const { return kind != Kind::Complex && length % 2 == 0; }

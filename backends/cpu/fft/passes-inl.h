@@ -121,9 +121,10 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequ
 #pragma GCC unroll 3
       for (int j = 1; j <= half; ++j) {
         Parts<V> even = x0, odd{hn::Zero(d), hn::Zero(d)};
+        int at = 0;  // j * m, less the radix as often as it is in it: a division would take longer than the products
 #pragma GCC unroll 3
         for (int m = 1; m <= half; ++m) {
-          const int at = j * m % radix;
+          at = at + j >= radix ? at + j - radix : at + j;
           const V c = hn::Set(d, primes[2 * at]), s = hn::Set(d, primes[2 * at + 1]);
           even = {hn::MulAdd(sums[m - 1].re, c, even.re), hn::MulAdd(sums[m - 1].im, c, even.im)};
           odd = {hn::MulAdd(turns[m - 1].re, s, odd.re), hn::MulAdd(turns[m - 1].im, s, odd.im)};
