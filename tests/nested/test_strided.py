@@ -144,3 +144,46 @@ def test_what_is_nested_already_is_itself():
         with pytest.raises(RuntimeError, match="Converting between nested tensor layouts is not supported"):
             torch.nested.as_nested_tensor(given, layout=layout)
     assert torch.nested.as_nested_tensor(nested, dtype=torch.float64).dtype == torch.float64
+
+
+def test_shapes_of_parts():
+    """Words and sizes as torch 2.13 has them."""
+    parts = [torch.randn(2, 20), torch.randn(3, 20)]
+    x = torch.nested.nested_tensor(parts, layout=torch.strided, requires_grad=True)
+    for method in ("view", "reshape"):
+        seen = getattr(x, method)(2, -1, 5, 4)
+        assert [tuple(part.shape) for part in seen.unbind()] == [(2, 5, 4), (3, 5, 4)]
+        assert all(a.equal(b.reshape(-1, 5, 4)) for a, b in zip(seen.unbind(), parts, strict=True))
+        for size, words in (
+            ((), r"shape '\[\]' is invalid for a nested tensor"),
+            ((-1, 5), f"{method}: For now nested {method} cannot change or infer the implicit batch dimension"),
+            ((2, -1, -1, 4), "only one dimension can be inferred"),
+            ((2, 7, 5), r"shape '\[7, 5\]' is invalid for input of size 40"),
+        ):
+            with pytest.raises(RuntimeError, match=words):
+                getattr(x, method)(size)
+    last = x.narrow(0, 1, 1)
+    assert len(last) == 1 and last.unbind()[0].equal(parts[1])
+    last.sum().backward()
+    assert [part.sum().item() for part in x.grad.unbind()] == [0, 60]
+    _, second = x.split_with_sizes([5, 15], dim=-1)
+    assert [tuple(part.shape) for part in second.unbind()] == [(2, 15), (3, 15)]
+    with pytest.raises(RuntimeError, match="only dim=0 supported for nested tensors"):
+        x.narrow(1, 0, 1)
+    with pytest.raises(RuntimeError, match="exceeds dimension size"):
+        x.narrow(0, 1, 2)
+
+
+def test_plain_tensors_beside_nested_ones():
+    x = torch.nested.nested_tensor([torch.randn(2), torch.randn(3)], layout=torch.strided)
+    with pytest.raises(RuntimeError, match="Expected both to be nested, but got a nested self and non-nested other"):
+        torch.matmul(x, torch.randn(4))
+    with pytest.raises(RuntimeError, match="Expected both to be nested, but got a non-nested self and nested other"):
+        torch.matmul(torch.randn(4), x)
+    with pytest.raises(RuntimeError, match="but got a non-nested self and nested other"):
+        torch.ones(1).mul_(x)
+    with pytest.raises(RuntimeError, match="memory formats, called clone with memory format: ChannelsLast"):
+        x.clone(memory_format=torch.channels_last)
+    empty = torch.nested.nested_tensor([torch.ones(1, 0), torch.ones(0, 0)], layout=torch.strided)
+    with pytest.raises(RuntimeError, match="at least one constituent tensor should have non-zero numel"):
+        torch.nested.to_padded_tensor(empty, 0.0)

@@ -13,7 +13,7 @@ _POINTWISE = frozenset((*POINTWISE, "masked_fill", "fill", "dropout", "gelu", "r
 _IN_PLACE = frozenset([f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_"])
 _SAME = frozenset(
     """
-    clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like
+    _to_copy clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like
     empty_like full_like rand_like randn_like requires_grad_ alpha_dropout feature_dropout
     """.split()  # noqa: SIM905
 )

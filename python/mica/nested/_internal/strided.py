@@ -111,6 +111,11 @@ class StridedNestedTensor(Tensor):
     def to_padded_tensor(self, padding, output_size=None):
         """The parts in a plain tensor that is as large as the largest in each dimension, with a number elsewhere."""
         parts = self.unbind()
+        if parts and not any(part.numel() for part in parts):
+            raise RuntimeError(
+                "to_padded_tensor: at least one constituent tensor should have non-zero numel, and a plain tensor of no "
+                "elements is made by torch.empty"
+            )
         wanted = [max(sizes) for sizes in zip(*self._part_sizes, strict=True)] if parts else []
         if output_size is not None:
             if len(output_size) != self.dim() or any(a > b for a, b in zip(wanted, output_size[1:], strict=True)):
@@ -203,10 +208,10 @@ _DIMS = {
     "transpose": ((1, "dim0"), (2, "dim1")),
     "chunk": ((2, "dim"),),
     "split": ((2, "dim"),),
+    "split_with_sizes": ((2, "dim"),),
     "select": ((1, "dim"),),
     "unsqueeze": ((1, "dim"),),
     "squeeze": ((1, "dim"),),
-    "narrow": ((1, "dim"),),
 }
 _BY_PART = frozenset(
     """
@@ -229,6 +234,52 @@ def _as_parts(func, args, kwargs, nested):
     return strided_from_list(results)
 
 
+def _viewed(nested, size, name):
+    """Every part in another shape; -1 is the part's own size where it has that dimension."""
+    size = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
+    if not len(nested):
+        raise RuntimeError("empty nested tensor cannot be reshaped")
+    if not size:
+        raise RuntimeError("shape '[]' is invalid for a nested tensor")
+    if size[0] != len(nested):
+        raise RuntimeError(f"{name}: For now nested {name} cannot change or infer the implicit batch dimension")
+    if size[1:].count(-1) > 1:
+        raise RuntimeError("only one dimension can be inferred")
+    wanted = [[own[d] if n == -1 and d < len(own) else n for d, n in enumerate(size[1:])] for own in nested._part_sizes]
+    return strided_from_list([part.reshape(one) for part, one in zip(nested.unbind(), wanted, strict=True)])
+
+
+def _narrowed(nested, dim, start, length):
+    """Some of the parts: a view of their piece of the buffer."""
+    if dim % nested.dim() != 0:
+        raise RuntimeError("narrow(): only dim=0 supported for nested tensors, but got: " + str(dim))
+    count = len(nested)
+    start = start + count if start < 0 else start
+    if not (0 <= start <= count and 0 <= length <= count - start):
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({count}).")
+    ends = [0, *itertools.accumulate(math.prod(size) for size in nested._part_sizes)]
+    return strided_view(nested.buffer()[ends[start] : ends[start + length]], nested._part_sizes[start : start + length])
+
+
+_NOT_BOTH = "to be nested, but got a {} self and {} other"
+
+
+def _check_both(name, args, others):
+    """torch's refusals of a plain tensor beside a nested one."""
+    if len(args) < 2 or len(others) != 1 or not all(isinstance(x, Tensor) for x in args[:2]):
+        return
+    kinds = ("nested", "non-nested") if isinstance(args[0], StridedNestedTensor) else ("non-nested", "nested")
+    plain = args[1] if kinds[0] == "nested" else args[0]
+    if name == "matmul" and (kinds[0] == "non-nested" or plain.dim() < 2):
+        raise RuntimeError("Expected both " + _NOT_BOTH.format(*kinds))
+    if name in _IN_PLACE and kinds[0] == "non-nested":
+        if plain.dim() == 0:
+            raise RuntimeError(
+                f"output with shape [] doesn't match the broadcast shape [{len(args[1])}, ...] of a nested tensor"
+            )
+        raise RuntimeError("Expected both self and other " + _NOT_BOTH.format(*kinds))
+
+
 def call(func, args, kwargs):
     """What a function does with nested tensors of the strided layout."""
     name = own_name(func)
@@ -239,6 +290,18 @@ def call(func, args, kwargs):
         # The gradient of the buffer is that of the parts.
         return strided_view(found, nested._part_sizes) if isinstance(found, Tensor) and nested is not None else found
     others = _nested_in((*args, *kwargs.values()))
+    if name in ("view", "reshape"):
+        return _viewed(nested, args[1:] or tuple(kwargs.values()), name)
+    if name == "narrow":
+        return _narrowed(**dict(zip(("nested", "dim", "start", "length"), args, strict=False)), **kwargs)
+    _check_both(name, args, others)
+    wanted = kwargs.get("memory_format")
+    if name == "clone" and wanted not in (None, mica.preserve_format, mica.contiguous_format):
+        shown = {mica.channels_last: "ChannelsLast", mica.channels_last_3d: "ChannelsLast3d"}[wanted]
+        raise RuntimeError(
+            "Nested tensor clone supports Preserve and Contiguous memory formats, called clone with memory format: "
+            + shown
+        )
     if name in _POINTWISE or name in _IN_PLACE:
         if any(other._part_sizes != nested._part_sizes for other in others):
             raise RuntimeError(f"{name}: the sizes of nested tensors must match exactly, part by part")
@@ -292,7 +355,7 @@ def call(func, args, kwargs):
                 args[place] = _below(args[place], nested, name)
             elif key in kwargs:
                 kwargs[key] = _below(kwargs[key], nested, name)
-            elif name in ("chunk", "split"):
+            elif name in ("chunk", "split", "split_with_sizes"):
                 raise RuntimeError(f"{name}: along the first dimension of a nested tensor, use unbind()")
         return _as_parts(mica.matmul if name == "bmm" else func, args, kwargs, nested)
     raise NotImplementedError(
