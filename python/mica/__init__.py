@@ -65,6 +65,7 @@ _LAZY = {
     "sym_min": "mica._functions.symbolic",
     "sym_not": "mica._functions.symbolic",
     "sym_sum": "mica._functions.symbolic",
+    "sym_sqrt": "mica._functions.symbolic",
     "sym_fresh_size": "mica._functions.symbolic",
     "classes": "mica._classes",
     "ScriptModule": "mica.jit",
@@ -145,6 +146,10 @@ _LAZY |= dict.fromkeys(
     ],
     "mica._operators.root_names",
 )  # fmt: skip
+_LAZY |= dict.fromkeys(
+    [f"_sym_{name}" for name in ("acos", "asin", "atan", "cos", "cosh", "log2", "sin", "sinh", "sqrt", "tan", "tanh")],
+    "mica._functions.symbolic",
+)
 _SUBMODULES = {
     "_VF", "__config__", "__future__", "_custom_ops", "_dynamo", "_functorch", "_guards", "_higher_order_ops", "_inductor", "_library", "_logging", "_ops", "_prims_common",
     "_vmap_internals",

@@ -1,12 +1,11 @@
 """Tensor's methods that are said in Python: copies and pickles, storages, element-by-element functions."""
 
-from mica import _C
+from mica import _C, functional
 from mica._C import Tensor
 from mica._functions.wrapping import wraps
 from mica._methods import old_names
 from mica._methods.untyped_storage import deepcopy_storage
 from mica._utils import _get_state, _rebuild_from_type_v2, _reduce_tensor, _set_state
-from mica.functional import _split_method, lu, unique, unique_consecutive
 from mica.storage import TypedStorage, UntypedStorage, storage_class, warn_of_typed_storage
 
 _methods = {}
@@ -405,8 +404,33 @@ def _names_of(self):
 _names_of.__name__, _names_of.__qualname__ = "__dir__", "Tensor.__dir__"
 _asking_method(_names_of)
 
-_methods |= {"lu": lu, "split": _split_method, "unique": unique, "unique_consecutive": unique_consecutive}
-_split_method.__name__ = "split"
+
+@_method
+def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The distinct elements: torch.unique."""
+    return functional.unique(self, sorted, return_inverse, return_counts, dim)
+
+
+@_method
+def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """The elements without the repetitions that follow one another: torch.unique_consecutive."""
+    return functional.unique_consecutive(self, return_inverse, return_counts, dim)
+
+
+@_method
+def lu(self, pivot=True, get_infos=False):
+    """The factors of matrices: torch.lu."""
+    return functional.lu(self, pivot, get_infos)
+
+
+@_asking_method
+def split(self, split_size, dim=0):
+    """Pieces of a size, or of sizes, along a dimension."""
+    if isinstance(split_size, Tensor):
+        split_size = int(split_size)
+    is_one = isinstance(split_size, int)
+    return _C.split(self, split_size, dim) if is_one else _C.split_with_sizes(self, split_size, dim)
+
 
 for _function in old_names.METHODS:
     (_method if _function.__name__ == "new" else _asking_method)(_function)

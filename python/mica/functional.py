@@ -83,14 +83,6 @@ def split(tensor, split_size_or_sections, dim=0):
     return tensor.split(split_size_or_sections, dim)
 
 
-def _split_method(self, split_size, dim=0):
-    if isinstance(split_size, _C.Tensor):
-        split_size = int(split_size)
-    return (
-        _C.split(self, split_size, dim) if isinstance(split_size, int) else _C.split_with_sizes(self, split_size, dim)
-    )
-
-
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 

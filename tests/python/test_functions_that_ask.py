@@ -30,7 +30,7 @@ FUNCTIONS = [
     (function, 1)
     for function in (
         mica.is_complex, mica.numel, mica.get_device, mica.is_nonzero, mica.nonzero, mica.hash_tensor, mica.nuclear_norm,
-        mica.indices_copy, mica.sym_int, mica.sym_not, mica._assert_async, mica.lobpcg, mica.pca_lowrank, mica.svd_lowrank,
+        mica.indices_copy, mica.sym_int, mica.sym_not, mica.sym_sqrt, mica._sym_cos, mica._fused_rms_norm, mica._assert_async, mica.lobpcg, mica.pca_lowrank, mica.svd_lowrank,
         mica.special.expit, mica.special.psi, mica.special.log1p, mica.linalg.inv, mica.fft.fft, mica.unique, mica.is_distributed,
     )
 ] + [
@@ -72,7 +72,8 @@ def test_methods_ask_a_class():
     for name in ("storage", "storage_type", "pin_memory", "qscheme", "dim_order", "is_distributed", "_is_view", "hash_tensor",
                  "__nonzero__", "__long__", "xpu"):  # fmt: skip
         assert getattr(x, name)() == name
-    assert x.__div__(2) == "__div__" and x.module_load(x) == "module_load"
+    assert x.__div__(2) == "__div__" and x.module_load(x) == "module_load" and x.split(1) == "split"
+    assert mica.Tensor.unique is not mica.unique and mica.ones(3).unique().tolist() == [1.0]
 
 
 def test_attributes_are_of_the_base():

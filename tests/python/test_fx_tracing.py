@@ -196,3 +196,77 @@ def test_nodes_without_a_module_are_warned_of():
     module.meta["self"] = module
     made = copy.deepcopy(module)
     assert made.meta["self"] is made
+
+
+def test_a_code_generator_of_ones_own():
+    class OfAList(fx.graph.CodeGen):
+        def gen_fn_def(self, free_vars, maybe_return_annotation):
+            return f"def forward(self, given: List[torch.Tensor]):\n    {', '.join(free_vars)} = given"
+
+        def additional_globals(self):
+            return [("List", list)]
+
+        def process_inputs(self, *inputs):
+            return inputs[0]
+
+        def generate_output(self, output_args):
+            return f"return list({output_args!r})"
+
+        def process_outputs(self, outputs):
+            return list(outputs)
+
+    module = fx.symbolic_trace(lambda a, b: (a + b, a - b))
+    module.graph.set_codegen(OfAList())
+    module.recompile()
+    assert module([3, 2]) == [5, 1] == fx.Interpreter(module).run([3, 2])
+
+
+def test_nodes_of_a_function():
+    from mica.fx.passes.tools_common import legalize_graph
+    from mica.fx.passes.utils.source_matcher_utils import check_subgraphs_connected, get_source_partitions
+
+    layers = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    module = mica.export.export(layers, (mica.randn(2, 3),)).module()
+    found = get_source_partitions(module.graph, ["linear", "relu"])
+    assert [len(found[name]) for name in ("linear", "relu")] == [2, 1]
+    first, second, relu = *found["linear"], found["relu"][0]
+    assert check_subgraphs_connected(first, relu) and not check_subgraphs_connected(second, relu)
+    assert (
+        relu.input_nodes == first.output_nodes
+        and get_source_partitions(module.graph, [nn.ReLU])[nn.ReLU][0].nodes == relu.nodes
+    )
+    assert get_source_partitions(module.graph, ["linear"], lambda node: node in first.nodes)["linear"] == [first]
+    traced = fx.symbolic_trace(lambda x: (x + 1) * 2)
+    *_, add, mul, _ = traced.graph.nodes
+    mul.append(add)
+    with pytest.raises(RuntimeError, match="used before"):
+        traced.graph.lint()
+    assert legalize_graph(traced)(1) == 4
+    traced.graph.lint()
+
+
+def test_passes_are_put_in_order():
+    from mica.fx.passes.infra.pass_manager import PassManager, pass_result_wrapper, this_before_that_pass_constraint
+
+    ran = []
+
+    def of(name):
+        def run(module):
+            ran.append(name)
+
+        run.__name__ = name
+        return pass_result_wrapper(run)
+
+    first, second = of("first"), of("second")
+    constraint = this_before_that_pass_constraint(first, second)
+    PassManager([second, first], [constraint])(fx.symbolic_trace(lambda x: x))
+    assert ran == ["first", "second"]
+    with pytest.raises(RuntimeError, match="Circular dependency"):
+        PassManager([first, second], [constraint, this_before_that_pass_constraint(second, first)]).solve_constraints()
+
+    def breaks(module):
+        raise ValueError("no")
+
+    with pytest.raises(Exception, match=r"running the 'breaks' pass after the following passes: \['first'\]") as caught:
+        PassManager([first, breaks])(fx.symbolic_trace(lambda x: x))
+    assert isinstance(caught.value.__cause__, ValueError)

@@ -357,3 +357,19 @@ def sym_ite(b, t, f):
 
 def sym_fresh_size(expr):
     return mica.sym_int(expr)
+
+
+def _of_math(name):
+    """A function of math's on numbers. Of an open number it is that of the example, which fixes it, as float() does."""
+
+    def function(a):
+        return getattr(math, name)(a)
+
+    function.__name__ = function.__qualname__ = f"_sym_{name}"
+    function.__doc__ = f"math.{name} of a number."
+    return asks_arguments(function)
+
+
+for _name in ("acos", "asin", "atan", "cos", "cosh", "log2", "sin", "sinh", "sqrt", "tan", "tanh"):
+    globals()[f"_sym_{_name}"] = _of_math(_name)
+sym_sqrt = globals()["_sym_sqrt"]

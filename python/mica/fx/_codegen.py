@@ -98,6 +98,8 @@ class CodeGen:
     def generate_output(self, output_args):
         return f"return {output_args}"
 
+    generate_output.takes_text = True
+
     def process_inputs(self, *args):
         return args
 
@@ -121,7 +123,9 @@ class CodeGen:
             if node.op == "placeholder":
                 free_vars.append(writer.placeholder(node, lines))
             elif node.op == "output":
-                lines.append(self.generate_output(writer.text(node.args[0])))
+                # A program's own class is handed nodes, as by torch.
+                takes_text = getattr(type(self).generate_output, "takes_text", False)
+                lines.append(self.generate_output(writer.text(node.args[0]) if takes_text else node.args[0]))
                 returned = "" if node.type is None else f" -> {annotation_of(node.type, writer.name_of)}"
             else:
                 if notes is not None:

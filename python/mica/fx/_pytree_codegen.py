@@ -50,3 +50,5 @@ class _PyTreeCodeGen(CodeGen):
         if self.pytree_info and self.pytree_info.out_spec:
             return f"return pytree.tree_unflatten({output_args}, self._out_spec)"
         return super().generate_output(output_args)
+
+    generate_output.takes_text = True

@@ -53,6 +53,7 @@ GIVEN = {
     "_inductor.utils.has_torchvision_roi_align": _no,
     "_inductor.utils.is_gpu": _no,
     "_logging._internal.trace_log": logging.getLogger("torch.__trace"),
+    "cuda._is_compiled": _no,
     "utils._helion.has_helion": _no,
     "utils._pallas.has_pallas_package": _no,
     "utils._pallas.has_tpu_pallas": _no,

@@ -30,6 +30,34 @@ def this_before_that_pass_constraint(this, that):
     return lambda a, b: not (a == that and b == this)
 
 
+def _name(each):
+    return each.__name__ if inspect.isfunction(each) else type(each).__name__
+
+
+def _topological_sort_passes(passes, constraints):
+    """The passes in an order that keeps the constraints: those that nothing has to come before, in their order, first."""
+    if not constraints:
+        return passes
+    after = {each: [] for each in passes}  # a pass -> those that have to come after it
+    missing = dict.fromkeys(passes, 0)
+    for first in passes:
+        for second in passes:
+            for constraint in constraints if first != second else ():
+                if not constraint(first, second):
+                    after[second].append(first)
+                    missing[first] += 1
+    ready = [each for each in passes if not missing[each]]
+    for each in ready:  # which grows
+        for later in after[each]:
+            missing[later] -= 1
+            if not missing[later]:
+                ready.append(later)
+    if len(ready) != len(passes):
+        stuck = [each for each in passes if missing[each]]
+        raise RuntimeError(f"Circular dependency detected within the following passes: {stuck}")
+    return ready
+
+
 class PassManager:
     """Runs passes in order, as often as `steps` says or until none changes anything."""
 
@@ -55,6 +83,10 @@ class PassManager:
                     if not constraint(first, second):
                         raise RuntimeError(f"pass schedule constraint violated. Expected {first} before {second}")
 
+    def solve_constraints(self):
+        """Put the passes into an order that keeps the constraints."""
+        self.passes = _topological_sort_passes(self.passes, self.constraints)
+
     def add_checks(self, check):
         """Let a function of a module be what is checked."""
         if len(inspect.signature(check).parameters) != 1:
@@ -65,22 +97,33 @@ class PassManager:
         """What is checked after passes: to be overridden."""
 
     def __call__(self, module):
-        self.validate_constraints()
+        self.solve_constraints()
         self.check(module)
         changed = False
         for _ in range(self.steps):
             modified = False
-            for each in self.passes:
-                result = each(module)
-                if not isinstance(result, PassResult):
-                    raise TypeError(
-                        f"The result of the pass {each} should be type PassResult. Please wrap it with pass_result_wrapper()"
+            for i, each in enumerate(self.passes):
+                try:
+                    result = self._run(each, module)
+                except Exception as error:
+                    before = [_name(earlier) for earlier in self.passes[:i]]
+                    text = (
+                        f"An error occurred when running the '{_name(each)}' pass after the following passes: {before}"
                     )
+                    raise Exception(text) from error
                 module, modified = result.graph_module, modified or result.modified
-                module.recompile()
-                if self.run_checks_after_each_pass:
-                    self.check(module)
             changed = changed or modified
             if not modified:
                 break
         return PassResult(module, changed)
+
+    def _run(self, each, module):
+        result = each(module)
+        if not isinstance(result, PassResult) and not hasattr(result, "graph_module"):
+            raise TypeError(
+                f"The result of the pass {_name(each)} should be type PassResult.Please wrap it with pass_result_wrapper()"
+            )
+        result.graph_module.recompile()
+        if self.run_checks_after_each_pass:
+            self.check(result.graph_module)
+        return result

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from mica._checkpoints.names import torch_module_name
 from mica.fx.node import Node
 
 __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partitions"]
@@ -35,7 +36,7 @@ def _sources(node, wanted):
         if isinstance(source, type) and isinstance(kind, type):
             fits = issubclass(kind, source)
         elif isinstance(source, type):
-            fits = kind == f"{source.__module__}.{source.__qualname__}"
+            fits = kind == f"{torch_module_name(source.__module__)}.{source.__qualname__}"
         else:
             fits = kind == source
         if fits:
