@@ -185,3 +185,69 @@ def test_wrapped_functions_stay_whole_when_a_graph_is_traced_again():
 )
 def test_signatures_of_functions_in_modules_are_their_own(function, names):
     assert names in [list(signature.parameters) for signature in get_signature_for_torch_op(function)]
+
+
+def test_what_a_backend_takes():
+    from mica.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+    from mica.fx.passes.operator_support import OperatorSupport, OpSupports, any_chain, chain, create_op_support
+
+    def f(a, b):
+        first = (a + b) * 2
+        outside = first.relu()
+        return (outside + first) * b, a - b
+
+    class Arithmetic(OperatorSupport):
+        def is_node_supported(self, submodules, node):
+            return node.op == "call_function"
+
+    traced = fx.symbolic_trace(f)
+    partitioner = CapabilityBasedPartitioner(traced, Arithmetic())
+    partitions = partitioner.propose_partitions()
+    # relu lies between the first two and the last two: they cannot be one.
+    names = [sorted(node.name for node in each.nodes) for each in partitions]
+    assert names == [["add_1", "mul_1", "sub"], ["add", "mul"]]
+    fused = partitioner.fuse_partitions(partitions)
+    assert [n.target for n in fused.graph.nodes if n.op == "call_module"] == ["fused_1", "fused_0"]
+    x, y = torch.tensor([1.0, -3.0]), torch.tensor([2.0, 1.0])
+    for ours, theirs in zip(fused(x, y), f(x, y), strict=True):
+        assert ours.equal(theirs)
+
+    named = fx.symbolic_trace(lambda a: torch.relu(a) + 1)
+    relu, add = (n for n in named.graph.nodes if n.op == "call_function")
+    by_name = OperatorSupport({"torch.relu": None, "_operator.add": None})
+    assert by_name.is_node_supported({}, relu) and by_name.is_node_supported({}, add)
+    assert not OperatorSupport({}).is_node_supported({}, relu)
+    no_relu = OpSupports.decline_if_node_in_names({"relu"})
+    assert not chain(by_name, no_relu).is_node_supported({}, relu) and any_chain(by_name, no_relu).is_node_supported(
+        {}, relu
+    )
+    assert create_op_support(lambda modules, node: node is add).is_node_supported({}, add)
+    fx.passes.shape_prop.ShapeProp(named).propagate(x)
+    for dtypes, answer in (([torch.float32], True), ([torch.int64], False)):
+        typed = OperatorSupport({"torch.relu": ((dtypes,), {})})
+        assert typed.is_node_supported({}, relu) is answer
+    assert not OpSupports.decline_if_input_dtype(torch.float32).is_node_supported({}, relu)
+
+
+def test_patterns_that_end_with_the_graph():
+    from mica.fx.passes.utils.matcher_utils import SubgraphMatcher
+
+    whole = fx.symbolic_trace(lambda x: (x + 1).relu()).graph
+    part = fx.symbolic_trace(lambda x: (x + 1).relu() * 2).graph
+    for graph, count in ((whole, 1), (part, 0)):
+        assert len(SubgraphMatcher(whole, match_output=True).match(graph)) == count
+    # What goes in must not come out of the part itself.
+    pattern = fx.symbolic_trace(lambda a, c: (a.neg(), a.neg() * c)).graph
+    assert SubgraphMatcher(pattern).match(fx.symbolic_trace(lambda x: x.sin()).graph) == []
+    two = fx.symbolic_trace(lambda a, b: (a.relu(), b.relu())).graph
+    graph = fx.symbolic_trace(lambda x, y, z: (x.relu(), y.relu(), z.relu())).graph
+    assert len(SubgraphMatcher(two).match(graph)) == 1
+    assert len(SubgraphMatcher(two, remove_overlapping_matches=False).match(graph)) == 6
+
+
+def test_defaults_are_matched():
+    from mica.fx.passes.utils.matcher_utils import SubgraphMatcher
+
+    total = torch.ops.aten.sum.dim_IntList
+    pattern = fx.symbolic_trace(lambda x, dim, keep: total(x, dim, keep)).graph
+    assert len(SubgraphMatcher(pattern).match(fx.symbolic_trace(lambda x: total(x, [0])).graph)) == 1

@@ -1,7 +1,5 @@
 """Tensor's methods that torch keeps for old programs, or for devices and functions that are elsewhere."""
 
-import operator
-
 from mica import _C
 
 
@@ -97,8 +95,8 @@ METHODS = [
     reinforce,
     *map(_of_the_package, ("eig", "hash_tensor", "lstsq", "slice_inverse", "solve", "symeig")),
     *map(_absent_device, ("ipu", "mtia", "xpu")),
-    _as_operator("__div__", operator.truediv),
-    _as_operator("__idiv__", operator.itruediv),
+    _as_operator("__div__", _C.Tensor.__truediv__),
+    _as_operator("__idiv__", _C.Tensor.__itruediv__),
     _as_operator("__rdiv__", _C.Tensor.__rtruediv__),
     _as_operator("__long__", int),
     _as_operator("__nonzero__", bool),

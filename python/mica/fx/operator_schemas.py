@@ -43,7 +43,9 @@ def get_signature_for_torch_op(op, return_schemas=False):
         schemas = []
     else:
         packet = op if hasattr(op, "_qualified_op_name") else getattr(ops.aten, getattr(op, "__name__", ""), None)
-        schemas = [] if packet is None else [getattr(packet, name)._schema for name in packet.overloads()]
+        schemas = (
+            [] if not hasattr(packet, "overloads") else [getattr(packet, name)._schema for name in packet.overloads()]
+        )
     pairs = [(signature, schema) for schema in schemas if (signature := _signature(schema)) is not None]
     signatures = [signature for signature, _ in pairs] or None
     return (signatures, [schema for _, schema in pairs] or None) if return_schemas else signatures

@@ -3,8 +3,12 @@
 import dataclasses
 
 from mica.fx.node import Node
+from mica.fx.passes.utils.fuser_utils import validate_partition
 
 __all__ = ["InternalMatch", "SubgraphMatcher"]
+
+
+_AROUND = ("placeholder", "output")  # what stands for a value outside
 
 
 @dataclasses.dataclass
@@ -29,9 +33,8 @@ class SubgraphMatcher:
         remove_overlapping_matches=True,
         ignore_literals=False,
     ):
-        if match_output:
-            raise NotImplementedError("SubgraphMatcher(match_output=True) is not in Mica")
         self.pattern, self.match_placeholder, self.ignore_literals = pattern, match_placeholder, ignore_literals
+        self.match_output = match_output
         self.remove_overlapping_matches = remove_overlapping_matches
         output = pattern.output_node()
         self.pattern_returning_nodes = output.all_input_nodes
@@ -40,6 +43,8 @@ class SubgraphMatcher:
         self.pattern_anchors = [node for node in self.pattern_returning_nodes if len(node.users) == 1] or list(
             self.pattern_returning_nodes
         )
+        if match_output:  # the pattern ends where the graph ends
+            self.pattern_anchors = [output]
         if not any(node.op not in ("placeholder", "output") for node in pattern.nodes):
             raise ValueError("SubgraphMatcher cannot be initialized with an pattern with dead code")
 
@@ -79,13 +84,15 @@ class SubgraphMatcher:
 
     def _is_contained(self, found):
         """Whether what is inside of a match is used inside alone."""
-        inside = {node for wanted, node in found.items() if wanted.op not in ("placeholder", "output")}
+        inside = {node for wanted, node in found.items() if wanted.op != "placeholder"}
         for wanted, node in found.items():
-            if wanted.op in ("placeholder", "get_attr") or wanted in self.pattern_returning_nodes:
+            if wanted.op in ("placeholder", "get_attr", "output"):
+                continue
+            if wanted in self.pattern_returning_nodes and not self.match_output:
                 continue
             if any(user not in inside for user in node.users):
                 return False
-        return True
+        return validate_partition([node for wanted, node in found.items() if wanted.op not in _AROUND])
 
     def _extended(self, anchors, nodes, found):
         if not anchors:
@@ -107,7 +114,7 @@ class SubgraphMatcher:
             if not self._nodes(self.pattern_anchors[0], node, start):
                 continue
             for found in self._extended(self.pattern_anchors[1:], nodes, start):
-                inside = {each for wanted, each in found.items() if wanted.op not in ("placeholder", "output")}
+                inside = {each for wanted, each in found.items() if wanted.op not in _AROUND}
                 if self.remove_overlapping_matches and inside & taken:
                     continue
                 taken |= inside
@@ -116,17 +123,17 @@ class SubgraphMatcher:
                     [found[n] for n in self.pattern_placeholder_nodes if n in found],
                     [found[n] for n in self.pattern_returning_nodes], {n.name: found[n] for n in found},
                 ))  # fmt: skip
-                break
+                if self.remove_overlapping_matches:
+                    break
         return matches
 
 
 def _arguments(wanted, given):
     """The arguments of two calls of the same thing, in one order."""
-    if not wanted.kwargs and not given.kwargs:
-        return list(wanted.args), list(given.args)
-    if wanted.kwargs.keys() == given.kwargs.keys():
-        return [[*n.args, *(n.kwargs[key] for key in sorted(n.kwargs))] for n in (wanted, given)]
     schema = getattr(wanted.target, "_schema", None)
+    alike = wanted.kwargs.keys() == given.kwargs.keys()
+    if alike and (schema is None or len(wanted.args) == len(given.args)):
+        return [[*n.args, *(n.kwargs[key] for key in sorted(n.kwargs))] for n in (wanted, given)]
     if schema is None:
         return [0], []
     names = [a.name for a in schema.arguments]
