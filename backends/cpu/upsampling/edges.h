@@ -8,22 +8,39 @@
 
 namespace mica::cpu {
 
-// An output of `out` elements that begins `before` elements ahead of the input. What a negative growth takes away is no
-// part of the circle.
-inline std::vector<int64_t> edge_sources(std::string_view mode, int64_t in, int64_t out, int64_t before) {
-  std::vector<int64_t> sources(static_cast<size_t>(out));
-  const int64_t first = std::max<int64_t>(-before, 0), behind = out - in - before;
-  const int64_t circle = std::max<int64_t>(in - first + std::min<int64_t>(behind, 0), 1);
-  for (int64_t o = 0; o < out; ++o) {
-    const int64_t i = o - before;
-    if (mode == "replicate") {
-      sources[o] = std::clamp<int64_t>(i, 0, in - 1);
-    } else if (mode == "reflect") {
-      sources[o] = i < 0 ? -i : i >= in ? 2 * (in - 1) - i : i;
-    } else {
-      sources[o] = std::min(first + ((i - first) % circle + circle) % circle, in - 1);
+// Of an output of `out` elements that begins `before` elements ahead of the input. What a negative growth takes away is
+// no part of the circle.
+class EdgeSources {
+ public:
+  EdgeSources(std::string_view mode, int64_t in, int64_t out, int64_t before)
+      : mode_(mode == "replicate" ? Mode::Replicate
+              : mode == "reflect" ? Mode::Reflect
+                                  : Mode::Circle),
+        in_(in),
+        before_(before),
+        first_(std::max<int64_t>(-before, 0)),
+        circle_(std::max<int64_t>(in - first_ + std::min<int64_t>(out - in - before, 0), 1)) {}
+  int64_t operator[](int64_t o) const {
+    const int64_t i = o - before_;
+    switch (mode_) {
+      case Mode::Replicate:
+        return std::clamp<int64_t>(i, 0, in_ - 1);
+      case Mode::Reflect:
+        return i < 0 ? -i : i >= in_ ? 2 * (in_ - 1) - i : i;
+      default:
+        return std::min(first_ + ((i - first_) % circle_ + circle_) % circle_, in_ - 1);
     }
   }
+
+ private:
+  enum class Mode { Replicate, Reflect, Circle } mode_;
+  int64_t in_, before_, first_, circle_;
+};
+
+inline std::vector<int64_t> edge_sources(std::string_view mode, int64_t in, int64_t out, int64_t before) {
+  const EdgeSources source(mode, in, out, before);
+  std::vector<int64_t> sources(static_cast<size_t>(out));
+  for (int64_t o = 0; o < out; ++o) sources[static_cast<size_t>(o)] = source[o];
   return sources;
 }
 
