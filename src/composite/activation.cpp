@@ -85,6 +85,8 @@ Tensor drawn_slopes(const Tensor& self, double low, double high, const std::opti
 Tensor rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool training,
              const std::optional<Generator>& generator) {
   const double low = lower.to_double(), high = upper.to_double();
+  MICA_CHECK(std::isfinite(low), "rrelu: lower bound must be finite, got ", low);
+  MICA_CHECK(std::isfinite(high), "rrelu: upper bound must be finite, got ", high);
   MICA_CHECK(low <= high, "Lower bound should be less than or equal to the upper bound");
   if (!training) return mica::leaky_relu(self, (low + high) / 2);
   if (!is_floating(self.dtype())) unsupported_dtype("rrelu_with_noise_out_cpu", self.dtype());

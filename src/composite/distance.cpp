@@ -18,8 +18,10 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   Tensor norm2 = norm(b, Scalar(2), IntArrayRef(dim), true).clone();
   {
     NoGradGuard unrecorded;  // a norm below eps keeps its slope
-    norm1.clamp_(Scalar(eps));
-    norm2.clamp_(Scalar(eps));
+    const Tensor least = mica::scalar_tensor(eps, norm1.options().dtype(DType::Float64))
+                             .to(norm1.dtype());  // infinite where the dtype does not reach so far
+    norm1.copy_(norm1.maximum(least));
+    norm2.copy_(norm2.maximum(least));
   }
   return sum((a / norm1) * (b / norm2), dim);
 }

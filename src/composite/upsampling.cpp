@@ -116,7 +116,11 @@ Tensor upsample_bilinear(const Tensor& input, OptionalIntArrayRef size, std::opt
 
 Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t interpolation_mode, int64_t padding_mode,
                     bool align_corners) {
-  MICA_CHECK(input.dim() >= 4 && input.dim() <= 5, "grid_sampler(): expected 4D or 5D input and grid with same number ",
+  const bool plane_or_volume = input.dim() == 4 || input.dim() == 5;  // which are checked below
+  MICA_CHECK(plane_or_volume || input.dim() < 2 || grid.dim() == 0 || grid.size(-1) == input.dim() - 2,
+             "grid_sampler(): expected grid to have size ", input.dim() - 2,
+             " in last dimension, but got grid with sizes ", grid.sizes());
+  MICA_CHECK(plane_or_volume, "grid_sampler(): expected 4D or 5D input and grid with same number ",
              "of dimensions, but got input with sizes ", input.sizes(), " and grid with sizes ", grid.sizes());
   if (input.dim() == 5) return mica::grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners);
   return mica::grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners);

@@ -138,3 +138,69 @@ def test_gradients_of_pools_by_their_names():
     assert aten.unfold_backward(torch.ones(4, 3), [6], 0, 3, 1).tolist() == [1.0, 2.0, 3.0, 3.0, 2.0, 1.0]
     with refused(ValueError, "step is 0 but must be > 0"):
         aten.unfold_backward(torch.ones(4, 3), [6], 0, 3, 0)
+
+
+def test_compressed_tensors_by_their_dimensions():
+    for layout, blocks in ((torch.sparse_csr, ()), (torch.sparse_csc, ()), (torch.sparse_bsr, (2, 1))):
+        made = torch.ops.aten._sparse_compressed_tensor_with_dims(
+            3, 0, (2, 4, 3), blocks, torch.int32, dtype=torch.float64, layout=layout, device="cpu"
+        )
+        assert made.layout == layout and made.shape == (2, 4, 3) and made.dtype == torch.float64
+        assert made.values().shape == (2, 3, *blocks) and not made.to_dense().any()
+    with refused(RuntimeError, "do not fit"):
+        torch.ops.aten._sparse_compressed_tensor_with_dims(7, 0, (2, 3), (), torch.int64, layout=torch.sparse_csr)
+    pointers, columns = torch.tensor([0, 1, 2]), torch.tensor([0, 2])
+    torch._validate_compressed_sparse_indices(True, pointers, columns, 2, 3, 2)
+    with refused(RuntimeError, "col_indices < ncols"):
+        torch._validate_compressed_sparse_indices(True, pointers, columns, 2, 2, 2)
+    with refused(RuntimeError, "crow_indices"):
+        torch._validate_compressed_sparse_indices(True, torch.tensor([0, 2, 1]), columns, 2, 3, 2)
+
+
+def test_csr_tensors_grow():
+    x = torch.tensor([[1.0, 0, 2], [0, 3, 0]]).to_sparse_csr()
+    x.resize_((4, 5))
+    assert x.shape == (4, 5) and x._nnz() == 3
+    assert x.to_dense().tolist() == [[1, 0, 2, 0, 0], [0, 3, 0, 0, 0], [0] * 5, [0] * 5]
+    with refused(RuntimeError, "Only batched sparse CSR matrices are supported"):
+        x.resize_((4,))
+    with refused(RuntimeError, "Resizing columns of sparse CSR tensors to a smaller value is not supported"):
+        x.resize_((4, 2))
+    with refused(RuntimeError, "have no place for the elements"):
+        x.resize_((1, 5))
+    assert x.shape == (4, 5)
+
+
+def test_sparse_numbers_promote_as_numbers():
+    small, large = torch.tensor(2, dtype=torch.uint8), torch.tensor(3)
+    products = (small.to_sparse() * large.to_sparse(), large.to_sparse() * small.to_sparse())
+    assert [p.dtype for p in products] == [torch.int64] * 2 and [int(p.to_dense()) for p in products] == [6, 6]
+    many = torch.tensor([0, 1, 2], dtype=torch.uint8).to_sparse()
+    assert (many * large.to_sparse()).dtype == (large.to_sparse() * many).dtype == torch.uint8
+
+
+def test_more_of_layers():
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    mean, var = torch.zeros(3), torch.ones(3)
+    of_batch = torch.batch_norm_update_stats(x, mean, var, 0.5)
+    assert [t.tolist() for t in of_batch] == [[7.5, 11.5, 15.5], [37.25] * 3]
+    assert mean.tolist() == [3.75, 5.75, 7.75] and var.tolist() == pytest.approx([21.785715] * 3)
+    with refused(RuntimeError, r"at least one element, but got input_sizes = \[0, 1\]"):
+        torch.batch_norm_update_stats(torch.rand(0, 1), None, None, 0.0)
+    assert torch._add_relu(torch.tensor([1.0, -3.0]), torch.ones(2), alpha=2).tolist() == [3.0, 0.0]
+    half = torch.ones(3, dtype=torch.float16)
+    assert F.cosine_similarity(half, half, dim=0, eps=9.7e23).item() == 0.0
+    with refused(RuntimeError, "rrelu: upper bound must be finite, got inf"):
+        F.rrelu(x, 0.1, float("inf"))
+    with refused(RuntimeError, "expected grid to have size 1 in last dimension"):
+        F.grid_sample(torch.ones(1, 2, 2), torch.ones(1, 1, 1, 2), align_corners=False)
+
+
+def test_sums_of_float16_are_kept_as_asked():
+    assert torch._C._get_cpu_allow_fp16_reduced_precision_reduction() is False
+    torch._C._set_cpu_allow_fp16_reduced_precision_reduction(True)
+    try:
+        assert torch._C._get_cpu_allow_fp16_reduced_precision_reduction() is True
+        assert (torch.ones(4, 5000).half() @ torch.ones(5000).half()).tolist() == [5000.0] * 4
+    finally:
+        torch._C._set_cpu_allow_fp16_reduced_precision_reduction(False)

@@ -35,6 +35,11 @@ from mica._operators.quantized_makers import (  # noqa: F401
     choose_qparams_optimized,
 )
 from mica._operators.segments import segment_reduce
+from mica._operators.sparse_makers import SCHEMAS as _SPARSE_MAKERS
+from mica._operators.sparse_makers import (  # noqa: F401
+    _sparse_compressed_tensor_with_dims,
+    _validate_compressed_sparse_indices,
+)
 
 # For torch.ops.aten (see mica._ops).
 SCHEMAS = """\
@@ -70,9 +75,11 @@ replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -
 replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor
 upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor
 uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor
+_add_relu.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum) -> (Tensor, Tensor)
 _addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor
 """
-SCHEMAS += _QUANTIZED_MAKERS
+SCHEMAS += _QUANTIZED_MAKERS + _SPARSE_MAKERS
 
 
 def _into(result, out):
@@ -143,6 +150,26 @@ def max_pool2d_with_indices_backward(
                 f"{indices.dim()} and tensor.size[{d}] = {two}"
             )
     return _into(to_chosen_places(grad_output, input, indices, 2), grad_input)
+
+
+def _add_relu(input, other, *, alpha=1, out=None):
+    """relu(input + alpha * other)."""
+    return _into(_C.relu(_C.add(input, other, alpha=alpha)), out)
+
+
+def batch_norm_update_stats(input, running_mean, running_var, momentum):
+    """Means and variances of the channels, which the running ones are moved towards by `momentum`."""
+    if input.numel() == 0:
+        raise RuntimeError(f"input tensor must have at least one element, but got input_sizes = {list(input.shape)}")
+    over = [d for d in range(input.dim()) if d != 1]
+    mean, var = input.mean(over), input.var(over, correction=0)
+    with mica.no_grad():
+        if running_mean is not None:
+            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+        if running_var is not None:
+            count = input.numel() // input.size(1)
+            running_var.lerp_((var * (count / max(count - 1, 1))).to(running_var.dtype), momentum)
+    return mean, var
 
 
 def uniform(input, low=0.0, high=1.0, *, generator=None, **named):

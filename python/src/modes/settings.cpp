@@ -1,4 +1,6 @@
 // Settings of the process and of its threads that have no home with an operation.
+#include <atomic>
+
 #include "core/uninitialized.h"
 #include "interop/foreign_memory.h"
 #include "mica/build_info.h"
@@ -58,6 +60,18 @@ static PyObject* set_fill(PyObject*, PyObject* value) {
   Py_RETURN_NONE;
 }
 
+// Kept, and of no effect: sums of products of float16 are computed in float32.
+static std::atomic<bool> short_sums = false;
+
+static PyObject* set_short_sums(PyObject*, PyObject* value) {
+  const int on = PyObject_IsTrue(value);
+  if (on < 0) return nullptr;
+  short_sums = on != 0;
+  Py_RETURN_NONE;
+}
+
+static PyObject* get_short_sums(PyObject*, PyObject*) { return PyBool_FromLong(short_sums); }
+
 static PyObject* set_determinism(PyObject*, PyObject* args) {
   int on, warn_only;
   if (!PyArg_ParseTuple(args, "pp:_set_determinism", &on, &warn_only)) return nullptr;
@@ -86,6 +100,8 @@ bool add_settings(PyObject* module) {
       {"_counted_region", mica_counted_region, METH_O, nullptr},
       {"_set_fill_uninitialized", set_fill, METH_O, nullptr},
       {"_set_determinism", set_determinism, METH_VARARGS, nullptr},
+      {"_set_cpu_allow_fp16_reduced_precision_reduction", set_short_sums, METH_O, nullptr},
+      {"_get_cpu_allow_fp16_reduced_precision_reduction", get_short_sums, METH_NOARGS, nullptr},
       {"_set_warn_always", set_warn_always, METH_O, nullptr},
       {"_is_warn_always", is_warn_always, METH_NOARGS, nullptr},
       {}};

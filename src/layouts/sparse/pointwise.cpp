@@ -1,6 +1,7 @@
 // Pointwise operations on sparse tensors, in terms of their values: derivatives follow from those of the parts.
 #include "core/entry.h"
 #include "core/geometry.h"
+#include "core/pointwise.h"
 #include "layouts/sparse/parts.h"
 #include "mica/generated/layouts/sparse.h"
 
@@ -217,8 +218,11 @@ static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
 Tensor mul(const Tensor& self, const Tensor& other) {
   if (!is_sparse(self) || (self.dim() == 0 && other.dim() > 0)) return sparse::mul(other, self);
   if (is_sparse(other) && other.dim() > 0) return mul_sparse(self, other);
-  if (other.dim() == 0)
-    return with_values(self, values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other));
+  if (other.dim() == 0) {
+    const Tensor product = values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other);
+    // The values of a number are a list, which would count for more than the other number.
+    return with_values(self, self.dim() == 0 ? product.to(result_type({self, other})) : product);
+  }
   const Tensor a = summed(self);
   const DimVector sizes = broadcast_sizes(self.sizes(), other.sizes());
   if (!(sizes.ref() == self.sizes())) {

@@ -27,6 +27,35 @@ Layout turned(Layout layout) {
 
 }  // namespace
 
+// More rows hold nothing, and more columns change nothing. Fewer would leave elements without a place.
+void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat>) {
+  if (self.layout() != Layout::SparseCsr) entry::refuse_layout("resize_", std::vector<Tensor>{self});
+  const size_t n = size.size();
+  MICA_CHECK(n >= 2 && n == self.sizes().size() && self.sizes().slice(0, n - 2) == size.slice(0, n - 2),
+             "torch.resize_: Only batched sparse CSR matrices are supported, whose batch stays, but got size ", size,
+             " for one of size ", self.sizes());
+  const int64_t rows = self.sizes()[n - 2], columns = self.sizes()[n - 1];
+  MICA_CHECK(size[n - 1] >= columns,
+             "torch.resize_: Resizing columns of sparse CSR tensors to a smaller value is not supported. The original "
+             "number of columns is ",
+             columns, " while the requested new number of columns is ", size[n - 1], ".");
+  MICA_CHECK(size[n - 2] >= rows, "torch.resize_: ", size[n - 2], " rows have no place for the elements of ", rows,
+             "; select those that are wanted");
+  const SparseParts& p = sparse_parts(self);
+  Tensor compressed = p.compressed;
+  if (size[n - 2] > rows) {
+    DimVector more(compressed.sizes());
+    more.back() = size[n - 2] - rows;
+    const Tensor last = compressed.narrow(-1, rows, 1);
+    compressed = mica::cat({compressed, last.expand(more)}, -1);
+  }
+  const Tensor made = mica::_sparse_compressed_tensor_unsafe(compressed, p.indices, p.values, size, self.layout());
+  const DimVector strides(n, 0);
+  self.impl()->rare->sparse = made.impl()->rare->sparse;
+  self.impl()->set_geometry(size, strides, 0);
+  self.impl()->contiguous = false;
+}
+
 Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
   const int64_t a = wrap_dim(dim0, self.dim()), b = wrap_dim(dim1, self.dim());
   if (a == b) return with_values(self, values_of(self));
@@ -231,9 +260,9 @@ Tensor cat(TensorList tensors, int64_t dim) {
   int64_t total = 0;
   for (const Tensor& each : tensors) {
     const SparseParts& q = sparse_parts(each);
-    MICA_CHECK(q.sparse_dim == p.sparse_dim && q.dense_dim == p.dense_dim, "All tensors must have the same numbers of ",
-               "sparse and dense dimensions: ", p.sparse_dim, ", ", p.dense_dim, " but tensor at position ",
-               indices.size(), " has ", q.sparse_dim, ", ", q.dense_dim);
+    MICA_CHECK(q.sparse_dim == p.sparse_dim && q.dense_dim == p.dense_dim, "All tensors must have the same sparse_dim ",
+               "and dense_dim: ", p.sparse_dim, ", ", p.dense_dim, ", but tensor at position ", indices.size(), " has ",
+               q.sparse_dim, ", ", q.dense_dim, ".");
     for (int64_t i = 0; i < first.dim(); ++i)
       MICA_CHECK(i == d || each.size(i) == first.size(i), "All tensors must have the same shape: ", first.sizes(),
                  " (except in the concatenating dimension), but found shape: ", each.sizes(), " at position ",
