@@ -252,6 +252,8 @@ void GraphTask::evaluate(Slot& slot) {
       call(fn);
     }
     evaluating_ = nullptr;
+  } else if (fn.hooks && !fn.is_accumulator) {
+    run_tensor_hooks(fn, grads_);  // they are told that there is no gradient
   }
   if (!options_.keep_graph) fn.release_saved();
   send(fn);

@@ -161,3 +161,20 @@ def test_where_of_sparse_masks():
     assert (
         torch.masked._where(mask.to_sparse_csr(), given.to_sparse_csr(), torch.tensor(7.0)).layout is torch.sparse_csr
     )
+
+
+def test_hooks_are_told_that_there_is_no_gradient():
+    class Nothing(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    seen = []
+    y = leaf(1.0).clone()
+    y.register_hook(seen.append)
+    Nothing.apply(y).sum().backward()
+    assert seen == [None]

@@ -134,3 +134,14 @@ def test_registered_rules_of_operators():
 
     torch.testing.assert_close(vmap(doubled)(X), X * 2)
     assert seen == [(2, (0,))]
+
+
+@pytest.mark.parametrize("method", ["requires_grad_", "retain_grad"])
+def test_what_transforms_refuse(method):
+    def function(x):
+        y = x.sin()
+        getattr(y, method)()
+        return y.sum()
+
+    with pytest.raises(RuntimeError, match=f"attempting to call Tensor.{method}"):
+        torch.func.grad(function)(torch.ones(3))

@@ -196,6 +196,12 @@ def _check_undefined(func, inputs, checked):
         try:
             grads = _C._autograd_grad(chosen, checked, weights, True, False, True)
         except Exception as error:
+            warnings.warn(
+                "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it "
+                "may break existing callers of this function. If this is true for you, you can call this function with "
+                '"check_undefined_grad=False" to disable the feature',
+                stacklevel=2,
+            )
             raise GradcheckError(
                 "Expected backward function to handle undefined output grads: a gradient that is None counts as zero"
             ) from error

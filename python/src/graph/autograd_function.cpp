@@ -4,6 +4,7 @@
 // that owns it. The context is also what x.grad_fn shows.
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 #include "graph/function_node.h"
 #include "graph/hooks.h"
@@ -285,6 +286,16 @@ static PyObject* enter_transform(PyObject*, PyObject* step) {
   if (by == -1 && PyErr_Occurred()) return nullptr;
   transforms = std::max(0, transforms + static_cast<int>(by));
   Py_RETURN_NONE;
+}
+
+bool called_within_transform() {
+  if (transforms == 0) [[likely]]
+    return false;
+  PyObject* globals = PyEval_GetGlobals();
+  PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
+  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  const std::string_view module = text ? text : "", package = module.substr(0, module.find('.'));
+  return package != "mica" && package != "torch";  // by which name Mica's modules go where torch is Mica
 }
 
 static PyObject* transforms_active(PyObject*, PyObject*) { return PyBool_FromLong(transforms > 0); }

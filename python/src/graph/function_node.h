@@ -62,4 +62,7 @@ Owned as_tuple(PyObject* o);  // what a function returned, several values or one
 
 PyObject* exchange_pushing(PyObject*, PyObject* on);
 
+// Whether a program, and not a module of Mica, makes the running call within a function that torch.func transforms.
+bool called_within_transform();
+
 }  // namespace mica::python

@@ -2,6 +2,7 @@
 #include "graph/tensor_autograd.h"
 
 #include "arguments/torch_function.h"
+#include "graph/function_node.h"
 #include "graph/hooks.h"
 #include "graph/node_object.h"
 #include "mica/core/grad_mode.h"
@@ -50,6 +51,12 @@ MICA_METHOD(requires_grad_) {
   static constinit Parser parser("requires_grad_", texts);
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
+  MICA_CHECK(
+      !a.flag(1) || !called_within_transform(),
+      "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+      "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+      "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of "
+      "a function being transformed instead.");
   a.tensor(0).requires_grad_(a.flag(1));
   return Py_NewRef(self);
 }
@@ -76,6 +83,10 @@ static PyObject* register_post_accumulate_grad_hook(PyObject* self, PyObject* ho
 }
 
 static PyObject* retain_grad(PyObject* self, PyObject*) try {
+  MICA_CHECK(!called_within_transform(),
+             "You are attempting to call Tensor.retain_grad() inside of a function being transformed by a functorch "
+             "transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, "
+             "jacfwd, hessian) or call retain_grad() outside of a function being transformed instead.");
   unwrap(self).retain_grad();
   Py_RETURN_NONE;
 } catch (...) {
