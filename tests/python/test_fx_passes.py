@@ -251,3 +251,28 @@ def test_defaults_are_matched():
     total = torch.ops.aten.sum.dim_IntList
     pattern = fx.symbolic_trace(lambda x, dim, keep: total(x, dim, keep)).graph
     assert len(SubgraphMatcher(pattern).match(fx.symbolic_trace(lambda x: total(x, [0])).graph)) == 1
+
+
+def test_layers_are_put_together_for_evaluation():
+    from mica.fx.experimental.optimization import extract_subgraph, fuse, remove_dropout
+
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(), nn.Flatten(), nn.Linear(8, 3), nn.BatchNorm1d(3)
+    )
+    x = torch.randn(5, 1, 4, 4)
+    for _ in range(3):
+        model(x)
+    model.eval()
+    expected = model(x)
+    fused = fuse(model)
+    torch.testing.assert_close(fused(x), expected, rtol=1e-4, atol=1e-5)
+    assert not any("BatchNorm" in type(each).__name__ for each in fused.modules()) and isinstance(
+        model[1], nn.BatchNorm2d
+    )
+    model.train()
+    assert not any(isinstance(each, nn.Dropout) for each in remove_dropout(model).modules())
+    with pytest.raises(AssertionError):
+        fuse(model)
+    traced = symbolic_trace(lambda x, y: (x + y) * 2 - y)
+    x, y, add, mul, *_ = traced.graph.nodes
+    assert extract_subgraph(traced, [add, mul], [x, y], [mul])(1, 2) == [6]
