@@ -405,19 +405,19 @@ _names_of.__name__, _names_of.__qualname__ = "__dir__", "Tensor.__dir__"
 _asking_method(_names_of)
 
 
-@_method
+@_asking_method
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements: torch.unique."""
     return functional.unique(self, sorted, return_inverse, return_counts, dim)
 
 
-@_method
+@_asking_method
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     """The elements without the repetitions that follow one another: torch.unique_consecutive."""
     return functional.unique_consecutive(self, return_inverse, return_counts, dim)
 
 
-@_method
+@_asking_method
 def lu(self, pivot=True, get_infos=False):
     """The factors of matrices: torch.lu."""
     return functional.lu(self, pivot, get_infos)

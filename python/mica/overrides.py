@@ -1,5 +1,6 @@
 """Taking calls over: __torch_function__ for functions written in Python, and modes that see every call."""
 
+import contextlib
 import functools
 import types
 import warnings
@@ -134,6 +135,13 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self):
+        found = next(
+            vars(kind)["__torch_function__"] for kind in type(self).__mro__ if "__torch_function__" in vars(kind)
+        )
+        if isinstance(found, classmethod):
+            raise RuntimeError(
+                "Defining your mode's `__torch_function__` as a classmethod is not supported, please make it a plain method"
+            )
         _C._push_on_torch_function_stack(self)
         return self
 
@@ -145,6 +153,17 @@ class TorchFunctionMode:
         """A new mode; `with Mode():` says the same."""
         warnings.warn("`Mode.push()` is no longer necessary and can be replaced with just `with Mode()`", stacklevel=2)
         return cls(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _enable_torch_function():
+    """Modes and classes are asked in a with block, whatever was switched off around it."""
+    modes, classes = _C._set_torch_function_disabled(False), _C._set_torch_function_subclass_disabled(False)
+    try:
+        yield
+    finally:
+        _C._set_torch_function_disabled(modes)
+        _C._set_torch_function_subclass_disabled(classes)
 
 
 def enable_reentrant_dispatch():

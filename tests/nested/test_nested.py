@@ -244,3 +244,14 @@ def test_a_ragged_size_is_an_open_number():
     for call in (lambda: ragged + 1, lambda: int(ragged), lambda: ragged < 5):
         with pytest.raises((RuntimeError, TypeError)):
             call()
+
+
+def test_sums_and_means_of_what_is_a_number():
+    nan = float("nan")
+    x = nested.nested_tensor([mica.tensor([[1.0, nan], [3.0, 4.0]]), mica.tensor([[5.0, 6.0]])], layout=mica.jagged)
+    assert mica.nansum(x).item() == 19 and round(mica.nanmean(x).item(), 5) == 3.8
+    assert mica.nanmean(x, -1).values().tolist() == [1.0, 3.5, 5.5]
+    assert mica.nanmean(x, 1).tolist() == [[2.0, 4.0], [5.0, 6.0]] and mica.nansum(x, 1).tolist() == [
+        [4.0, 4.0],
+        [5.0, 6.0],
+    ]

@@ -69,7 +69,7 @@ def test_elements_of_lists_are_asked():
 
 def test_methods_ask_a_class():
     x = mica.ones(2).as_subclass(Sub)
-    for name in ("storage", "storage_type", "pin_memory", "qscheme", "dim_order", "is_distributed", "_is_view", "hash_tensor",
+    for name in ("storage", "storage_type", "pin_memory", "qscheme", "dim_order", "is_distributed", "_is_view", "hash_tensor", "unique", "lu",
                  "__nonzero__", "__long__", "xpu"):  # fmt: skip
         assert getattr(x, name)() == name
     assert x.__div__(2) == "__div__" and x.module_load(x) == "module_load" and x.split(1) == "split"
@@ -106,3 +106,32 @@ def test_special_functions_are_functions_of_their_own():
     assert mica.vmap(mica.special.psi)(x).equal(x.digamma())
     with pytest.raises(TypeError, match="expected a sequence"):
         mica.overrides.has_torch_function(3)
+
+
+def test_what_was_switched_off_is_switched_on_again():
+    class Kind(mica.Tensor):
+        pass
+
+    x = mica.ones(2).as_subclass(Kind)
+    for off in (_C.DisableTorchFunction, _C.DisableTorchFunctionSubclass):
+        with off():
+            assert type(x + 1) is mica.Tensor and _C._is_torch_function_all_disabled() is (
+                off is _C.DisableTorchFunction
+            )
+            with mica.overrides._enable_torch_function():
+                assert type(x + 1) is Kind and not _C._is_torch_function_all_disabled()
+            guard = _C._EnableTorchFunction()
+            assert type(x + 1) is Kind
+            del guard
+            assert type(x + 1) is mica.Tensor
+        assert type(x + 1) is Kind
+
+
+def test_a_mode_is_no_class():
+    class Mode(mica.overrides.TorchFunctionMode):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with pytest.raises(RuntimeError, match="classmethod is not supported, please make it a plain method"), Mode():
+        mica.ones(1)

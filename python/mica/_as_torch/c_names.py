@@ -150,6 +150,22 @@ def _get_torch_function_state():
     return _TorchFunctionState.SUBCLASSES_DISABLED if classes_silent else _TorchFunctionState.ENABLED
 
 
+def _is_torch_function_all_disabled():
+    """Whether neither modes nor classes are asked."""
+    return _get_torch_function_state() is _TorchFunctionState.ALL_DISABLED
+
+
+class _EnableTorchFunction:
+    """Modes and classes are asked for as long as the object lives, whatever was switched off around it."""
+
+    def __init__(self):
+        self._before = _C._set_torch_function_disabled(False), _C._set_torch_function_subclass_disabled(False)
+
+    def __del__(self):
+        _C._set_torch_function_disabled(self._before[0])
+        _C._set_torch_function_subclass_disabled(self._before[1])
+
+
 def _set_torch_function_state(state):
     _C._set_torch_function_disabled(state is _TorchFunctionState.ALL_DISABLED)
     _C._set_torch_function_subclass_disabled(state is not _TorchFunctionState.ENABLED)

@@ -1,5 +1,7 @@
 """Sums, means and bounds of nested tensors: over all, over plain dimensions, or over each sequence."""
 
+import math
+
 import mica
 from mica.nested._internal.ops import _argument, _like_rows, _outer_to_inner_dim, _placed, _rule
 
@@ -61,6 +63,17 @@ def _check_reduced(x, name, places):
         raise RuntimeError(
             f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for NestedTensor"
         )
+
+
+@_rule("nansum", "nanmean")
+def _without_nan(func, args, kwargs):
+    """Sums and means of what is a number: by sums, which torch makes them of too."""
+    x, rest = args[0], args[1:]
+    dtype = kwargs.pop("dtype", None)
+    total = mica.sum(mica.nan_to_num(x, 0.0, math.inf, -math.inf), *rest, **kwargs)
+    if func.__name__ == "nanmean":
+        total = total / mica.sum(mica.logical_not(mica.isnan(x)), *rest, **kwargs)
+    return total if dtype is None else total.to(dtype)
 
 
 @_rule("max", "min", "argmax", "argmin")
