@@ -119,3 +119,23 @@ def test_a_tangent_where_there_is_none():
 
     with pytest.raises(RuntimeError, match="You should return None at that position instead"):
         pushed(lambda x: Two.apply(x)[0], torch.ones(2), torch.ones(2))
+
+
+def test_tensors_without_a_tangent_have_zeros():
+    class Sum(Function):
+        @staticmethod
+        def forward(ctx, x, y, numbers):
+            ctx.save_for_backward(x)
+            return x + y
+
+        @staticmethod
+        def jvp(ctx, x, y, numbers):
+            assert ctx.saved_tensors == ()
+            assert numbers is None
+            seen.append(y.tolist())
+            return x + y
+
+    seen = []
+    x = torch.ones(2)
+    assert pushed(lambda x: Sum.apply(x, torch.ones(2), torch.tensor([1])), x, x * 3).tolist() == [3.0, 3.0]
+    assert seen == [[0.0, 0.0]]

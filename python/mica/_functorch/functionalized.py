@@ -244,11 +244,11 @@ class _Rewriter:
 
 def target_without_out(target, outs):
     """The overload that takes the same arguments but for those that are written to; None where there is none."""
-    wanted = [a.name for a in target._schema.arguments if a.name not in outs]
+    wanted = [(a.name, str(a.type)) for a in target._schema.arguments if a.name not in outs]
     packet = target._overloadpacket
     for name in packet.overloads():
         overload = getattr(packet, name)
-        if not overload._schema.is_mutable and [a.name for a in overload._schema.arguments] == wanted:
+        if not overload._schema.is_mutable and [(a.name, str(a.type)) for a in overload._schema.arguments] == wanted:
             return overload
     return None
 

@@ -11,19 +11,20 @@ from mica.autograd.function import Function
 __all__ = ["transposed"]
 
 
-def transposed(ctx, function, places, related, without, vectors):
+def transposed(ctx, function, places, blanks, related, without, vectors):
     """The first pass through a function: for each argument zeros that lead to `jvp`, None where none are wanted.
 
     Args:
         ctx: the context of the call
         function: its class
         places: zeros like each argument that leads to a tangent, None for the others
+        blanks: zeros like the other tensors that could have one
         related: (output, argument, whether in place) of outputs that are an argument or a view of it
         without: the outputs that have no derivative
         vectors: what came in for the outputs
     """
     wanted = [i for i, place in enumerate(places) if place is not None]
-    made = _Transposed.apply((ctx, function, places, related, without), *vectors)
+    made = _Transposed.apply((ctx, function, places, blanks, related, without), *vectors)
     result = [None] * len(places)
     for i, each in zip(wanted, made if isinstance(made, tuple) else (made,), strict=True):
         result[i] = each
@@ -44,10 +45,10 @@ class _Transposed(Function):
 
 def _pushed(call, count, tangents):
     """What jvp returns for tangents of the arguments, after torch's checks."""
-    ctx, function, places, related, without = call
-    given = [None] * len(places)
+    ctx, function, places, blanks, related, without = call
+    given = list(blanks)
     for i, tangent in zip((i for i, place in enumerate(places) if place is not None), tangents, strict=True):
-        given[i] = tangent
+        given[i] = places[i] if tangent is None else tangent
     for _, argument, in_place in related:
         if in_place and given[argument] is not None:
             given[argument] = given[argument].clone()  # which jvp changes

@@ -72,7 +72,11 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
     for (const Tensor& t : forward.non_differentiable)
       if (outputs[i].defined() && outputs[i].is_same(t)) node->without_grad.push_back(i);
   const TensorVec given = outputs;
-  if (needs) node->relate(outputs, inputs, forward.dirty);
+  if (needs) {
+    Owned function(checked(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(&context->base)), name_function)));
+    Owned has_jvp(checked(PyObject_GetAttrString(function.get(), "_has_jvp")));
+    if (has_jvp.get() == Py_True) node->relate(outputs, inputs, forward.dirty);
+  }
   outputs = attach_custom_outputs(needs ? Ref<Node>(node.get()) : Ref<Node>(), inputs, std::move(outputs), forward);
   if (needs) {
     node->materialize_grads = context->materialize_grads;
@@ -207,6 +211,7 @@ static PyObject* get_saved_tensors(PyObject* self, void*) try {
     Owned kept(PyObject_GetAttrString(self, "saved_for_forward"));
     if (kept) return kept.release();
     PyErr_Clear();
+    return PyTuple_New(0);
   }
   const bool once = clears_on_access(self);
   MICA_CHECK(!(once && as_context(self)->saved_were_read),

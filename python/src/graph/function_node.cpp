@@ -61,16 +61,22 @@ class NotPushing {  // what jvp itself computes
 // tangents of the inputs, is what `jvp` returns. mica.autograd._pushing makes them.
 void PythonFunctionNode::push(PyObject* function, TensorVec& grads, TensorVec& out) {
   const NotPushing inner;
-  Owned places(checked(PyTuple_New(static_cast<Py_ssize_t>(is_tensor.size()))));
+  const auto count = static_cast<Py_ssize_t>(is_tensor.size());
+  Owned places(checked(PyTuple_New(count))), blanks(checked(PyTuple_New(count)));
   for (size_t i = 0, at = 0; i < is_tensor.size(); ++i) {
-    PyObject* place = nullptr;
-    if (is_tensor[i] && needs(at)) {
-      const Edge& edge = next_edges[at];
-      const InputMetadata& input = edge.function->inputs[edge.input_nr];
-      place = checked(wrap(zeros(input.sizes, TensorOptions(input.dtype).device(input.device))));
+    PyObject *place = nullptr, *blank = nullptr;
+    if (is_tensor[i] && at < arguments.size()) {
+      const InputMetadata& input = arguments[at];
+      const TensorOptions options = TensorOptions(input.dtype).device(input.device);
+      if (needs(at)) {
+        place = checked(wrap(zeros(input.sizes, options)));
+      } else if (is_floating(input.dtype) || is_complex(input.dtype)) {
+        blank = checked(wrap(zeros({}, options).expand(input.sizes)));
+      }
     }
     at += is_tensor[i];
     PyTuple_SET_ITEM(places.get(), static_cast<Py_ssize_t>(i), place ? place : Py_NewRef(Py_None));
+    PyTuple_SET_ITEM(blanks.get(), static_cast<Py_ssize_t>(i), blank ? blank : Py_NewRef(Py_None));
   }
   Owned related(checked(PyList_New(0)));
   for (const Relation& r : relations) {
@@ -86,8 +92,8 @@ void PythonFunctionNode::push(PyObject* function, TensorVec& grads, TensorVec& o
   Owned module(checked(PyImport_ImportModule("mica.autograd._pushing")));
   Owned transposed(checked(PyObject_GetAttrString(module.get(), "transposed")));
   Owned vectors(checked(to_python(grads)));
-  PyObject* call[] = {context_, function, places.get(), related.get(), none.get(), vectors.get()};
-  Owned made(checked(PyObject_Vectorcall(transposed.get(), call, 6, nullptr)));
+  PyObject* call[] = {context_, function, places.get(), blanks.get(), related.get(), none.get(), vectors.get()};
+  Owned made(checked(PyObject_Vectorcall(transposed.get(), call, 7, nullptr)));
   for (size_t i = 0, at = 0; i < is_tensor.size(); ++i) {
     if (!is_tensor[i]) continue;
     PyObject* grad = PyTuple_GET_ITEM(made.get(), static_cast<Py_ssize_t>(i));
@@ -139,6 +145,7 @@ void PythonFunctionNode::apply(TensorVec& grads, TensorVec& out) {
 }
 
 void PythonFunctionNode::relate(const TensorVec& outputs, const TensorVec& inputs, const TensorVec& dirty) {
+  for (const Tensor& t : inputs) arguments.push_back({DimVector(t.sizes()), t.dtype(), t.device()});
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
     for (size_t argument = 0, at = 0; output.defined() && argument < is_tensor.size(); ++argument) {

@@ -50,6 +50,8 @@ class PythonFunctionNode final : public CustomNode {
     size_t output, argument;
     bool in_place;  // the argument itself, changed; otherwise a view of it
   };
+  // Of a function with a `jvp`: what its tensors look like, and
+  std::vector<InputMetadata> arguments;
   std::vector<Relation> relations;  // of outputs to arguments whose memory they are
 
  private:
