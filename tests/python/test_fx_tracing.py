@@ -270,3 +270,20 @@ def test_passes_are_put_in_order():
     with pytest.raises(Exception, match=r"running the 'breaks' pass after the following passes: \['first'\]") as caught:
         PassManager([first, breaks])(fx.symbolic_trace(lambda x: x))
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_methods_of_classes_are_recorded_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(fx._symbolic_trace, "_wrapped_methods_to_patch", [(mica.Tensor, "__getitem__")])
+
+    class Table(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = nn.Buffer(mica.arange(8.0).reshape(4, 2))
+
+        def forward(self, x):
+            return self.rows[: x.size(0)]
+
+    traced = fx.symbolic_trace(Table())
+    assert [n.target for n in traced.graph.nodes if n.op == "call_method"] == ["size", "__getitem__"]
+    assert traced(mica.zeros(2)).tolist() == [[0, 1], [2, 3]]
+    assert "__getitem__" not in vars(mica.Tensor) and mica.arange(3)[1].item() == 1

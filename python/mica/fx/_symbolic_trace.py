@@ -21,7 +21,7 @@ __all__ = ["PH", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
 
 _tracing = [False]
 _wrapped_fns_to_patch = {}  # (id of globals, name) -> globals
-_wrapped_methods_to_patch = []
+_wrapped_methods_to_patch = []  # (class, name of a method whose calls are recorded)
 
 
 def is_fx_tracing():
@@ -83,6 +83,20 @@ def _recording(function):
         return made
 
     wrapped._fx_wrapped = True
+    return wrapped
+
+
+def _recording_method(cls, name):
+    """A method that records its call when an argument is a proxy."""
+    original = getattr(cls, name)
+
+    @functools.wraps(original)
+    def wrapped(*args, **kwargs):
+        found = _find_proxy(args, kwargs)
+        if found is None:
+            return original(*args, **kwargs)
+        return found.tracer.create_proxy("call_method", name, args, kwargs)
+
     return wrapped
 
 
@@ -252,6 +266,8 @@ class Tracer(RootArguments, TracerBase):
                     target = table.get(name, getattr(builtins, name, None))
                     if target is not None and not getattr(target, "_fx_wrapped", False):
                         patches.item(table, name, _recording(target))
+                for cls, name in _wrapped_methods_to_patch:
+                    patches.attribute(cls, name, _recording_method(cls, name))
                 self._wrap_globals(patches, function, root)
                 for module in self._autowrap_search:
                     self._wrap_table(patches, vars(module))
