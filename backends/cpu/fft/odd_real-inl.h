@@ -29,7 +29,7 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
   for (int64_t c = 0; c < columns; ++c) {
     const V x0 = hn::Load(d, from + c * lanes);
     V total = x0;
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int j = 1; j <= half; ++j) {
       const V a = hn::Load(d, from + (c + columns * j) * lanes),
               b = hn::Load(d, from + (c + columns * (radix - j)) * lanes);
@@ -39,11 +39,11 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
     }
     hn::Store(total, d, to.re + c * lanes);
     hn::Store(hn::Zero(d), d, to.im + c * lanes);
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int k = 1; k <= half; ++k) {
       Parts<V> x{x0, hn::Zero(d)};
       int at = 0;  // k * m, less the radix as often as it is in it: a division would take longer than the products
-#pragma GCC unroll 3
+#pragma GCC unroll 4
       for (int m = 1; m <= half; ++m) {
         at = at + k >= radix ? at + k - radix : at + k;
         x.re = hn::MulAdd(sums[m - 1], hn::Set(d, turns[2 * at]), x.re);
@@ -69,7 +69,7 @@ void restore_real_columns(const fft::OddReal<T>& cut, Sequence<T> from, T* to) {
   for (int64_t c = 0; c < columns; ++c) {
     const V y0 = hn::Load(d, from.re + c * lanes);
     V total = y0;
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int k = 1; k <= half; ++k) {
       const int64_t at = (k * columns + c) * lanes;
       Parts<V> x{hn::Load(d, from.re + at), hn::Load(d, from.im + at)};
@@ -78,11 +78,11 @@ void restore_real_columns(const fft::OddReal<T>& cut, Sequence<T> from, T* to) {
       total = hn::Add(total, y[k - 1].re);
     }
     hn::Store(total, d, to + c * lanes);
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int j = 1; j <= half; ++j) {
       V even = y0, odd = hn::Zero(d);
       int at = 0;
-#pragma GCC unroll 3
+#pragma GCC unroll 4
       for (int k = 1; k <= half; ++k) {
         at = at + j >= radix ? at + j - radix : at + j;
         even = hn::MulAdd(y[k - 1].re, hn::Set(d, turns[2 * at]), even);
@@ -134,6 +134,7 @@ Sequence<T> run_odd_real(const fft::OddReal<T>& cut, Sequence<T> a, Sequence<T> 
   cut.radix == 3   ? transform_real_columns<3>(cut, a.re, b)
   : cut.radix == 5 ? transform_real_columns<5>(cut, a.re, b)
   : cut.radix == 7 ? transform_real_columns<7>(cut, a.re, b)
+  : cut.radix == 9 ? transform_real_columns<9>(cut, a.re, b)
                    : transform_real_columns<0>(cut, a.re, b);
   const Sequence<T> rows = transform_rows(cut, b, a), bins = rows.re == a.re ? b : a;
   // Bin radix * q + k is element q of row k; where k is above half, the conjugate of that of its mirror.
@@ -171,6 +172,7 @@ const T* run_odd_real_back(const fft::OddReal<T>& cut, Sequence<T> a, Sequence<T
   cut.radix == 3   ? restore_real_columns<3>(cut, rows, to)
   : cut.radix == 5 ? restore_real_columns<5>(cut, rows, to)
   : cut.radix == 7 ? restore_real_columns<7>(cut, rows, to)
+  : cut.radix == 9 ? restore_real_columns<9>(cut, rows, to)
                    : restore_real_columns<0>(cut, rows, to);
   return to;
 }
