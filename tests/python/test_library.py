@@ -249,3 +249,21 @@ def test_operators_beside_the_table():
     assert aten.convolution_backward.default._schema.arguments[0].name == "grad_output"
     with pytest.raises(NotImplementedError, match="aten::_scaled_grouped_mm is not in Mica"):
         aten._scaled_grouped_mm(x, x)
+
+
+def test_compiled_functions_hand_dense_tensors_to_operators_that_ask_for_them():
+    seen = []
+
+    @mica.library.custom_op("wants_dense::look", mutates_args=(), tags=[mica.Tag.needs_contiguous_strides])
+    def look(x: mica.Tensor) -> mica.Tensor:
+        seen.append(x.is_contiguous())
+        return x.clone()
+
+    @look.register_fake
+    def _(x):
+        return mica.empty_like(x)
+
+    x = mica.ones(2, 3).t()
+    look(x)
+    mica.compile(lambda x: look(x), fullgraph=True)(x)
+    assert seen == [False, True]

@@ -82,6 +82,8 @@ class Operator:
                 "for it is built for libtorch"
             )
         args, kwargs = self.bound(args, kwargs)
+        if self.tags and self._wants_dense() and mica.compiler.is_compiling():
+            args, kwargs = mica.utils._pytree.tree_map_only(mica.Tensor, mica.Tensor.contiguous, (args, kwargs))
         tensors = _tensors(args) + _tensors(kwargs.values())
         if mica.overrides.has_torch_function(tensors):
             return mica.overrides.handle_torch_function(self, tensors, *args, **kwargs)
@@ -99,6 +101,10 @@ class Operator:
         if mica.is_grad_enabled() and any(t.requires_grad for t in tensors):
             return self._with_gradient(device, args, kwargs)
         return self.run(device, args, kwargs)
+
+    def _wants_dense(self):
+        """Whether compiled functions are to hand it contiguous tensors; what it writes to cannot be another one."""
+        return mica.Tag.needs_contiguous_strides in self.tags and not self.schema.is_mutable
 
     def add_dispatch_rule(self, kind, function=None):
         """The rule under a TorchDispatchMode, or for a class of tensors; a decorator without the function."""

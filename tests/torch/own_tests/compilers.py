@@ -4,6 +4,7 @@ Names that programs use are Mica's own. What stands here is of use to torch's te
 have it under.
 """
 
+import contextlib
 import logging
 
 
@@ -40,6 +41,7 @@ class _Device:
 
 GIVEN = {
     "_C._autograd._saved_tensors_hooks_enable": _nothing,
+    "_dispatch.python.enable_python_dispatcher": contextlib.nullcontext,  # which way torch calls its own operators
     "_dynamo.device_interface.get_interface_for_device": lambda device: _Device,
     "_dynamo.utils.CompileCounterInt": _CompileCounterInt,
     "_dynamo.utils.ifdynstaticdefault": _by_default,
