@@ -275,21 +275,45 @@ __global__ void __launch_bounds__(32 * kColumnRows)
 }
 
 // The parts of each output: a group of threads for each, which reads several at a time, for nothing else hides the time
-// that memory takes here. They lie output by output, or where columns were added up, part by part.
+// that memory takes here. They lie output by output.
 template <class Op>
 __global__ void __launch_bounds__(kReduceThreads)
-    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial, bool part_by_part) {
+    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial) {
   wait_for_predecessors();
   const int group = 1 << shape.group_bits, lane = static_cast<int>(threadIdx.x) & (group - 1);
   const int64_t output = (static_cast<int64_t>(blockIdx.x) * kReduceThreads + threadIdx.x) >> shape.group_bits;
   if (output >= shape.kept.numel) return;
   typename Op::Acc total = op.identity();
-  const int64_t first = part_by_part ? output : output * shape.splits, step = part_by_part ? shape.kept.numel : 1;
 #pragma unroll 4
-  for (int s = lane; s < shape.splits; s += group) total = op.combine(total, partial[first + s * step]);
+  for (int s = lane; s < shape.splits; s += group) total = op.combine(total, partial[output * shape.splits + s]);
   total = reduce_warp(total, op);
   if (group > 32) total = join_warps(total, op);
   if (lane) return;
+  int64_t at[3];
+  shape.kept.at(output, at);
+  op.store(total, at[1], at[2]);
+}
+
+// The parts of columns, which lie part by part: 32 columns side by side, 32 parts at a time.
+template <class Op>
+__global__ void __launch_bounds__(32 * 32)
+    reduce_column_parts(Op op, ReductionShape shape, const typename Op::Acc* partial) {
+  using Acc = typename Op::Acc;
+  constexpr int kPitch = 33;  // a column's parts lie in different banks
+  __shared__ alignas(16) unsigned char raw[sizeof(Acc) * 32 * kPitch];
+  auto* shared = reinterpret_cast<Acc*>(raw);
+  wait_for_predecessors();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * 32, column = first + threadIdx.x;
+  Acc total = op.identity();
+  if (column < shape.kept.numel)
+#pragma unroll 4
+    for (int s = static_cast<int>(threadIdx.y); s < shape.splits; s += 32)
+      total = op.combine(total, partial[s * shape.kept.numel + column]);
+  shared[threadIdx.y * kPitch + threadIdx.x] = total;
+  __syncthreads();
+  total = reduce_warp(shared[threadIdx.x * kPitch + threadIdx.y], op);
+  const int64_t output = first + threadIdx.y;
+  if (threadIdx.x != 0 || output >= shape.kept.numel) return;
   int64_t at[3];
   shape.kept.at(output, at);
   op.store(total, at[1], at[2]);
@@ -370,9 +394,13 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   const Workspace parts(static_cast<size_t>(shape.kept.numel * shape.splits) * sizeof(Acc), device);
   auto* partial = static_cast<Acc*>(parts.data());
   run(partial);
+  if (by_columns) {
+    launch<reduce_column_parts<Op>>(device, blocks_for(shape.kept.numel, 32), dim3(32, 32), op, shape, partial);
+    return;
+  }
   shape.group_bits = shape.kept.numel <= multiprocessors ? 8 : 5;
   launch<reduce_partials<Op>>(device, blocks_for(shape.kept.numel, kReduceThreads >> shape.group_bits), kReduceThreads,
-                              op, shape, partial, by_columns);
+                              op, shape, partial);
 }
 
 // How many elements meet in one output.
