@@ -6,7 +6,7 @@ import threading
 import mica as torch
 import pytest
 from mica._dynamo.replay import Replayed
-from replay_cases import CASES
+from replay_objects import CASES
 
 
 class Again:

@@ -11,7 +11,8 @@ import pytest
 from mica._dynamo.replay import Replayed
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "compiler"))
-from replay_cases import CASES, agree, model, reasons, replays
+from replay_cases import agree, model, reasons, replays
+from replay_objects import CASES
 
 pytestmark = [
     pytest.mark.cuda,
