@@ -97,7 +97,6 @@ void StorageImpl::keep_promise() {
 }
 
 // ---- memory that storages share until one of them is written
-// ------------------------------------------------------------
 
 namespace {
 
