@@ -57,6 +57,13 @@ def test_defaults_are_given_by_name_where_torch_says_it_in_python():
     assert seen == [(F.max_pool2d, (x, 2), rest)]
 
 
+def test_gradients_of_what_is_no_tensor():
+    seen.clear()
+    x = Like()
+    assert mica.autograd.grad(x, x) == -1 and mica.autograd.backward(x) == -1
+    assert seen[0][:2] == (mica.autograd.grad, ((x,), (x,))) and seen[1][:2] == (mica.autograd.backward, ((x,),))
+
+
 def test_elements_of_lists_are_asked():
     for call in (
         lambda x: F.pad(mica.ones(2, 3), [1, x, 0, 0]),

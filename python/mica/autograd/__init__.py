@@ -95,8 +95,10 @@ def _overriding(*groups):
 
 
 def _has_own_answer(tensor):
-    if type(tensor) is _C.Tensor or not isinstance(tensor, _C.Tensor):
+    if type(tensor) is _C.Tensor:
         return False
+    if not isinstance(tensor, _C.Tensor):
+        return hasattr(type(tensor), "__torch_function__")
     for kind in type(tensor).__mro__:
         if kind.__module__.partition(".")[0] in ("mica", "torch"):
             return False  # its answer would be the engine's
@@ -163,7 +165,8 @@ def _seeds(outputs):
 
 def _listed(given):
     """One tensor or edge, or several, as a tuple."""
-    return (given,) if isinstance(given, (_C.Tensor, graph.GradientEdge)) else tuple(given)
+    is_one = isinstance(given, (_C.Tensor, graph.GradientEdge)) or hasattr(type(given), "__torch_function__")
+    return (given,) if is_one else tuple(given)
 
 
 def _calculate_shape(output, grad, is_grads_batched):
