@@ -284,3 +284,11 @@ def test_another_module_in_the_place_of_a_compiled_one():
     other = torch.nn.Linear(2, 3)
     compiled._orig_mod = other
     assert torch.equal(compiled(x), other(x)) and compiled.out_features == 3
+
+
+def test_functions_that_ask_for_values_within_are_not_refused():
+    x, y = torch.randn(4, 2), torch.randn(4)
+    compiled = torch.compile(lambda x, y: torch.histogramdd(x, bins=[3, 3], weight=y), backend="eager", fullgraph=True)
+    wanted = torch.histogramdd(x, bins=[3, 3], weight=y)
+    given = compiled(x, y)
+    assert torch.equal(given.hist, wanted.hist) and all(map(torch.equal, given.bin_edges, wanted.bin_edges))

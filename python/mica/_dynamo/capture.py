@@ -254,7 +254,9 @@ class Capture(TorchFunctionMode):
                 _names.name_of(func),
                 (_fakes.DynamicOutputShapeException, _fakes.DataDependentOutputException),
             )
-            whole = not isinstance(error, of_data) and _names.is_refused(name)
+            # A function of Mica's own that asks for values within is no fault of the program's.
+            within = "cannot be called on meta tensors" in str(error)
+            whole = not isinstance(error, of_data) and not within and _names.is_refused(name)
             return self._run_now(func, args, kwargs, f"{name}(): {error or type(error).__name__}", whole)
         has_tensors = any(isinstance(leaf, _C.TensorBase) for leaf in tree_leaves(out))
         if not has_tensors and not (out is None and _names.changes_arguments(func)):
