@@ -287,3 +287,11 @@ def test_methods_of_classes_are_recorded_where_that_is_asked_for(monkeypatch):
     assert [n.target for n in traced.graph.nodes if n.op == "call_method"] == ["size", "__getitem__"]
     assert traced(mica.zeros(2)).tolist() == [[0, 1], [2, 3]]
     assert "__getitem__" not in vars(mica.Tensor) and mica.arange(3)[1].item() == 1
+
+
+def test_operators_that_draw_stay():
+    graph = fx.symbolic_trace(lambda x: (mica.ops.aten.bernoulli.default(x), mica.ops.aten.neg.default(x), x)[2]).graph
+    graph.eliminate_dead_code()
+    assert [n.name for n in graph.nodes if n.op == "call_function"] == ["bernoulli_default"]
+    drawn = next(n for n in graph.nodes if n.op == "call_function")
+    assert drawn.is_impure() and not drawn.is_impure(impure_random=False)

@@ -15,6 +15,14 @@ Target = typing.Union[typing.Callable[..., typing.Any], str]  # noqa: UP007
 Argument = typing.Any
 base_types = (str, int, float, bool, complex, mica.dtype, mica.Tensor, mica.device, mica.memory_format, mica.layout)
 _LEGAL = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
+# Operators that draw: without them, what is drawn later would be other numbers.
+_DRAWING = frozenset(
+    """
+    _sample_dirichlet _standard_gamma alpha_dropout bernoulli binomial cauchy dropout exponential feature_alpha_dropout
+    feature_dropout geometric log_normal multinomial native_dropout normal normal_functional poisson rand rand_like randint
+    randint_like randn randn_like random randperm rrelu rrelu_with_noise rrelu_with_noise_functional uniform
+    """.split()  # noqa: SIM905
+)
 _side_effectful_functions = {mica._assert, builtins.print}
 
 
@@ -218,6 +226,8 @@ class Node:
             name = getattr(self.target, "__name__", "")
             schema = getattr(self.target, "_schema", None)
             if schema is not None and schema.is_mutable:
+                return True
+            if impure_random and schema is not None and schema.name.removeprefix("aten::") in _DRAWING:
                 return True
             return (
                 self.target in _side_effectful_functions
