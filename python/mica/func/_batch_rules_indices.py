@@ -7,7 +7,7 @@ import mica
 from mica import _C
 from mica.func._batch_dims import one_dim
 from mica.func._batch_rules_composed import composed
-from mica.func._batched import RULES, Plain, check_first_is_batched
+from mica.func._batched import RULES, Plain, check_first_is_batched, rule
 
 Tensor = _C.Tensor
 
@@ -230,3 +230,10 @@ def _take_along_dim(input, indices, dim=None):
     wide, where = list(sizes), list(sizes)
     wide[dim], where[dim] = input.shape[dim], indices.shape[dim]
     return input.expand(wide).gather(dim, indices.expand(where))
+
+
+@rule("_is_all_true", "_is_any_true")
+def _is_true(call):
+    """Of all examples together: one answer, which a program may branch on."""
+    value = call.value(call.args[0])
+    return Plain(value.all() if call.name == "_is_all_true" else value.any())

@@ -290,7 +290,8 @@ def _check_random(call):
 
 @rule("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
 def _dropout(call):
-    training = call.argument(2, "training", True)
+    by_default = call.kwargs.get("train", call.name not in ("alpha_dropout", "feature_alpha_dropout"))
+    training = call.argument(2, "training", by_default)
     p = call.argument(1, "p", 0.5)
     if not training or p == 0:
         return call.value(call.args[0])
