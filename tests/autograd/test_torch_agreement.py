@@ -178,3 +178,12 @@ def test_hooks_are_told_that_there_is_no_gradient():
     y.register_hook(seen.append)
     Nothing.apply(y).sum().backward()
     assert seen == [None]
+
+
+def test_sparse_sums_do_not_grow_without_end():
+    step = torch.sparse_coo_tensor(torch.tensor([[3, 1, 3]]), torch.ones(3), (4,))
+    total = step
+    for _ in range(9):
+        total = total + step
+    assert total._nnz() <= 4
+    assert total.to_dense().tolist() == [0, 10, 0, 20]

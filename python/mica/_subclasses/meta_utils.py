@@ -2,7 +2,13 @@
 
 import mica
 
-__all__ = ["assert_metadata_eq", "is_sparse_any", "is_sparse_compressed", "is_sparse_compressed_layout", "is_sparse_coo"]
+__all__ = [
+    "assert_metadata_eq",
+    "is_sparse_any",
+    "is_sparse_compressed",
+    "is_sparse_compressed_layout",
+    "is_sparse_coo",
+]
 
 _COMPRESSED = (mica.sparse_csr, mica.sparse_csc, mica.sparse_bsr, mica.sparse_bsc)
 

@@ -118,6 +118,7 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   const DType dtype = common;
   Tensor values = values_of(other).to(dtype);
   if (!(alpha == Scalar(1))) values = values.mul(alpha);
+  const int64_t places = product_of(self.sizes().slice(0, static_cast<size_t>(p.sparse_dim)));
   if (self.is_cpu() && !(p.coalesced && q.coalesced) && values_of(self).is_contiguous() &&
       values_of(other).is_contiguous()) {
     const Merger m = merged(p.indices.contiguous(), q.indices.contiguous());
@@ -126,13 +127,14 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
     const Tensor sums = mica::zeros(sizes, TensorOptions(dtype));
     sums.index_copy_(0, m.first, values_of(self).to(dtype));
     sums.index_add_(0, m.second, values);
-    return coo(m.indices, sums, self.sizes(), false);
+    const Tensor total = coo(m.indices, sums, self.sizes(), false);
+    // What a program adds to in every step (a gradient, a momentum) does not grow without end.
+    return m.indices.size(1) > places ? total.coalesce() : total;
   }
   const Tensor both =
       coo(mica::cat({p.indices, q.indices}, 1), mica::cat({values_of(self).to(dtype), values}, 0), self.sizes(), false);
   // Two coalesced tensors make a coalesced one; others are summed when it is asked for, or when there are more elements
-  // than places: what a program adds to in every step (a gradient, a momentum) does not grow without end.
-  const int64_t places = product_of(self.sizes().slice(0, static_cast<size_t>(p.sparse_dim)));
+  // than places.
   const bool crowded = p.indices.size(1) + q.indices.size(1) > places;
   return crowded || (p.coalesced && q.coalesced) ? both.coalesce() : both;
 }
