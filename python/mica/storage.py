@@ -125,7 +125,7 @@ class TypedStorage:
             self._untyped_storage = UntypedStorage(args[0].__index__() * dtype.itemsize, device=device)
         elif isinstance(args[0], Tensor) or not hasattr(args[0], "__len__"):
             raise TypeError(
-                f"Argument type not recognized: {type(args[0])}; a number of elements or a sequence was expected"
+                f"Argument type not recognized: {type(args[0])}; expected a number of elements or a sequence"
             )
         elif isinstance(args[0], str):
             raise TypeError("new(): invalid data type 'str'")
