@@ -191,10 +191,6 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
   } else {
     if (PyUnicode_Check(data) || PyBytes_Check(data))
       fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
-    if (PyList_Check(data) && PyList_GET_SIZE(data) > 0 && is_numpy_array(PyList_GET_ITEM(data, 0)))
-      MICA_WARN_ONCE(
-          "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a "
-          "single numpy.ndarray with numpy.array() before converting to a tensor.");
     EnableGradGuard as_before(recorded);  // for numbers that are tensors: who loses their history is told
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
