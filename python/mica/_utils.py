@@ -116,13 +116,17 @@ def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, re
     dtype = {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}.get(storage.dtype, storage.dtype)
     integers = _C._view_storage(untyped, dtype, storage_offset, size, stride)
     scheme, first, *rest = quantizer_params
+
+    def over_storage(copy):
+        return copy._set_storage(untyped, storage_offset, size, stride)  # which other tensors of the file may share
+
     if str(scheme) in ("torch.per_tensor_affine", "torch.per_tensor_symmetric"):
-        return _C._make_per_tensor_quantized_tensor(integers, first, rest[0])
+        return over_storage(_C._make_per_tensor_quantized_tensor(integers, first, rest[0]))
     if str(scheme).startswith("torch.per_channel_"):
         scales, zero_points, axis = first, *rest
         if isinstance(scales, (list, tuple)):
             scales, zero_points = _C.tensor(scales, dtype=_C.float64), _C.tensor(zero_points, dtype=_C.int64)
-        return _C._make_per_channel_quantized_tensor(integers, scales, zero_points, axis)
+        return over_storage(_C._make_per_channel_quantized_tensor(integers, scales, zero_points, axis))
     raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
 
 

@@ -70,3 +70,15 @@ def test_archives_by_hand(tmp_path):
     with serialization._open_file_like(path, "rb") as file:
         assert file.read(2) == b"PK"
     assert file.closed
+
+
+def test_quantized_tensors_share_storages_again():
+    whole = torch.quantize_per_tensor(torch.rand(15, 2), 0.2, 10, torch.quint8)
+    channels = torch.quantize_per_channel(torch.rand(3, 2), torch.ones(3) * 0.1, torch.zeros(3), 0, torch.qint8)
+    file = io.BytesIO()
+    torch.save((whole, whole[:, 1], channels), file)
+    file.seek(0)
+    loaded, part, other = torch.load(file)
+    assert loaded.untyped_storage() is part.untyped_storage() and part.storage_offset() == 1
+    assert torch.equal(part.int_repr(), whole.int_repr()[:, 1]) and torch.equal(loaded.dequantize(), whole.dequantize())
+    assert torch.equal(other.dequantize(), channels.dequantize()) and other.q_per_channel_axis() == 0
