@@ -1,7 +1,5 @@
 """Storages: the flat memory that tensors view, as bytes (UntypedStorage) or as numbers of a dtype (TypedStorage)."""
 
-import warnings
-
 from mica import _C
 from mica._C import Tensor, UntypedStorage
 from mica._functions.once import forget, warn_once
@@ -61,6 +59,8 @@ _always_warn = False
 def warn_of_typed_storage(stacklevel):
     """Say that typed storages are old: once, unless a program wants to hear it always."""
     if _always_warn:
+        import warnings  # which an import of Mica takes from nobody
+
         warnings.warn(_OLD, UserWarning, stacklevel=stacklevel + 1)
     else:
         warn_once(_OLD, stacklevel=stacklevel + 1)
