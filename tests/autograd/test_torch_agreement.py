@@ -187,3 +187,24 @@ def test_sparse_sums_do_not_grow_without_end():
         total = total + step
     assert total._nnz() <= 4
     assert total.to_dense().tolist() == [0, 10, 0, 20]
+
+
+def test_nodes_that_cannot_be_differentiated_twice():
+    class Once(Function):
+        @staticmethod
+        def forward(ctx, x, number, y):
+            return x * number + y
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad):
+            return grad * 2, None, grad
+
+    x, y = leaf(1.0), leaf(2.0)
+    weight = torch.ones(1, requires_grad=True)
+    (found,) = torch.autograd.grad(Once.apply(x, 2, y), x, weight, create_graph=True)
+    node = found.grad_fn
+    assert node.name() == "Error"
+    assert [edge[0] is None for edge in node.next_functions] == [False, True, False]
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        found.sum().backward()

@@ -149,6 +149,11 @@ class _TwiceError(Function):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
+_TwiceError._backward_cls = type(
+    "Error", (BackwardCFunction,), {"_forward_cls": _TwiceError}
+)  # as torch names the node
+
+
 def once_differentiable(backward):
     """For a `backward` that cannot be differentiated itself: doing so is an error instead of a wrong result."""
 
@@ -162,11 +167,10 @@ def once_differentiable(backward):
         if not any(isinstance(arg, _C.Tensor) and arg.requires_grad for arg in args):
             return outputs
         as_tuple = outputs if isinstance(outputs, tuple) else (outputs,)
-        places = [i for i, output in enumerate(as_tuple) if output is not None]
-        guarded = _TwiceError.apply(*(as_tuple[i].detach().requires_grad_() for i in places))
-        results = list(as_tuple)
-        for i, output in zip(places, guarded, strict=True):
-            results[i] = output
+        # The node has an edge for each output, which leads nowhere where there is none.
+        given = (_C.empty(0) if output is None else output.detach().requires_grad_() for output in as_tuple)
+        guarded = _TwiceError.apply(*given)
+        results = [None if old is None else new for old, new in zip(as_tuple, guarded, strict=True)]
         return tuple(results) if isinstance(outputs, tuple) else results[0]
 
     return wrapper
