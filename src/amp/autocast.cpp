@@ -3,6 +3,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "amp/off.h"
 #include "core/device_names.h"
 #include "mica/ops.h"
 
@@ -77,6 +78,20 @@ Guard::Guard(DeviceType type, std::optional<DType> dtype, bool enabled)
 Guard::~Guard() {
   set_dtype(type_, dtype_);
   set_enabled(type_, enabled_);
+  decrement_nesting();
+}
+
+static_assert(kNumDeviceTypes <= 32);
+
+Off::Off() {
+  for (size_t i = 0; i < kNumDeviceTypes; ++i)
+    if (thread_state.devices[i].enabled) before_ |= 1u << i;
+  increment_nesting();
+  for (size_t i = 0; i < kNumDeviceTypes; ++i) set_enabled(static_cast<DeviceType>(i), false);
+}
+
+Off::~Off() {
+  for (size_t i = 0; i < kNumDeviceTypes; ++i) set_enabled(static_cast<DeviceType>(i), before_ >> i & 1);
   decrement_nesting();
 }
 

@@ -1,10 +1,10 @@
-#include "mica/autocast.h"
 #include "mica/program.h"
 
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
 
+#include "amp/off.h"
 #include "io/archive.h"
 #include "io/storage_view.h"
 #include "mica/core/recording.h"
@@ -313,8 +313,7 @@ std::vector<Tensor> Program::run(const std::vector<Tensor>& given) const {
   State& state = *state_;
   const NoGradGuard without_gradients;
   // The program has the casts that it was exported with.
-  const autocast::Guard as_on_cpu(DeviceType::CPU, std::nullopt, false),
-      as_on_gpu(DeviceType::CUDA, std::nullopt, false);
+  const autocast::Off of_the_caller;
   std::unique_lock<std::mutex> alone(state.running, std::defer_lock);
   if (state.changes_state) alone.lock();
   const std::vector<Value> inputs = state.values(given);
