@@ -119,9 +119,12 @@ def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None
         if not isinstance(point, SplitPoint):
             raise ValueError(f"Unknown split point type: {point}")
     tracer = _Tracer(spec)
-    graph = tracer.trace(module, _left_out(module, mb_args, mb_kwargs))
+    left_out = _left_out(module, mb_args, mb_kwargs)
+    graph = tracer.trace(module, left_out)
     for node in graph.find_nodes(op="placeholder"):
         node.args = ()  # what is given counts; defaults are values by now
+        if node.target.rpartition("_")[0] in left_out:
+            _erase_users(graph, node)
     traced = fx.GraphModule(tracer.root, graph)
     for name in spec:
         if name not in tracer._met:
@@ -132,6 +135,13 @@ def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None
     made = Pipe(traced, stages, inputs)
     made.train(module.training)
     return made
+
+
+def _erase_users(graph, node):
+    """Of an argument that is left out only assertions are made, that nobody gives it after all."""
+    for user in list(node.users):
+        _erase_users(graph, user)
+        graph.erase_node(user)
 
 
 def _left_out(module, args, kwargs):
