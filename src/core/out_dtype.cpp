@@ -12,7 +12,8 @@ namespace {
 
 const OutDtypeRule* rule_of(std::string_view op) {
   const auto rules = out_dtype_rules();
-  const auto found = std::ranges::lower_bound(rules, op, {}, &OutDtypeRule::op);
+  const auto found = std::lower_bound(rules.begin(), rules.end(), op,
+                                      [](const OutDtypeRule& rule, std::string_view name) { return rule.op < name; });
   return found != rules.end() && found->op == op ? &*found : nullptr;
 }
 

@@ -103,3 +103,13 @@ def test_parts_of_the_tensor_include_neither_operations_nor_layers():
         for file, name in includes(ROOT / "include/mica" / folder, ".h"):
             first = name.removeprefix("mica/").split("/")[0].removesuffix(".h")
             assert first not in (*ABOVE_THE_CORE, "ops", "autograd"), f"{file.relative_to(ROOT)} includes {name}"
+
+
+def test_the_engine_uses_no_algorithm_that_the_browsers_library_lacks():
+    """The Lab's page compiles these sources with a standard library that has no algorithms of std::ranges."""
+    algorithm = re.compile(r"std::(ranges|views)::\w+")
+    for folder in ("src", "include", "backends/cpu", "lab"):
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix in (".h", ".cpp"):
+                found = algorithm.search(file.read_text())
+                assert not found, f"{file.relative_to(ROOT)} uses {found[0]}"
