@@ -146,6 +146,8 @@ def imported(module, name):
     """What `from module import name` binds."""
     if name in _MARKS:
         return _mark
+    if module == "torch._vendor.packaging":  # the package's own, by which versions of SciPy are compared
+        return importlib.import_module(f"packaging.{name}")
     holder = module_or_stand_in(module)
     try:
         return getattr(holder, name)
