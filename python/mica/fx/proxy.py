@@ -329,16 +329,13 @@ _REFLECTED = (
     "or",
     "xor",
 )
-_IN_PLACE = ("iadd", "iand", "ifloordiv", "ilshift", "imod", "imul", "imatmul", "ior", "ipow", "irshift", "isub",
-             "itruediv", "ixor")  # fmt: skip
 for _name in _MAGIC:
     setattr(Proxy, f"__{_name}__", _record(f"__{_name}__", getattr(operator, _name)))
 for _name in ("and", "or", "xor"):
     setattr(
         Proxy, f"__{_name}__", _record(f"__{_name}__", getattr(operator, _name, None) or getattr(operator, f"{_name}_"))
     )
-for _name in _IN_PLACE:
-    setattr(Proxy, f"__{_name}__", _record(f"__{_name}__", getattr(operator, _name)))
+# There are no methods in place: `x += y` is recorded as `x + y`, and a graph changes no tensor that it is given.
 
 
 def _reflected(name, function):
