@@ -26,7 +26,6 @@ _WHEELS_OWN = (
     "torch._dynamo.test_case",
     "torch._dynamo.testing",
     "torch._inductor.test_case",
-    "torch._vendor",  # by which the utilities compare versions of SciPy
 )
 # Of these Mica has a part, which programs use; a test gets Mica's.
 _IN_PART = ("torch._dynamo.testing",)

@@ -206,25 +206,30 @@ def _infer(n, made_of):
 
 @register_inference_rule(mica.nn.ReLU)
 def relu_inference_rule(n, module_instance):
+    """All sizes stay."""
     return _infer(n, lambda known: known)
 
 
 @register_inference_rule(mica.nn.MaxPool2d)
 def maxpool2d_inference_rule(n, module_instance):
+    """The last two sizes are those that the pool makes."""
     return _infer(n, lambda known: maxpool2d_check(known, module_instance))
 
 
 @register_inference_rule(mica.nn.Linear)
 def linear_inference_rule(n, module_instance):
+    """The last size is the number of features that the layer makes."""
     return _infer(n, lambda known: linear_check(known, module_instance))
 
 
 @register_inference_rule(mica.nn.AdaptiveAvgPool2d)
 def adaptiveavgpool2d_inference_rule(n, module_instance):
+    """The last two sizes are those that the pool is asked for."""
     return _infer(n, lambda known: adaptiveavgpool2d_check(known, module_instance))
 
 
 @register_inference_rule(mica.flatten)
 def flatten_inference_rule(n):
+    """The flattened sizes are one, their product."""
     start_dim, end_dim = argument(n, 1, "start_dim", 0), argument(n, 2, "end_dim", -1)
     return _infer(n, lambda known: flatten_check(known, start_dim, end_dim))
