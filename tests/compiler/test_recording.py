@@ -424,7 +424,7 @@ def test_many_calls_and_small_tensors():
 def test_explanations():
     text = str(torch.explain(torch.compile(lambda x: (x * 2 + 1).exp()), ramp(N)()))
     assert "3 calls" in text and "exp" in text and "(buffer)" in text and "the end" in text
-    said = torch._dynamo.explain(lambda x: (x * 2).sum().item() + (x + 1))(ramp(N)())
+    said = torch.explain(torch.compile(lambda x: (x * 2).sum().item() + (x + 1)), ramp(N)())
     assert said.graph_count == 2 and said.graph_break_count == 1 and said.op_count == 3 and len(said.break_reasons) == 1
     with pytest.raises(TypeError, match="takes a Tensor or a compiled function"):
         torch.explain(3)

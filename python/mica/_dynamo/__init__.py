@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import sys
+import warnings
 
 from mica import _C
 from mica._dynamo import compile_options
@@ -298,18 +299,58 @@ def register_backend(compiler_fn=None, name=None, tags=()):
 
 
 def explain(f, *extra_args, **extra_kwargs):
-    """Call the function, compiled, and say what ran: an object that prints, with counts of flushes and loops."""
-    from mica._dynamo.explanation import explain_call
+    """A function that calls `f` and says which graphs a backend of one's own is handed, and where and why they end."""
+    from mica._dynamo.explanation import explain_graphs
 
-    if extra_args or extra_kwargs:  # the older spelling
-        return explain_call(f, *extra_args, **extra_kwargs)
-    return functools.partial(explain_call, f)
+    if extra_args or extra_kwargs:
+        warnings.warn(
+            "torch._dynamo.explain(f, *args) is the older spelling of explain(f)(*args)", FutureWarning, stacklevel=2
+        )
+        return explain_graphs(f, *extra_args, **extra_kwargs)
+    return functools.partial(explain_graphs, f)
 
 
-def export(f, *extra_args, **extra_kwargs):
-    raise NotImplementedError(
-        "torch._dynamo.export: a compiled function makes no graph; torch.export.export and torch.fx.symbolic_trace do"
-    )
+def export(
+    f, *extra_args, aten_graph=False, pre_dispatch=False, decomposition_table=None, tracing_mode="symbolic",
+    dynamic_shapes=None, specialize_float=True, assume_static_by_default=False, same_signature=True,
+    disable_constraint_solver=False, prefer_deferred_runtime_asserts_over_guards=False, _log_export_usage=True,
+    constraints=None, **extra_kwargs,
+):  # fmt: skip
+    """A function that gives the graph of `f` for its arguments, and what the graph relies on of their sizes.
+
+    It is an older way than torch.export: the graph has the calls of the function, or with `aten_graph` aten's operators.
+
+    Args:
+        aten_graph, pre_dispatch, decomposition_table: whether and how the graph is written in aten's operators
+        tracing_mode: "symbolic" leaves sizes open, all or with `dynamic_shapes` too; others fix them
+        dynamic_shapes: as torch.export.export takes it: sizes that must stay open
+        same_signature: the module takes and returns what `f` does, or the tensors of it that the graph has
+    """
+    if decomposition_table is not None and not aten_graph:
+        raise AssertionError("torch._dynamo.export: a decomposition_table goes with aten_graph=True")
+    if pre_dispatch and not aten_graph:
+        raise AssertionError("pre_dispatch=True can only be used when aten_graph=True")
+    if constraints:
+        raise NotImplementedError("torch._dynamo.export: dynamic_shapes has taken the place of constraints")
+    from mica._dynamo._whole_graphs import export_graph
+    from mica._dynamo.external_utils import innermost_fn
+
+    function = innermost_fn(getattr(f, "_orig_mod", f))
+    dynamic = True if tracing_mode == "symbolic" and not assume_static_by_default else None
+
+    def exported(*args, **kwargs):
+        return export_graph(
+            function, args, kwargs, aten_graph=aten_graph, pre_dispatch=pre_dispatch,
+            decomposition_table=decomposition_table, dynamic=dynamic, dynamic_shapes=dynamic_shapes,
+            same_signature=same_signature,
+        )  # fmt: skip
+
+    if extra_args or extra_kwargs:
+        warnings.warn(
+            "torch._dynamo.export(f, *args) is the older spelling of export(f)(*args)", FutureWarning, stacklevel=2
+        )
+        return exported(*extra_args, **extra_kwargs)
+    return exported
 
 
 def __getattr__(name):

@@ -1,6 +1,7 @@
 """What a capture asks of calls: which are recorded and how they are written, which end a graph, which only look."""
 
 import contextlib
+import dataclasses
 import operator
 import os
 import sys
@@ -199,6 +200,38 @@ def user_line():
     return "" if frame is None else _line(frame, frame.f_lineno)
 
 
+@dataclasses.dataclass
+class GraphCompileReason:
+    """Why a graph ends where it does, and at which lines of the program's own, the innermost last."""
+
+    reason: str
+    user_stack: list
+    graph_break: bool = True
+
+
+def end_of_graph(reason):
+    """The end of a graph: a break with its reason and lines, or with None the end of the function."""
+    if reason is None:
+        return GraphCompileReason("return_value", [], graph_break=False)
+    import traceback
+
+    stack, frame = [], sys._getframe(1)
+    while frame is not None and frame.f_code is not _entry:
+        if not frame.f_code.co_filename.startswith((_OWN, "<")):
+            stack.append(traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return GraphCompileReason(reason, stack[::-1])
+
+
+_entry = None  # the code of what calls captured functions
+
+
+def set_entry(function):
+    """Say which function of Mica's calls the program's: what is above it is not the captured function's."""
+    global _entry
+    _entry = function.__code__
+
+
 def _line(frame, line):
     import linecache
 
@@ -325,28 +358,41 @@ class _Patched:
     """Function.apply as one that ends a graph, while some thread captures one."""
 
     def __init__(self):
-        self._depth = 0
+        self._depth, self._lock = 0, threading.Lock()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self):
+        self._lock = threading.Lock()
 
     def __enter__(self):
-        from mica.autograd import Function
-
-        self._depth += 1
-        if self._depth == 1:
-
-            def apply(cls, *args, **kwargs):
-                plain = super(Function, cls).apply
-                if (now := active()) is not None and now.active:
-                    return now.uncaptured(plain, args, kwargs)
-                return plain(*args, **kwargs)
-
-            Function.apply = classmethod(apply)
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                self._patch()
 
     def __exit__(self, *exception):
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._restore()
+
+    @staticmethod
+    def _patch():
         from mica.autograd import Function
 
-        self._depth -= 1
-        if self._depth == 0:
-            del Function.apply
+        def apply(cls, *args, **kwargs):
+            plain = super(Function, cls).apply
+            if (now := active()) is not None and now.active:
+                return now.uncaptured(plain, args, kwargs)
+            return plain(*args, **kwargs)
+
+        Function.apply = classmethod(apply)
+
+    @staticmethod
+    def _restore():
+        from mica.autograd import Function
+
+        del Function.apply
 
 
 _patched = _Patched()

@@ -5,6 +5,7 @@ import warnings
 import weakref
 
 from mica import _logging
+from mica._dynamo._capture_names import end_of_graph
 from mica._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError
 from mica._dynamo.utils import counters
 from mica.compiler import _stance
@@ -40,13 +41,14 @@ class CompiledGraphs:
     def clear(self):
         self._made.clear()
 
-    def get(self, module, inputs, key, part):
+    def get(self, module, inputs, key, part, reason=None):
         """A function that computes a graph: the backend's, which is asked once for each graph and kind of inputs.
 
         Args:
             module, inputs: the graph, and what it is called with
             key: what tells it from others
             part: how many breaks of the function were before it
+            reason: why the graph ends where it does; None at the end of the function
         """
         with self._lock:
             if key in self._made:
@@ -56,6 +58,7 @@ class CompiledGraphs:
                 return module.forward
             counters["stats"]["unique_graphs"] += 1
             self._report(module, inputs, before)
+            module.compile_subgraph_reason = end_of_graph(reason)
             self._made[key] = (self._compiled(module, inputs), part, module)
             return self._made[key][0]
 

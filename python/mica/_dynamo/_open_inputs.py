@@ -52,6 +52,7 @@ class OpenInputs:
 
     def __init__(self, owner, fakes, names):
         self._owner, self._fakes, self._names = owner, fakes, names
+        self.shows_numbers = True  # Python sees the numbers of this call; else SymInts, of which it may ask
         self.sources, self._promised = {}, {}  # symbol -> the input that it is the size of; those of mark_dynamic
 
     @property
@@ -87,10 +88,15 @@ class OpenInputs:
         axes = self.axes(tensor, name)
         if not axes:
             return self._fakes.from_tensor(tensor, static_shapes=True)
+        own = getattr(tensor, "__dict__", {})
         if self.env is None:
             self._fakes.shape_env = ShapeEnv()
-            self.env.shown = self._shown
-        kinds = [DimDynamic.DUCK if axis in axes else DimDynamic.STATIC for axis in range(tensor.dim())]
+            self.env.shown = self._shown if self.shows_numbers else None
+        apart = own.get("_dynamo_dynamic_indices", ()) if self._owner.sizes_apart else ()
+        kinds = [
+            DimDynamic.STATIC if axis not in axes else DimDynamic.DYNAMIC if axis in apart else DimDynamic.DUCK
+            for axis in range(tensor.dim())
+        ]
         context = StatelessSymbolicContext(dynamic_sizes=kinds)
         fake = self._fakes.from_tensor(tensor, static_shapes=False, symbolic_context=context, source=name)
         for axis, size in enumerate(fake.__dict__.get("_sizes", ())):

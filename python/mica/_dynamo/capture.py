@@ -38,6 +38,8 @@ active = _names.active
 class Captured:
     """A function whose graphs a backend compiles."""
 
+    sizes_apart = False  # sizes of one value share a name
+
     def __init__(self, function, backend, fullgraph=False, dynamic=None, recompile_limit=None):
         self.function, self.fullgraph, self.dynamic = function, fullgraph, dynamic
         self.compiled, self._is_first = CompiledGraphs(function, backend, fullgraph, recompile_limit), True
@@ -76,6 +78,7 @@ class Captured:
             capture.end()
 
 
+_names.set_entry(Captured.__call__)
 _known = weakref.WeakSet()
 
 
@@ -109,6 +112,7 @@ class Capture(TorchFunctionMode):
 
     def end(self):
         self.active = False
+        self.fakes.before_values = self.fakes.arrays = None
         self._open.end()
 
     def note_sizes(self):
@@ -421,8 +425,7 @@ class Capture(TorchFunctionMode):
                     "torch.compiler.disable around that call ends the graph before it"
                 )
         promises, returned = self._living(), self._returned
-        if self._grad != self._first_grad:
-            self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
+        self._restore_grad()
         self.graph.output((*(node for _, node in promises), *returned))
         with self._open.as_symbols():
             kinds = tuple(self._kind_of(each, node) for each, _, node in self._inputs)
@@ -448,7 +451,7 @@ class Capture(TorchFunctionMode):
             with _names.in_modes(modes), mica.set_grad_enabled(grad), self._open.as_symbols():
                 if random is not None:
                     mica.set_rng_state(random)
-                outputs = self.owner.compiled.get(module, inputs, key, part)(*inputs)
+                outputs = self.owner.compiled.get(module, inputs, key, part, reason)(*inputs)
                 if random is not None and not mica.equal(state, random):
                     mica.set_rng_state(state)  # somebody has seeded it since
         finally:
@@ -460,6 +463,11 @@ class Capture(TorchFunctionMode):
                 ValueError(f"the graph has {len(promises)} outputs, but {len(outputs)} were computed"),
             )
         _fulfil([made for made, _ in promises], outputs[: len(promises)])
+
+    def _restore_grad(self):
+        """Let the graph end in the gradient mode that it began in."""
+        if self._grad != self._first_grad:
+            self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
 
     def _kind_of(self, given, node):
         if isinstance(given, _open.SizeInput):

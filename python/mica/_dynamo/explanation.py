@@ -1,4 +1,6 @@
-"""What a compiled call ran: mica.explain(compiled, *args) and torch._dynamo.explain(f)(*args)."""
+"""What a compiled call ran, mica.explain(compiled, *args), and which graphs a function makes, torch._dynamo.explain(f)(*args)."""
+
+import dataclasses
 
 from mica import _C
 
@@ -45,3 +47,53 @@ def explain_call(function, *args, **kwargs):
     if replayed is not None and hasattr(replayed, "reasons"):
         text = f"{replayed}\n{text}"
     return CompiledExplanation(text, counts, result)
+
+
+@dataclasses.dataclass
+class ExplainOutput:
+    """The graphs that a backend of one's own is handed for a call, and why each but the last ends where it does."""
+
+    graphs: list
+    graph_count: int
+    graph_break_count: int
+    break_reasons: list
+    op_count: int
+    ops_per_graph: list = None
+    out_guards: list = None
+    compile_times: str = None
+
+    def __str__(self):
+        lines = [
+            f"Graph Count: {self.graph_count}",
+            f"Graph Break Count: {self.graph_break_count}",
+            f"Op Count: {self.op_count}",
+            "Break Reasons:",
+        ]
+        for i, each in enumerate(self.break_reasons, 1):
+            lines += [f"  Break Reason {i}:", f"    Reason: {each.reason}", "    User Stack:"]
+            lines += [f"      {frame}" for frame in each.user_stack]
+        lines += ["Ops per Graph:"]
+        for i, ops in enumerate(self.ops_per_graph or [], 1):
+            lines += [f"  Ops {i}:", *(f"    {op}" for op in ops)]
+        return "\n".join(lines) + "\n"
+
+
+def explain_graphs(function, *args, **kwargs):
+    """Call a function as one whose graphs a backend is handed, and say which these are.
+
+    There are no guards: Python runs on every call.
+    """
+    from mica._dynamo.capture import Captured
+    from mica._dynamo.external_utils import innermost_fn
+
+    graphs = []
+
+    def backend(module, inputs):
+        if any(node.op.startswith("call_") for node in module.graph.nodes):
+            graphs.append(module)
+        return module.forward
+
+    Captured(innermost_fn(getattr(function, "_orig_mod", function)), backend)(*args, **kwargs)
+    ops = [[node.target for node in each.graph.nodes if node.op == "call_function"] for each in graphs]
+    reasons = [each.compile_subgraph_reason for each in graphs if each.compile_subgraph_reason.graph_break]
+    return ExplainOutput(graphs, len(graphs), len(graphs) - 1, reasons, sum(map(len, ops)), ops, [], "")

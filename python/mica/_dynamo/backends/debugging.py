@@ -3,8 +3,9 @@
 import functools
 
 from mica._dynamo.backends.common import aot_autograd
+from mica._dynamo.explanation import ExplainOutput
 
-__all__ = ["aot_eager", "eager"]
+__all__ = ["ExplainOutput", "aot_eager", "eager"]
 
 
 def eager(gm, fake_tensor_inputs, **options):
