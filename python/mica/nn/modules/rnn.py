@@ -202,11 +202,15 @@ class RNNBase(Module):
         if self._weights_have_changed():
             self._init_flat_weights()
 
+    def _weights(self):
+        """The weights and biases that a call computes with."""
+        return self._flat_weights
+
     def _run(self, function, input, hx, batch_sizes):
         sizes = () if batch_sizes is None else (batch_sizes,)
         order = () if batch_sizes is not None else (self.batch_first,)
         return function(
-            input, *sizes, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training,
+            input, *sizes, hx, self._weights(), self.bias, self.num_layers, self.dropout, self.training,
             self.bidirectional, *order,
         )  # fmt: skip
 
