@@ -51,26 +51,21 @@ std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inv
           return_counts ? counts.narrow(0, 0, count).clone() : none};
 }
 
-// The rows' order where some hold NaN, which is neither below nor above anything: a row is moved before another one
-// only if its first element that compares unequal is less, as torch's sort does it.
-Tensor order_with_nan(const Tensor& rows) {
-  const Tensor host = rows.to(DType::Float64).cpu().contiguous();
-  const double* each = host_data<double>(host);
+// The numbers of rows in lexicographic order. Radix sorts from the last column to the first are faster where there are
+// few columns; the backend's kernel compares whole rows. It alone leaves rows with NaN where torch does.
+Tensor order_of(const Tensor& rows, const TensorOptions& longs) {
+  constexpr int64_t kFewColumns = 8;
   const int64_t n = rows.size(0), width = rows.size(1);
-  const Tensor order = mica::arange(0, n, 1, TensorOptions(DType::Int64));
-  auto* places = order.data_ptr<int64_t>();
-  const auto before = [&](int64_t a, int64_t b) {
-    for (int64_t c = 0; c < width; ++c) {
-      const double x = each[a * width + c], y = each[b * width + c];
-      if (x < y) return true;
-      if (x > y) return false;
-    }
-    return false;
-  };
-  // Up to sixteen, std::sort inserts one after the other, as it does in torch; above, it wants an order of all
-  // elements.
-  constexpr int64_t kInserted = 16;
-  n <= kInserted ? std::sort(places, places + n, before) : std::stable_sort(places, places + n, before);
+  const bool has_kernel = n > 0 && !is_complex(rows.dtype()) && MICA_TAKES(rows.device(), order_rows, &rows.view_of());
+  const auto some_hold_nan = [&] { return rows.is_floating_point() && mica::isnan(rows).any().item<bool>(); };
+  if (has_kernel && (width > kFewColumns || some_hold_nan())) {
+    const Tensor places = mica::empty(n, longs);
+    MICA_KERNEL(rows.device(), order_rows)(places.view_of(), ordered_by_bytes(rows).view_of());
+    return places;
+  }
+  Tensor order = mica::arange(0, n, 1, longs);
+  for (int64_t c = width - 1; c >= 0; --c)
+    order = order.index_select(0, mica::argsort(rows.select(1, c).index_select(0, order)));
   return order;
 }
 
@@ -85,14 +80,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
              "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
   const Tensor rows = moved.reshape({n, n ? moved.numel() / n : 0});
   const TensorOptions longs = TensorOptions(DType::Int64).device(self.device());
-  Tensor order = mica::arange(0, n, 1, longs);
-  const bool unordered =
-      !consecutive && self.is_cpu() && self.is_floating_point() && mica::isnan(rows).any().item<bool>();
-  if (unordered)
-    order = order_with_nan(rows);
-  else if (!consecutive)  // lexicographic: stable sorts from the last column to the first
-    for (int64_t c = rows.size(1) - 1; c >= 0; --c)
-      order = order.index_select(0, mica::argsort(rows.select(1, c).index_select(0, order)));
+  const Tensor order = consecutive ? mica::arange(0, n, 1, longs) : order_of(rows, longs);
   const Tensor sorted = rows.index_select(0, order);
   const Tensor changed = n > 1 ? mica::ne(sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1)).any(1)
                                : mica::empty(0, longs.dtype(DType::Bool));

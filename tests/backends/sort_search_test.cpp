@@ -1,4 +1,5 @@
 // Selecting (kthvalue, median, mode), searching and the distinct values.
+#include <algorithm>
 #include <map>
 
 #include "tests/backends/sort_test_data.h"
@@ -153,6 +154,31 @@ TEST(UniqueConsecutive, ComparesNeighboursOnly) {
   EXPECT_EQ(values[4], 0);
   EXPECT_EQ(std::vector<int64_t>(inverse, inverse + 7), (std::vector<int64_t>{0, 1, 2, 2, 3, 3, 4}));
   EXPECT_EQ(std::vector<int64_t>(counts, counts + 5), (std::vector<int64_t>{1, 1, 2, 2, 1}));
+}
+
+TEST(OrderRows, IsLexicographicAndKeepsEqualRowsInPlace) {
+  const int64_t rows = 40, width = 3;
+  std::vector<int32_t> data(rows * width);
+  for (int64_t i = 0; i < rows * width; ++i) data[i] = static_cast<int32_t>(i * i * 7 % 3) - 1;
+  std::vector<int64_t> places(rows), expected(rows);
+  for (int64_t i = 0; i < rows; ++i) expected[i] = i;
+  std::stable_sort(expected.begin(), expected.end(), [&](int64_t a, int64_t b) {
+    return std::lexicographical_compare(&data[a * width], &data[a * width] + width, &data[b * width],
+                                        &data[b * width] + width);
+  });
+  order_rows(DType::Int32, data.data(), rows, width, places.data());
+  EXPECT_EQ(places, expected);
+}
+
+TEST(OrderRows, ANanDecidesNothing) {
+  const float data[] = {1, NAN, 1, NAN, 0, 2, NAN, 1, NAN, 1};
+  int64_t places[5];
+  order_rows(DType::Float32, data, 5, 2, places);
+  EXPECT_EQ(std::vector<int64_t>(places, places + 5), (std::vector<int64_t>{3, 2, 0, 1, 4}));
+  const std::vector<double> many(200, NAN);
+  std::vector<int64_t> order(100);
+  order_rows(DType::Float64, many.data(), 100, 2, order.data());
+  for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(order[i], i);
 }
 
 TEST(Searchsorted, RowsMayShareOrOwnTheirBoundaries) {

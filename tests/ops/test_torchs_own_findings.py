@@ -59,6 +59,25 @@ def test_unique_rows_with_nan_lie_as_torch_leaves_them():
     assert torch.unique(many, dim=0).shape == (100, 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int16, torch.uint8, torch.bool])
+@pytest.mark.parametrize(("rows", "columns"), [(10, 3), (10, 12), (50, 12)])
+def test_unique_rows_of_few_and_many_columns(dtype, rows, columns):
+    numbers = [[r * (c + 3) // 4 % 2 for c in range(columns)] for r in range(rows)]
+    values, inverse, counts = torch.unique(
+        torch.tensor(numbers, dtype=dtype), dim=0, return_inverse=True, return_counts=True
+    )
+    distinct = sorted({tuple(row) for row in numbers})
+    assert [tuple(row) for row in values.tolist()] == distinct
+    assert inverse.tolist() == [distinct.index(tuple(row)) for row in numbers]
+    assert counts.tolist() == [sum(tuple(row) == each for row in numbers) for each in distinct]
+
+
+@pytest.mark.parametrize("columns", [2, 12])
+def test_unique_rows_of_complex_numbers_are_refused(columns):
+    with pytest.raises(RuntimeError, match="complex"):
+        torch.unique(torch.zeros(3, columns, dtype=torch.complex64), dim=0)
+
+
 def test_the_old_constructors_take_names():
     x = torch.ones(1, dtype=torch.float64)
     assert x.new(size=(3, 4)).shape == (3, 4) and x.new(size=torch.Size((3, 4)), device="cpu").dtype == torch.float64

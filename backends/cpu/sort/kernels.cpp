@@ -95,6 +95,10 @@ void unique_kernel(const TensorView& values, const TensorView& inverse, const Te
                 counts.defined() ? counts.ptr<int64_t>() : nullptr);
 }
 
+void order_rows_kernel(const TensorView& places, const TensorView& rows) {
+  order_rows(rows.dtype, rows.data, rows.sizes[0], rows.sizes[1], places.ptr<int64_t>());
+}
+
 MICA_REGISTER_CPU(sort, sort_kernel);
 MICA_REGISTER_CPU(topk, topk_kernel);
 MICA_REGISTER_CPU(kthvalue, kthvalue_kernel);
@@ -102,6 +106,7 @@ MICA_REGISTER_CPU(median, median_kernel);
 MICA_REGISTER_CPU(mode, mode_kernel);
 MICA_REGISTER_CPU(searchsorted, searchsorted_kernel);
 MICA_REGISTER_CPU(unique, unique_kernel);
+MICA_REGISTER_CPU(order_rows, order_rows_kernel);
 
 }  // namespace
 }  // namespace mica::cpu

@@ -76,4 +76,8 @@ void searchsorted(DType dtype, const RowShape& boundary_shape, Rows<const void> 
 int64_t unique(DType dtype, const void* in, int64_t n, void* values, int64_t* inverse, int64_t* counts);
 int64_t unique_consecutive(DType dtype, const void* in, int64_t n, void* values, int64_t* inverse, int64_t* counts);
 
+// The places of n contiguous rows in lexicographic order; equal rows keep theirs. A NaN is neither less nor greater
+// than anything here.
+void order_rows(DType dtype, const void* rows, int64_t n, int64_t width, int64_t* places);
+
 }  // namespace mica::cpu
