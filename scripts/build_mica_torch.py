@@ -36,7 +36,7 @@ def files(number: str) -> dict[str, bytes]:
     )
     found[f"{own}/METADATA"] = metadata.encode()
     found[f"{own}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: mica\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    found[f"{own}/top_level.txt"] = b"torch\n"
+    found[f"{own}/top_level.txt"] = b"functorch\ntorch\n"
     found[f"{own}/entry_points.txt"] = b"[console_scripts]\ntorchrun = mica.distributed.run:command\n"
     return found
 

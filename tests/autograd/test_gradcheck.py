@@ -3,7 +3,7 @@
 import mica as torch
 import pytest
 from mica.autograd import Function, gradcheck, gradgradcheck
-from mica.autograd.gradcheck import GradcheckError
+from mica.autograd.gradcheck import GradcheckError, get_analytical_jacobian, get_numerical_jacobian
 
 
 class WrongSine(Function):
@@ -155,3 +155,38 @@ def test_the_part_of_a_complex_output_that_differs_is_named():
 
     with pytest.raises(RuntimeError, match="While considering the imaginary part of complex outputs only, Jacobian"):
         gradcheck(wrong, (x,))
+
+
+def test_both_parts_of_a_complex_input_are_one_derivative():
+    """torch's own case: its error is the distance of complex numbers, where one part alone is beyond the tolerance."""
+    torch.manual_seed(97)
+    z = 10e-3 * torch.rand(2, dtype=torch.complex128, requires_grad=True)
+    for fast_mode in (True, False):
+        assert gradcheck(lambda z: 1.0 / torch.norm(z), (z,), fast_mode=fast_mode, atol=8.3e-6, rtol=1e-9)
+
+
+def test_jacobians_by_their_old_names():
+    """Values are torch's."""
+    z = torch.tensor([1 + 2j, 0.5 - 1j], dtype=torch.complex128, requires_grad=True)
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+
+    def function(given):
+        return (given[0] * given[0] * (1 + 2j)).real * given[1][0], given[1]
+
+    expected = [[[-6 - 8j, 0], [0, 5]], [[-11.0, 1.25], [0.0, 0.0]]]
+    with pytest.warns(FutureWarning, match="`get_numerical_jacobian` was part of PyTorch's private API"):
+        numerical = get_numerical_jacobian(function, (z, x), eps=1e-6)
+    with pytest.warns(FutureWarning, match="`get_analytical_jacobian` was part of PyTorch's private API"):
+        analytical, *agree = get_analytical_jacobian((z, x), function((z, x))[0])
+    assert agree == [True, True, True]
+    for found, exact, table, like in zip(numerical, analytical, expected, (z, x), strict=True):
+        assert exact.tolist() == table and found.dtype == exact.dtype == like.dtype
+        torch.testing.assert_close(found, exact)
+
+
+def test_jacobians_by_their_old_names_refuse():
+    x = double(2)
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="Expected grad_out to be 1.0"):
+        get_numerical_jacobian(lambda given: given[0], (x,), grad_out=2.0)
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="Expected output to be non-complex"):
+        get_analytical_jacobian((x,), x * 1j)

@@ -360,3 +360,58 @@ def test_tensors_without_a_batch_get_numbers_for_each_example():
 def test_the_same_numbers_for_a_batch_of_chances_are_refused():
     with pytest.raises(RuntimeError, match="does not currently support same randomness with a batched tensor input"):
         mica.func.vmap(lambda t, p: t.bernoulli_(p), randomness="same")(mica.zeros(3, 4), mica.ones(3, 4))
+
+
+def test_shapes_changed_in_place_within_grad():
+    """What stands for an example changes its shape without a change of the memory that the batch is a view of."""
+
+    def loss(weight, x, t):
+        y = x.mm(weight)
+        return (y.squeeze_(0) - t).sum()
+
+    weight, x, t = mica.randn(4, 2), mica.randn(3, 1, 4), mica.randn(3, 2)
+    got = vmap(mica.func.grad(loss), (None, 0, 0))(weight, x, t)
+    mica.testing.assert_close(got, mica.stack([mica.func.grad(loss)(weight, x[i], t[i]) for i in range(3)]))
+
+
+def test_what_vmap_was_given():
+    seen = []
+
+    def look(x):
+        seen.append(mica.func.debug_unwrap(x))
+        x = x.clone()
+        seen.append(mica.func.debug_unwrap(x))
+        return x
+
+    x = mica.randn(2, 3)
+    vmap(vmap(look))(x)
+    assert seen[0] is x and seen[1] is not x and mica.equal(seen[1], x)
+
+
+def test_a_rule_of_ones_own_is_told_where_examples_lie():
+    told = []
+
+    class Same(mica.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.clone()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            told.append((in_dims, tuple(x.shape)))
+            return x, in_dims[0]
+
+    x = mica.arange(6.0).view(3, 2)
+    assert mica.equal(vmap(Same.apply, in_dims=1, out_dims=1)(x), x)
+    assert mica.equal(vmap(lambda y: Same.apply(y * 1), in_dims=-1, out_dims=-1)(x), x)
+    assert told == [((1,), (3, 2)), ((0,), (2, 3))]
+
+    def replaced(y):
+        y.data = mica.zeros(3)
+        return Same.apply(y)
+
+    assert mica.equal(vmap(replaced, in_dims=1)(x.clone()), mica.zeros(2, 3))

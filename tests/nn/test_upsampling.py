@@ -301,3 +301,23 @@ def test_gradients_of_halved_axes(size, channels):
     assert gradcheck(lambda t: F.interpolate(t, size, mode="bilinear"), (x,))
     last = x.detach().contiguous(memory_format=mica.channels_last).requires_grad_()
     assert gradcheck(lambda t: F.interpolate(t, size, mode="bilinear"), (last,))
+
+
+def test_operators_with_out():
+    """`torch._C._nn.upsample_*` write to `out`, which keeps its strides where it has the shape."""
+    x = mica.arange(4.0).view(1, 1, 2, 2)
+    operator = mica.ops.aten.upsample_nearest2d
+    out = mica.empty(1, 1, 4, 4).to(memory_format=mica.channels_last)
+    strides = out.stride()
+    assert operator(x, (4, 4), out=out) is out and out.stride() == strides
+    assert mica.equal(out, operator(x, (4, 4)))
+    assert operator(x, (4, 4), out=mica.empty(0)).shape == (1, 1, 4, 4)
+    with pytest.raises(RuntimeError, match="to have dtype torch.float32 but got torch.float64"):
+        operator(x, (4, 4), out=mica.empty(0, dtype=mica.float64))
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        operator(x.requires_grad_(), (4, 4), out=mica.empty(0))
+
+
+def test_the_number_of_an_empty_tensor():
+    with pytest.raises(RuntimeError, match="Empty tensor not supported"):
+        mica.ops.aten._local_scalar_dense(mica.empty(0))

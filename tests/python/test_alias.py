@@ -128,6 +128,10 @@ def test_alias_on_and_off(environment):
         "import importlib.metadata as m; from torch import nn; import torch; print(m.version('torch'), nn.Linear(1, 1))"
     )
     assert run("-c", program).stdout.startswith(f"2.13.0+mica.{mica.version.mica} Linear(")
+    first = run(
+        "-W", "error", "-c", "import functorch, torch; print(functorch.vmap.__name__, torch.nn.Linear.__module__)"
+    )
+    assert first.stdout.split() == ["vmap", "torch.nn.modules.linear"], first.stderr
     assert run("-m", "mica", "alias", "off").returncode == 0
     assert sorted(path.name for path in site.iterdir()) == before
     assert run("-m", "mica", "alias", "off").stdout.startswith("torch does not mean Mica")

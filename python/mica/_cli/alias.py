@@ -11,6 +11,7 @@ USAGE = """usage: mica alias on       let `import torch` mean Mica in this envir
        mica alias off      undo that
        mica alias status   say which torch this environment has"""
 
+_PACKAGES = ("torch", "functorch")
 _SOURCE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_as_torch", "path")
 
 
@@ -39,8 +40,10 @@ def _entries(folder):
     """What of torch is in a folder of packages: names, with whether Mica has put each there."""
     found = {}
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
-        if name == "torch":
-            found[name] = "_as_torch" in _read(folder, name, "__init__.py")
+        if name in _PACKAGES:
+            ours = "_as_torch" in _read(folder, name, "__init__.py")
+            if ours or name == "torch":  # functorch was once a package of its own
+                found[name] = ours
         elif name.startswith("torch-") and name.endswith((".dist-info", ".egg-info")):
             found[name] = "+mica" in name
         elif name in ("torch.py", "torch.pth"):
@@ -111,13 +114,14 @@ def turn_on(folder):
         return f"torch means Mica already: {os.path.join(folder, 'torch')}"
     metadata = metadata_name()
     try:
-        for name in ("torch", metadata):
+        names = [metadata, *(name for name in _PACKAGES if not os.path.exists(os.path.join(folder, name)))]
+        for name in names:
             shutil.copytree(
                 os.path.join(_SOURCE, name), os.path.join(folder, name), ignore=shutil.ignore_patterns("__pycache__")
             )
         # pip can take away what has a RECORD.
         lines = []
-        for name in ("torch", metadata):
+        for name in names:
             for base, _, files in os.walk(os.path.join(folder, name)):
                 lines += [_record_line(folder, os.path.join(base, file)) for file in files]
         if command := _write_torchrun():

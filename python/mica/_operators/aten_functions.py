@@ -100,7 +100,11 @@ def _upsampling(name):
         return None
     corners = mode in ("bilinear", "bicubic", "trilinear", "linear")
 
-    def upsample(input, output_size, align_corners=None, *scales, scales_d=None, scales_h=None, scales_w=None):
+    def upsample(input, output_size, align_corners=None, *scales, out=None, **named):
+        made = upsampled(input, output_size, align_corners, *scales, **named)
+        return made if out is None else _written(name, made, out)
+
+    def upsampled(input, output_size, align_corners=None, *scales, scales_d=None, scales_h=None, scales_w=None):
         if not corners:
             scales, align_corners = (align_corners, *scales), None
         if any(scale is not None for scale in (scales_d, scales_h, scales_w)):
@@ -111,6 +115,18 @@ def _upsampling(name):
         return resized(input, output_size, mode.replace("_", "-"), align_corners, name.endswith("_aa"), scales)
 
     return upsample
+
+
+def _written(name, made, out):
+    """What an operator that has no form with out= made, in `out`, which keeps its strides where it has the shape."""
+    if mica.is_grad_enabled() and (made.requires_grad or out.requires_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+    if out.dtype != made.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {made.dtype} but got {out.dtype} instead")
+    return mica.mul(made, 1, out=out)  # which warns where it has to resize what has elements
 
 
 def resized(input, output_size, mode, align_corners, antialias, scales):
@@ -179,7 +195,14 @@ def op_index(self, indices):
 
 op__unsafe_index = op_index
 op__reshape_alias = lambda self, size, stride: self.as_strided(size, stride)  # noqa: E731
-op__local_scalar_dense = mica.Tensor.item
+
+
+def op__local_scalar_dense(self):
+    if self.numel() == 0:
+        raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
+    return self.item()
+
+
 op__is_all_true = lambda self: self.all()  # noqa: E731
 op__is_any_true = lambda self: self.any()  # noqa: E731
 op__shape_as_tensor = lambda self: mica.tensor(self.shape, dtype=mica.int64)  # noqa: E731

@@ -1,6 +1,8 @@
 """The Jacobians that gradcheck compares: by differences of values, and by autograd."""
 
+import functools
 import itertools
+import warnings
 
 from mica import _C
 
@@ -92,3 +94,83 @@ def _analytical_rows(output, inputs):
         grads = _C._autograd_grad(output, inputs, weight, True, False, True)
         rows.append([_C.zeros_like(x) if g is None else g for g, x in zip(grads, inputs, strict=True)])
     return rows
+
+
+# ---- under their old public names
+
+
+def _of_real_outputs(function):
+    """Warn as torch does, and refuse what it no longer takes."""
+
+    @functools.wraps(function)
+    def called(*args, grad_out=1.0, **kwargs):
+        warnings.warn(
+            f"`{function.__name__}` was part of PyTorch's private API and not meant to be exposed. It is deprecated, and "
+            "will go in a future version of PyTorch; gradcheck and torch.func.jacrev stay.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        if grad_out != 1.0:
+            raise ValueError(
+                f"Expected grad_out to be 1.0. {function.__name__} no longer supports values of grad_out != 1.0."
+            )
+        return function(*args, **kwargs)
+
+    return called
+
+
+def _refuse_complex(output, name):
+    if output.is_complex():
+        raise ValueError(
+            f"Expected output to be non-complex. {name} no longer supports functions that return complex outputs."
+        )
+
+
+def _checked_tensors(given):
+    return [x for x in _as_tuple(given) if _is_checked(x)]
+
+
+def _as_table(lines, x, count):
+    """A tensor with a line for each element of x, from lines of floats for each of its directions."""
+    table = _C.tensor(lines, dtype=_C.float64).reshape(-1, count)
+    if x.is_complex():
+        table = _C.complex(table[::2], table[1::2])
+    return table.to(x.dtype)
+
+
+@_of_real_outputs
+def get_numerical_jacobian(fn, inputs, target=None, eps=1e-3):
+    """For each tensor of `target` or `inputs` that requires grad, the derivatives of fn(inputs)'s first output by differences.
+
+    `fn` takes all inputs as one tuple. A table has a line for each element of the tensor, a column for each of the output.
+    """
+    outputs = _number_outputs(lambda *given: fn(given), inputs)
+    for output in outputs:
+        _refuse_complex(output, "get_numerical_jacobian")
+    tables = []
+    for x in _checked_tensors(inputs if target is None else target):
+        columns = _numerical_columns(lambda *given: fn(given), inputs, x, eps)
+        tables.append(_as_table([column[0] for column in columns], x, outputs[0].numel()))
+    return tuple(tables)
+
+
+@_of_real_outputs
+def get_analytical_jacobian(inputs, output, nondet_tol=0.0):
+    """The derivatives of `output` by autograd, and whether they repeat, have the inputs' sizes and their dtypes.
+
+    Returns (tables, they repeat, sizes agree, dtypes agree); tables are those of get_numerical_jacobian.
+    """
+    _refuse_complex(output, "get_analytical_jacobian")
+    checked = _checked_tensors(inputs)
+    rows, again = _analytical_rows(output, checked), _analytical_rows(output, checked)
+    tables, repeat, sizes, dtypes = [], True, True, True
+    for j, x in enumerate(checked):
+        both = [
+            [list(line) for line in zip(*(_real_list(row[j]) for row in each), strict=True)] for each in (rows, again)
+        ]
+        pairs = zip(*(itertools.chain.from_iterable(each) for each in both), strict=True)
+        repeat = repeat and all(abs(a - b) <= nondet_tol for a, b in pairs)
+        sizes = sizes and all(row[j].shape == x.shape for row in rows)
+        dtypes = dtypes and all(row[j].dtype == x.dtype for row in rows)
+        tables.append(_as_table(both[0], x, output.numel()))
+    return tuple(tables), repeat, sizes, dtypes

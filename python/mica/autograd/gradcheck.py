@@ -16,11 +16,13 @@ from mica.autograd._jacobians import (
     _is_number_tensor,
     _numerical_columns,
     _real_list,
+    get_analytical_jacobian,
+    get_numerical_jacobian,
 )
 from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad
 
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+__all__ = ["GradcheckError", "get_analytical_jacobian", "get_numerical_jacobian", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
@@ -38,10 +40,19 @@ def _table(rows):
     return str(_C.tensor(rows, dtype=_C.float64))
 
 
-def _compare_jacobians(i, j, numerical, analytical, atol, rtol, parts=(("", 0, 1),)):
-    """Compare two tables. `parts` has the columns to look at, one after the other: (what they are, first, step)."""
+def _as_complex(lines):
+    """Lines for the real and the imaginary part of an input, one after the other, as one line each of complex numbers."""
+    return [[complex(*pair) for pair in zip(*both, strict=True)] for both in zip(lines[::2], lines[1::2], strict=True)]
+
+
+def _compare_jacobians(i, j, numerical, analytical, atol, rtol, by_complex, parts=(("", 0, 1),)):
+    """Compare two tables. `parts` has the columns to look at, one after the other: (what they are, first, step).
+
+    Both derivatives by an element of a complex input are one number, whose error is its distance.
+    """
+    compared = (_as_complex(numerical), _as_complex(analytical)) if by_complex else (numerical, analytical)
     for text, first, step in parts:
-        for line_n, line_a in zip(numerical, analytical, strict=True):
+        for line_n, line_a in zip(*compared, strict=True):
             for n, a in zip(line_n[first::step], line_a[first::step], strict=True):
                 if not _close(a, n, atol, rtol):
                     raise GradcheckError(
@@ -99,7 +110,7 @@ def _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, c
             if analytical or expected:
                 analytical = analytical or [[] for _ in expected]
                 parts = _PARTS_OF_COMPLEX if output.is_complex() else (("", 0, 1),)
-                _compare_jacobians(i, j, expected, analytical, atol, rtol, parts)
+                _compare_jacobians(i, j, expected, analytical, atol, rtol, x.is_complex(), parts)
 
 
 def _random_direction(tensor, generator):

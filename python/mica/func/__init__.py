@@ -57,11 +57,11 @@ def functionalize(func, *, remove="mutations"):
 
 
 def debug_unwrap(tensor, *, recurse=True):
-    """The batch that an example under vmap stands for, to look at."""
-    from mica.func._batched import BatchedTensor
+    """The batch that an example under vmap stands for, to look at; of an argument, the tensor that vmap was given."""
+    from mica.func._batched import BatchedTensor, given
 
     while type(tensor) is BatchedTensor:
-        tensor = tensor._batch_value
+        tensor, _ = given(tensor)
         if not recurse:
             break
     return tensor

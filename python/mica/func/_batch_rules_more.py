@@ -248,7 +248,7 @@ def _shape_in_place(call):
     view = getattr(first, call.name.removesuffix("_"))(*call.rest(), **call.kwargs)
     first._batch_value = call.value(view)
     with _C.DisableTorchFunctionSubclass():
-        call.func(first, *call.rest(), **call.kwargs)
+        first.data = view  # not in place, which would count as a change of what the batch is a view of
     return Plain(first)
 
 

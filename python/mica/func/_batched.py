@@ -129,6 +129,13 @@ def _shell(plain, depth):
     return shell.as_subclass(BatchedTensor)
 
 
+def given(example):
+    """What an example is of, and in which dimension: the tensor that vmap was given while it is that, else the values."""
+    value = example._batch_value
+    source, dim, placed = getattr(example, "_batch_source", (None, 0, None))
+    return (source, dim) if source is not None and placed is value and value.dim() == source.dim() else (value, 0)
+
+
 def is_batched(x, level):
     return type(x) is BatchedTensor and x._batch_level is level
 
@@ -365,13 +372,21 @@ def _attribute(name, x):
     return getattr(value, name)
 
 
+def _values(x, level):
+    """The values of all examples. Where they are to have one tensor, each has a copy of it."""
+    if is_batched(x, level) or not isinstance(x, Tensor):
+        return getattr(x, "_batch_value", x)
+    return x.expand(level.size, *x.shape).clone(memory_format=_C.contiguous_format)
+
+
 def _set_attribute(name, x, new):
     if name == "requires_grad":
         x._batch_value.requires_grad = new
     elif name == "data":
-        x._batch_value.data = new._batch_value if is_batched(new, x._batch_level) else new
+        x._batch_value.data = _values(new, x._batch_level)
+        x._batch_source = (None, 0, None)
         x._batch_level.changed = True
     elif name == "grad":
-        x._batch_value.grad = new._batch_value if is_batched(new, x._batch_level) else new
+        x._batch_value.grad = _values(new, x._batch_level)
     else:
         raise RuntimeError(f"vmap: the attribute {name} of a tensor cannot be set while vmap runs")

@@ -11,6 +11,7 @@ from mica.func._batched import (
     BatchedTensor,
     Call,
     active_levels,
+    given,
     is_batched,
     levels_in,
     through_examples,
@@ -67,17 +68,17 @@ def gradients(outputs, inputs, weights, retain_graph, create_graph, allow_unused
         return (None,) * len(inputs)
     values = tuple(y._batch_value for y, _ in pairs)
     seeds = tuple(w._batch_value if is_batched(w, level) else w.expand(level.size, *w.shape) for _, w in pairs)
-    given = tuple(x._batch_value for x in inputs)
-    found = gradients(values, given, seeds, retain_graph, create_graph, allow_unused)
+    sources = tuple(x._batch_value for x in inputs)
+    found = gradients(values, sources, seeds, retain_graph, create_graph, allow_unused)
     return tuple(None if g is None else wrap(g, level) for g in found)
 
 
 def _seeds(outputs, weights):
     import mica
 
-    given = [None] * len(outputs) if weights is None else weights
+    weights = [None] * len(outputs) if weights is None else weights
     seeds = []
-    for y, w in zip(outputs, given, strict=True):
+    for y, w in zip(outputs, weights, strict=True):
         if w is None:
             if y.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
@@ -93,20 +94,20 @@ def _for_each(outputs, inputs, weights, retain_graph, create_graph, allow_unused
     def value(x):
         return x._batch_value if is_batched(x, level) else x
 
-    given = tuple(value(x) for x in inputs)
+    sources = tuple(value(x) for x in inputs)
     rows = []
     for i in range(level.size):
         ys = tuple(value(y).select(0, i) if is_batched(y, level) else y for y in outputs)
         ws = tuple(value(w).select(0, i) if is_batched(w, level) else w for w in weights)
         keep = True if i + 1 < level.size else retain_graph
-        found = gradients(ys, given, ws, keep, create_graph, allow_unused)
+        found = gradients(ys, sources, ws, keep, create_graph, allow_unused)
         rows.append(
             [
                 g.select(0, i) if g is not None and is_batched(x, level) else g
                 for g, x in zip(found, inputs, strict=True)
             ]
         )
-    columns = zip(*rows, strict=True) if rows else [(mica.zeros_like(x),) for x in given]
+    columns = zip(*rows, strict=True) if rows else [(mica.zeros_like(x),) for x in sources]
     return tuple(None if c[0] is None else wrap(mica.stack(c), level) for c in columns)
 
 
@@ -151,8 +152,9 @@ def _applied(cls, *args, **kwargs):
 def by_own_rule(own, name, call, leaves, tree, kwargs):
     """What the `vmap` of a function or of an operator makes of the values of all examples."""
     level = call.level
-    in_dims = tree_unflatten([0 if call.is_batched(x) else None for x in leaves], tree)
-    values = tree_unflatten([call.value(x) for x in leaves], tree)
+    pairs = [given(x) if call.is_batched(x) else (x, None) for x in leaves]
+    in_dims = tree_unflatten([dim for _, dim in pairs], tree)
+    values = tree_unflatten([value for value, _ in pairs], tree)
     answer = own(VmapInfo(level.size, level.randomness), in_dims, *values, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise RuntimeError(

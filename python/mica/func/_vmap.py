@@ -191,7 +191,10 @@ def _wrapped(x, dim, level):
 
     if _is_whole(x):
         return x._add_batch_dim(in_dim=dim % x.dim(), vmap_level=level.depth)
-    return wrap(x.movedim(dim, 0), level)
+    value = x.movedim(dim, 0)
+    example = wrap(value, level)
+    example._batch_source = (x, dim % x.dim(), value)
+    return example
 
 
 def _unwrapped(func, x, dim, level):
