@@ -85,3 +85,76 @@ def test_masks_are_operators():
     assert "getitem" not in str(program.graph)
     first, second = program.module()(x, i)
     assert first.tolist() == [1, 3, 4] and second.tolist() == x[None, x[:, 0] > 0, i].tolist()
+
+
+def exported(function, *args, **shapes):
+    class Calls(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    return export(Calls(), args, dynamic_shapes={"x": shapes["x"]} if shapes else None)
+
+
+def operators(program):
+    return [str(node.target) for node in program.graph.nodes if str(node.target).startswith("aten.")]
+
+
+PIECES = [
+    (lambda x: x.chunk(2), [7, 8], "aten.chunk.default"),
+    (lambda x: torch.chunk(x, 3, dim=0), [6, 9, 17], "aten.chunk.default"),
+    (lambda x: x.split(4), [5, 8], "aten.split.Tensor"),
+    (lambda x: x.split(split_size=x.shape[0] // 2, dim=0), [8, 12], "aten.split.Tensor"),
+    (lambda x: x.split([2, x.shape[0] - 2]), [5, 9], "aten.split_with_sizes.default"),
+    (lambda x: x.tensor_split(3, 0), [9, 12], "aten.tensor_split.sections"),
+    (lambda x: (nn.functional.glu(x, 0),), [8, 10], "aten.glu.default"),
+]
+
+
+@pytest.mark.parametrize("dynamic", [Dim.DYNAMIC, Dim.AUTO], ids=str)
+@pytest.mark.parametrize("function, sizes, name", PIECES)
+def test_pieces_of_an_open_size(function, sizes, name, dynamic):
+    """torch 2.13 exports these by the same operators, and runs them for these sizes."""
+    program = exported(function, torch.randn(6, 4), x={0: dynamic})
+    assert name in operators(program) and "aten.slice.Tensor" not in operators(program)
+    for size in sizes:
+        x = torch.randn(size, 4)
+        expected, found = function(x), program.module()(x)
+        assert len(expected) == len(found) and all(map(torch.equal, expected, found)), size
+
+
+def test_pieces_hold_for_their_guards_alone():
+    glu = exported(PIECES[-1][0], torch.randn(6, 4), x={0: Dim.DYNAMIC})
+    with pytest.raises(AssertionError, match="Guard failed"):
+        glu.module()(torch.randn(7, 4))
+    split = exported(lambda x: x.split(4), torch.randn(6, 4), x={0: Dim.DYNAMIC})
+    with pytest.raises(AssertionError, match="Guard failed"):
+        split.module()(torch.randn(9, 4))
+    for function in (lambda x: x.split(4), lambda x: nn.functional.glu(x, 0), lambda x: x.chunk(3)):
+        with pytest.raises(Exception, match="Constraints violated"):
+            exported(function, torch.randn(6, 4), x={0: Dim("n")})
+    three = exported(lambda x: x.chunk(3), torch.randn(8, 4), x={0: Dim("n", min=7)}).module()
+    assert [len(each) for each in three(torch.ones(13, 4))] == [5, 5, 3]
+    for wrong in (lambda x: x.chunk(0), lambda x: x.split(-1), lambda x: x.split([1, 2])):
+        with pytest.raises(RuntimeError):
+            exported(wrong, torch.randn(6, 4), x={0: Dim.DYNAMIC})
+
+
+def test_lists_of_lengths_and_numbers_of_pieces_are_told_apart():
+    program = exported(lambda x: (*x.split([1, 5]), *x.tensor_split(3, 1), *x.tensor_split((1, 2))), torch.randn(6, 4))
+    assert operators(program) == [
+        "aten.split_with_sizes.default", "aten.tensor_split.sections", "aten.tensor_split.indices",
+    ]  # fmt: skip
+    x = torch.randn(6, 4)
+    expected = (*x.split([1, 5]), *x.tensor_split(3, 1), *x.tensor_split((1, 2)))
+    assert all(map(torch.equal, program.module()(x), expected))
+
+
+def test_graphs_for_open_sizes_have_pieces():
+    from mica._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    turned = torch.compile(lambda x: torch.cat([each * 2 for each in x.chunk(2)[::-1]]), backend=counter, dynamic=True)
+    for size in (6, 9, 10):
+        x = torch.arange(float(size))
+        assert torch.equal(turned(x), 2 * x.roll(size // 2))
+    assert counter.frame_count == 1

@@ -99,6 +99,28 @@ def test_sizes_that_were_said_to_be_open_are():
     assert not vars(x), "the argument is not marked"
 
 
+def test_aten_graphs_have_sizes_that_are_open_as_far_as_they_can_be():
+    graph, _ = export(lambda x: [part * 2 for part in x.chunk(2)], aten_graph=True)(torch.ones(6, 5))
+    assert [each.shape[0] for each in graph(torch.ones(9, 5))] == [5, 4]
+    graph, _ = export(lambda x: torch.zeros(x.shape[0] * 2), aten_graph=True)(torch.ones(6, 5))
+    assert graph(torch.ones(2, 5)).shape == (4,)
+    graph, _ = export(lambda: torch.tensor([1.0, 2.0]) * 2, aten_graph=True)()
+    assert operators(graph) == ["aten.lift_fresh_copy.default", "aten.mul.Tensor"]
+    assert torch.equal(graph(), torch.tensor([2.0, 4.0]))
+    weight, conv, x = torch.randn(7, 98), nn.Conv2d(4, 3, 3), torch.randn(2, 4, 5, 100)
+    graph, guards = export(lambda x: nn.functional.linear(conv(x), weight), aten_graph=True)(x)
+    assert torch.allclose(graph(x), nn.functional.linear(conv(x), weight))
+    again, _ = export(graph, aten_graph=True)(x)
+    assert torch.equal(again(x), graph(x))
+    assert "Eq(L_x_.size()[2], 5)" in guards, "the operators are for these rows"
+    with pytest.raises(ConstraintViolationError, match="needs it to be 5"):
+        export(
+            lambda x: nn.functional.linear(conv(x), weight),
+            aten_graph=True,
+            dynamic_shapes=({2: torch.export.Dim("n")},),
+        )(x)
+
+
 def test_nothing_is_changed_by_an_export():
     norm, x = nn.BatchNorm1d(3), torch.ones(4, 3)
     state = torch.get_rng_state()

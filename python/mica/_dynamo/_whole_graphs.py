@@ -13,9 +13,15 @@ from mica._dynamo import _capture_names as _names
 from mica._dynamo import _open_inputs as _open
 from mica._dynamo.capture import Capture
 from mica._dynamo.exc import Unsupported
-from mica._subclasses.open_sizes import OpenSize
+from mica._subclasses.fake_tensor import FakeTensorMode
+from mica._subclasses.open_sizes import NeedsStatic, OpenSize
 from mica.fx._pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
-from mica.fx.experimental.symbolic_shapes import ConstraintViolationError
+from mica.fx.experimental.symbolic_shapes import (
+    ConstraintViolationError,
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
 from mica.fx.interpreter import Interpreter
@@ -84,7 +90,30 @@ class WholeCapture(Capture):
         return nodes, places, spec
 
     def inputs(self):
+        """(a tensor or a size, its node). A size is asked of a tensor, which is an input too."""
+        known = {
+            symbol for given, _, node in self._inputs if isinstance(given, _C.TensorBase) for symbol in _symbols(node)
+        }
+        for given, _, node in list(self._inputs):
+            if isinstance(given, _open.SizeInput) and known.isdisjoint(own := set(_symbols(node))):
+                tensors = (tensor for tensor, name in self._names.given() if self._names.is_argument(name))
+                tensor = next((t for t in tensors if own & set(_open.OpenInputs.symbols(self._fake(t)))), None)
+                if tensor is not None:
+                    known.update(_symbols(self._node_of(tensor)))
         return [(given, node) for given, _, node in self._inputs]
+
+    def open_axes(self, tensor):
+        """The dimensions of an argument whose sizes are open after all."""
+        sizes = self._fake(tensor).__dict__.get("_sizes", ())
+        replaced = self.fakes.shape_env.replace if sizes else None
+        return {axis for axis, size in enumerate(sizes) if not isinstance(size, int) and not replaced(size).is_number}
+
+    def fixed(self, tensor, axis, named):
+        """A guard on a size that the operators of the graph need to be what it is; an error if it was said to be open."""
+        where, size = f"{self._names.of(tensor)}.size()[{axis}]", tensor.shape[axis]
+        if any(each is tensor and at == axis for each, at, _ in named):
+            raise ConstraintViolationError(f"Constraints violated ({where})! The graph needs it to be {size}")
+        return f"Eq({where}, {size})"
 
     def guards(self):
         return [] if self.fakes.shape_env is None else [str(each.expr) for each in self.fakes.shape_env.guards]
@@ -112,6 +141,10 @@ class WholeCapture(Capture):
                 )
 
 
+def _symbols(node):
+    return _open.OpenInputs.symbols(node.meta["val"])
+
+
 def export_graph(
     function, args, kwargs, *, aten_graph, pre_dispatch, decomposition_table, dynamic, dynamic_shapes, same_signature
 ):
@@ -129,11 +162,14 @@ def export_graph(
                 tensor._dynamo_dynamic_indices = indices
     flat, in_spec = tree_flatten((args, kwargs))
     module, given = _flat_module(function, capture, flat, nodes)
+    guards = capture.guards()
     if aten_graph:
-        module = _in_aten(module, given, decomposition_table, pre_dispatch, capture.fakes.shape_env is not None)
+        axes = [capture.open_axes(tensor) for tensor in given]
+        module, fixed = _in_aten(module, given, axes, decomposition_table, pre_dispatch)
+        guards += [capture.fixed(tensor, axis, named) for tensor, axis in fixed]
     if same_signature:
         module = _with_signature(module, function, args, kwargs, flat, given, places, in_spec, out_spec)
-    return ExportResult(module, capture.guards())
+    return ExportResult(module, guards)
 
 
 def _run(function, args, kwargs, dynamic, named):
@@ -242,15 +278,41 @@ def _paths(function):
     return {id(value): f"L__self___{path.replace('.', '_')}" for path, value in every}
 
 
-def _in_aten(module, given, table, pre_dispatch, has_open_sizes):
-    """The graph in aten's operators, made without values."""
+def _in_aten(module, given, axes, table, pre_dispatch):
+    """(the graph in aten's operators, made without values; [(tensor, axis)] of sizes along `axes` that are fixed in it)."""
     from mica.fx.experimental.proxy_tensor import make_fx
 
-    interpreter = Interpreter(module)
-    mode = "symbolic" if has_open_sizes else "fake"
-    return make_fx(
-        lambda *tensors: interpreter.run(*tensors), table, mode, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch
-    )(*given)
+    interpreter, presets = Interpreter(module), {}
+    trace = make_fx(lambda *tensors: interpreter.run(*tensors), table, pre_dispatch=pre_dispatch)
+    while True:
+        env = ShapeEnv()
+        env.presets, env.avoid = presets, {size for value in module.state_dict().values() for size in value.shape}
+        fakes = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env, static_shapes=True)
+        inputs = [_opened(fakes, *each) for each in zip(given, axes, strict=True)]
+        try:
+            with fakes:
+                made = trace(*inputs)
+            sizes = [fake.__dict__.get("_sizes", tensor.shape) for fake, tensor in zip(inputs, given, strict=True)]
+            fixed = [
+                (tensor, axis)
+                for tensor, known, opened in zip(given, sizes, axes, strict=True)
+                for axis in sorted(opened)
+                if isinstance(known[axis], int) or env.replace(known[axis]).is_number
+            ]
+            return made, fixed
+        except Exception as error:
+            need = error.__cause__
+            if not isinstance(need, NeedsStatic) or need.presets.items() <= presets.items():
+                raise
+            presets |= need.presets
+
+
+def _opened(fakes, tensor, axes):
+    if not axes:
+        return fakes.from_tensor(tensor, static_shapes=True)
+    kinds = [DimDynamic.DUCK if axis in axes else DimDynamic.STATIC for axis in range(tensor.dim())]
+    context = StatelessSymbolicContext(dynamic_sizes=kinds)
+    return fakes.from_tensor(tensor, static_shapes=False, symbolic_context=context)
 
 
 def _with_signature(module, function, args, kwargs, flat, given, places, in_spec, out_spec):

@@ -5,7 +5,7 @@ import math
 import mica
 from mica import _C
 from mica._functions.families import own_name
-from mica._subclasses import open_sizes
+from mica._subclasses import open_pieces, open_sizes
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
@@ -206,6 +206,11 @@ class FakeTensor(mica.Tensor):
         fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
         mode = fakes[0].fake_mode
         if mode.shape_env is not None:
+            if (
+                name in open_pieces.NAMES
+                and (made := open_pieces.pieces(name, args, kwargs, mode.shape_env)) is not None
+            ):
+                return made
             args, kwargs = open_sizes.engine_values((args, kwargs))
         if name == "item":
             return fakes[0].item()

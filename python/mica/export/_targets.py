@@ -52,11 +52,11 @@ def _fits(kind, value):
 _NUMBERS_AS_TENSORS = frozenset(["add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"])
 
 
-def _bound(schema, args, kwargs, takes_numbers=True):
+def _bound(schema, args, kwargs, takes_numbers=True, takes_rows=True):
     """The arguments as the schema has them; None if they are not its arguments."""
     positional = [a for a in schema.arguments if not a.kwarg_only]
     args = list(args)
-    for i, declared in enumerate(positional[: len(args)]):
+    for i, declared in enumerate(positional[: len(args)] if takes_rows else ()):
         # x.view(2, 3) and x.view((2, 3)) are the same call.
         if str(declared.type) in ("SymInt[]", "int[]") and all(type(each) in _WHOLE for each in args[i:]):
             args[i:] = [args[i:]]
@@ -96,11 +96,12 @@ def overload(name, args, kwargs):
     # Numbers are taken by the overload of tensors too, and torch names that one.
     order = sorted(packet.overloads(), key=lambda each: each != "Tensor") if packet is not None else ()
     for takes_numbers in (True,) if name in _NUMBERS_AS_TENSORS else (False, True):
-        for each in order:
-            found = getattr(packet, each)
-            bound = _bound(found._schema, args, kwargs, takes_numbers)
-            if bound is not None:
-                return found, *bound
+        for takes_rows in (False, True):  # x.tensor_split(2, 0) is no list of places
+            for each in order:
+                found = getattr(packet, each)
+                bound = _bound(found._schema, args, kwargs, takes_numbers, takes_rows)
+                if bound is not None:
+                    return found, *bound
     return None
 
 
@@ -207,6 +208,8 @@ def find(func, args, kwargs):
         return overload("where", (args[1], args[0], args[2]), kwargs)
     if name in _DTYPES and len(args) == 1 and not kwargs:
         return overload("to", (args[0], getattr(mica, _DTYPES[name])), {})
+    if name == "split" and len(args) > 1 and isinstance(args[1], (list, tuple)):
+        return overload("split_with_sizes", args, kwargs)
     if name in ("einsum",) and len(args) > 1:
         operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
         return overload("einsum", (args[0], list(operands)), kwargs)

@@ -88,7 +88,7 @@ class Trace:
                 return self._run(args, presets)
             except NeedsStatic as need:
                 if need.presets.items() <= presets.items():
-                    raise need.error from None
+                    raise need.error from need
                 presets |= need.presets
 
     def _seen(self, name, leaf, fake_mode):

@@ -11,6 +11,7 @@ import threading
 
 import mica
 from mica import _C
+from mica._guards import active_fake_mode
 from mica.fx._symbolic_trace import Tracer
 from mica.fx.experimental._proxy_arguments import SizeNodes, alias_key
 from mica.fx.graph import Graph
@@ -146,13 +147,14 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         taken_apart = maybe_handle_decomp(self, func, args, kwargs)
         if taken_apart is not NotImplemented:
             return taken_apart
-        name = func.overloadpacket.__name__
+        name, seen = func.overloadpacket.__name__, func
         if name in ("lift_fresh", "lift"):
             func = mica.ops.aten.lift_fresh_copy.default
+            seen = seen if active_fake_mode() is not None else func  # a fake tensor of it is a copy
         if name == "_to_copy" and _stays_where_it_is(args[0], kwargs):
             kwargs.pop("device")
         node_args, node_kwargs = self.argument(tuple(args)), self.argument(kwargs)
-        out = func(*args, **kwargs)
+        out = seen(*args, **kwargs)
         self.record(func, node_args, node_kwargs, out, args)
         return out
 
