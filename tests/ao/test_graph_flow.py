@@ -153,8 +153,6 @@ def test_what_was_not_prepared_is_refused(net):
         convert_fx(fuse_fx(net))
     with pytest.raises(ValueError, match="QConfigMapping"):
         prepare_fx(net, None, ())
-    with pytest.raises(NotImplementedError, match="backend_config"):
-        prepare_fx(net, tq.QConfigMapping(), (), backend_config={})
 
 
 def test_older_paths():

@@ -9,6 +9,7 @@ quantized = convert_fx(prepared)
 import copy
 
 from mica.ao.nn import intrinsic as nni
+from mica.ao.quantization.fx.backend_rules import rules_of
 from mica.ao.quantization.fx.convert import convert
 from mica.ao.quantization.fx.custom_config import ConvertCustomConfig, FuseCustomConfig, PrepareCustomConfig
 from mica.ao.quantization.fx.fuse import fuse
@@ -16,7 +17,7 @@ from mica.ao.quantization.fx.prepare import prepare
 from mica.ao.quantization.qconfig_mapping import QConfigMapping
 from mica.fx import GraphModule, Tracer
 
-__all__ = ["QuantizationTracer", "convert_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx"]
+__all__ = ["QuantizationTracer", "convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx"]
 
 
 class QuantizationTracer(Tracer):
@@ -52,43 +53,47 @@ def _traced(model, names=(), classes=()):
     return GraphModule(model, graph)
 
 
-def _without_backend(backend_config):
-    if backend_config is not None:
-        raise NotImplementedError("backend_config: what can be quantized is what Mica's kernels take; leave it out")
-
-
 def fuse_fx(model, fuse_custom_config=None, backend_config=None):
     """A traced model with convolutions, linear maps, batch normalizations and relus joined. For models in use."""
-    _without_backend(backend_config)
     config = _config(fuse_custom_config, FuseCustomConfig)
-    return _keep(fuse(_traced(model), is_qat=False), model, config.preserved_attributes)
+    rules = rules_of(backend_config)
+    return _keep(fuse(_traced(model), is_qat=False, rules=rules), model, config.preserved_attributes)
 
 
-def _prepare(model, mapping, is_qat, config):
-    config = _config(config, PrepareCustomConfig)
+def _prepare(model, mapping, is_qat, config, backend_config):
+    config, rules = _config(config, PrepareCustomConfig), rules_of(backend_config)
     mapping = QConfigMapping.from_dict(mapping) if isinstance(mapping, dict) else mapping
     if not isinstance(mapping, QConfigMapping):
         raise ValueError(f"a QConfigMapping was expected, got {type(mapping).__name__}")
     custom = [kind for classes in config.float_to_observed_mapping.values() for kind in classes]
     traced = _traced(model, config.non_traceable_module_names, [*config.non_traceable_module_classes, *custom])
-    traced = fuse(traced, is_qat)
-    return _keep(prepare(traced, mapping, is_qat, config), model, config.preserved_attributes)
+    traced = fuse(traced, is_qat, rules)
+    return _keep(prepare(traced, mapping, is_qat, config, rules), model, config.preserved_attributes)
 
 
 def prepare_fx(
     model, qconfig_mapping, example_inputs, prepare_custom_config=None, _equalization_config=None, backend_config=None
 ):
-    """A traced model with observers where it is to be quantized; then run it on examples."""
-    _without_backend(backend_config)
+    """A traced model with observers where it is to be quantized; then run it on examples.
+
+    A `backend_config` says what can be quantized, instead of what Mica's kernels take.
+    """
     if _equalization_config is not None:
         raise NotImplementedError("_equalization_config: ranges of inputs and weights are not equalized; leave it out")
-    return _prepare(model, qconfig_mapping, False, prepare_custom_config)
+    return _prepare(model, qconfig_mapping, False, prepare_custom_config, backend_config)
 
 
 def prepare_qat_fx(model, qconfig_mapping, example_inputs, prepare_custom_config=None, backend_config=None):
     """A traced model whose weights and results are rounded as they will be when it is quantized; then train it."""
-    _without_backend(backend_config)
-    return _prepare(model, qconfig_mapping, True, prepare_custom_config)
+    return _prepare(model, qconfig_mapping, True, prepare_custom_config, backend_config)
+
+
+def _convert(graph_module, config, backend_config, is_reference):
+    if not hasattr(graph_module, "_quantization_plan"):
+        raise AssertionError("incoming model must be produced by prepare_fx")
+    config, rules = _config(config, ConvertCustomConfig), rules_of(backend_config)
+    made = convert(copy.deepcopy(graph_module).eval(), config.observed_to_quantized_mapping, rules, is_reference)
+    return _keep(made, graph_module, config.preserved_attributes)
 
 
 def convert_fx(
@@ -100,9 +105,11 @@ def convert_fx(
     keep_original_weights=False,
 ):
     """The quantized model of a prepared one that has seen examples."""
-    _without_backend(backend_config)
-    if not hasattr(graph_module, "_quantization_plan"):
-        raise AssertionError("incoming model must be produced by prepare_fx")
-    config = _config(convert_custom_config, ConvertCustomConfig)
-    made = convert(copy.deepcopy(graph_module).eval(), config.observed_to_quantized_mapping)
-    return _keep(made, graph_module, config.preserved_attributes)
+    return _convert(graph_module, convert_custom_config, backend_config, is_reference=False)
+
+
+def convert_to_reference_fx(
+    graph_module, convert_custom_config=None, _remove_qconfig=True, qconfig_mapping=None, backend_config=None
+):
+    """The reference form of a prepared model that has seen examples: float32 between roundings, for a backend to read."""
+    return _convert(graph_module, convert_custom_config, backend_config, is_reference=True)

@@ -2,6 +2,7 @@
 
 from mica import _C
 from mica.ao.quantization.fx.operations import ADD, CAT, DYNAMIC, MATMUL, MUL, SAME_SCALE, module_kind
+from mica.ao.quantization.fx.references import with_reference
 from mica.ao.quantization.quant_type import quant_type_of
 from mica.ao.quantization.quantize import _STATIC
 from mica.fx import Node
@@ -14,8 +15,9 @@ _FORMS = {ADD: "add", MUL: "mul", MATMUL: "matmul", CAT: "cat"}
 class _Conversion:
     """One walk over a graph. `quantized` has the nodes whose results are quantized tensors."""
 
-    def __init__(self, model, plan, custom):
+    def __init__(self, model, plan, custom, rules, is_reference):
         self.model, self.graph, self.plan, self.custom = model, model.graph, plan, custom
+        self.rules, self.is_reference = rules, is_reference
         self.quantized, self.rounded, self.restored = set(), {}, {}
         self.numbers = 0
 
@@ -104,15 +106,34 @@ class _Conversion:
 
     def static(self, node, kind, qconfig):
         observer = self._behind.get(node.name)
-        if kind in _FORMS:
+        if kind in _FORMS and not self.is_reference:
             self._arithmetic(node, kind, observer)
             return
-        if kind == SAME_SCALE or (kind == "layer" and self._swap(node, observer, qconfig)):
+        in_float32 = self._swap_for_reference(node, qconfig) or self.is_reference
+        if not in_float32 and (kind == SAME_SCALE or (kind == "layer" and self._swap(node, observer, qconfig))):
             self.quantized.add(node)
             return
-        # Between two roundings: computed in float32.
         for each in list(node.all_input_nodes):
             node.replace_input_with(each, self._restore(each, node))
+        relu = next((user for user in node.users if user.name in self.plan.joined), None)
+        self._round(node if relu is None else relu, observer if relu is None else self._behind[relu.name])
+
+    def _swap_for_reference(self, node, qconfig):
+        """The reference form of a layer in its place, where one is asked for; False where none is."""
+        if node.op != "call_module":
+            return False
+        module = self.model.get_submodule(node.target)
+        kind = self.rules.reference(type(module)) if self.rules is not None else None
+        named = kind is not None and not kind.__module__.startswith("mica.ao.")
+        if not self.is_reference and not named:
+            return False
+        made = with_reference(module, qconfig, kind)
+        if made is not None:
+            self.model.set_submodule(node.target, made)
+        return made is not None
+
+    def _round(self, node, observer):
+        """Round a result that was computed in float32."""
         users = list(node.users)
         with self.graph.inserting_after(node):
             scale, zero_point = self._numbers(observer, "")
@@ -125,6 +146,9 @@ class _Conversion:
 
     def dynamic(self, node, qconfig):
         module = self.model.get_submodule(node.target)
+        if self.is_reference:
+            self._dynamic_reference(node, module, qconfig)
+            return
         module.qconfig = qconfig
         own = self.custom.get(quant_type_of(qconfig), {}).get(type(module)) if self.custom else None
         if own is not None:
@@ -132,6 +156,28 @@ class _Conversion:
         elif module_kind(module) in DYNAMIC:
             self.model.set_submodule(node.target, DYNAMIC[module_kind(module)].from_float(module))
         self.floats(node)
+
+    def _dynamic_reference(self, node, module, qconfig):
+        """A reference layer whose input is rounded by its own range."""
+        made = with_reference(module, qconfig, self.rules and self.rules.reference(type(module)))
+        if made is None:
+            raise NotImplementedError(
+                f"convert_to_reference_fx: {type(module).__name__} has no reference form with scales of each call"
+            )
+        self.model.set_submodule(node.target, made)
+        self.floats(node)
+        observer = qconfig.activation()
+        if not getattr(observer, "is_dynamic", False):
+            return  # the weight alone is quantized
+        given = node.args[0]
+        with self.graph.inserting_before(node):
+            if observer.dtype == _C.float16:
+                rounded = self.graph.call_method("to", (given, _C.float16))
+            else:
+                reduce = bool(getattr(observer, "reduce_range", False))
+                rounded = self.graph.call_function(_C.quantize_per_tensor_dynamic, (given, observer.dtype, reduce))
+            restored = self.graph.call_method("dequantize", (rounded,))
+        node.args = (restored, *node.args[1:])
 
     def floats(self, node):
         """A node that stays as it is takes float32."""
@@ -176,10 +222,10 @@ class _Conversion:
                 self.floats(node)
 
 
-def convert(model, custom):
-    """Convert a prepared GraphModule in place."""
+def convert(model, custom, rules=None, is_reference=False):
+    """Convert a prepared GraphModule in place; for reference, so that all is computed in float32 between roundings."""
     plan = model._quantization_plan
-    _Conversion(model, plan, custom).run()
+    _Conversion(model, plan, custom, rules, is_reference).run()
     for name in set(plan.observers.values()):
         delattr(model, name)
     for module in model.modules():

@@ -35,24 +35,48 @@ def _parts(chain, modules):
     return [modules[node.target] if node.op == "call_module" else nn.ReLU() for node in chain]
 
 
+def _usual_method(chain, modules):
+    """What joins these nodes, or None."""
+    kinds = [type(part) for part in _parts(chain, modules)]
+    return get_fuser_method(kinds) if tuple(kinds) in _METHODS else None
+
+
+def _longest_chain(node):
+    """Three nodes that follow each other, or the fewer that there are, as long as nobody else uses their results."""
+    chain = [node]
+    while len(chain) < 3 and _follower(chain[-1]) is not None and _follower(chain[-1]).op != "output":
+        chain.append(_follower(chain[-1]))
+    return chain
+
+
+def _method_of(rules):
+    """What joins nodes by a backend's rules: a function of them and the modules."""
+
+    def method(chain, modules):
+        return rules.fuser([type(modules[n.target]) if n.op == "call_module" else n.target for n in chain])
+
+    return method
+
+
 def _set(model, name, module):
     parent, _, last = name.rpartition(".")
     setattr(model.get_submodule(parent) if parent else model, last, module)
 
 
-def fuse(model, is_qat):
-    """Join what can be joined, in a GraphModule."""
+def fuse(model, is_qat, rules=None):
+    """Join what can be joined, in a GraphModule: what the rules of a backend say, if there are some."""
     modules = dict(model.named_modules())
+    method_of = _usual_method if rules is None else _method_of(rules)
     for node in list(model.graph.nodes):
         if node.op != "call_module" or node._erased:
             continue
-        chain = _chain(node, modules)
-        while len(chain) > 1 and tuple(type(part) for part in _parts(chain, modules)) not in _METHODS:
+        chain = _chain(node, modules) if rules is None else _longest_chain(node)
+        while len(chain) > 1 and method_of(chain, modules) is None:
             chain.pop()
         if len(chain) < 2:
             continue
         parts = _parts(chain, modules)
-        fused = get_fuser_method([type(part) for part in parts])(is_qat, *parts)
+        fused = method_of(chain, modules)(is_qat, *parts)
         _set(model, node.target, fused)
         modules[node.target] = fused
         for part in fused.modules():

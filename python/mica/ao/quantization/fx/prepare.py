@@ -35,8 +35,10 @@ class Plan:
         self.inputs, self.outputs = (), ()  # which of the model's come and go quantized
 
 
-def _tensors(node, kind):
-    """The arguments that are quantized: nodes, in a list for cat."""
+def _tensors(node, kind, all_inputs=False):
+    """The arguments that are quantized: nodes, in a list for cat. `all_inputs` is for operations that Mica has no word for."""
+    if all_inputs:
+        return [each for each in node.all_input_nodes if each.target not in _NO_TENSORS]
     if kind == CAT:
         given = node.args[0] if node.args else node.kwargs["tensors"]
         return [each for each in given if isinstance(each, Node)]
@@ -44,6 +46,9 @@ def _tensors(node, kind):
     if not first and node.kwargs:
         first = [node.kwargs.get("input", node.kwargs.get("self"))]
     return [each for each in first if isinstance(each, Node)]
+
+
+_NO_TENSORS = {"size", "dim", "shape", "numel", getattr, len}
 
 
 class _Observers:
@@ -99,6 +104,16 @@ def _trained(model, name, qconfig):
             part.__class__ = made
 
 
+def _trained_by(model, name, qconfig, entry):
+    """The same with the class that a backend's configuration names."""
+    if entry is None or (entry.qat_module is not None and entry.qat_module.__module__.startswith("mica.ao.")):
+        _trained(model, name, qconfig)
+    elif entry.qat_module is not None:
+        module = model.get_submodule(name)
+        module.qconfig = qconfig
+        model.set_submodule(name, entry.qat_module.from_float(module))
+
+
 def _qconfigs(model, mapping):
     """node -> its qconfig."""
     modules, found, counts = dict(model.named_modules()), {}, {}
@@ -128,8 +143,11 @@ def _observed(model, node, qconfig, mappings):
     return True
 
 
-def prepare(model, mapping, is_qat, config):
-    """Put observers behind the inputs and outputs of what is to be quantized, in a GraphModule that was joined."""
+def prepare(model, mapping, is_qat, config, rules=None):
+    """Put observers behind the inputs and outputs of what is to be quantized, in a GraphModule that was joined.
+
+    The rules of a backend, if there are some, say what can be quantized, with which dtypes, and what has a scale of its own.
+    """
     plan = Plan()
     plan.inputs, plan.outputs = tuple(config.input_quantized_indexes), tuple(config.output_quantized_indexes)
     modules, qconfigs = dict(model.named_modules()), _qconfigs(model, mapping)
@@ -141,6 +159,12 @@ def prepare(model, mapping, is_qat, config):
         is_own = _observed(model, node, qconfig, config.float_to_observed_mapping)
         kind = LAYER if is_own else kind
         is_layer = is_own or (node.op == "call_module" and module_kind(modules[node.target]) in DYNAMIC)
+        entry = None
+        if rules is not None and not is_own and qconfig is not None and node.name not in plan.joined:
+            entry = rules.entry(node, modules)
+            if entry is None or not rules.allows(entry, qconfig):
+                continue
+            is_unknown, kind = kind is None, rules.kind(node, modules, entry)
         if qconfig is None or (kind is None and not is_layer) or node.name in plan.joined:
             continue
         if is_dynamic(qconfig):
@@ -149,31 +173,38 @@ def prepare(model, mapping, is_qat, config):
             continue
         if kind is None:
             continue
-        inputs = _tensors(node, kind)
+        is_unknown = entry is not None and is_unknown
+        inputs = _tensors(node, kind, is_unknown)
         if not inputs:
             continue
         if is_qat and node.op == "call_module" and not is_own:
-            _trained(model, node.target, qconfig)
+            _trained_by(model, node.target, qconfig, entry)
         plan.static[node.name] = (kind, qconfig)
         seen = []
         for each in inputs:
             if each in come_quantized:
                 continue
-            observer = observers.put(each, qconfig.activation if kind != OWN_SCALE else _plain(mapping, qconfig), False)
+            by_qconfig = kind != OWN_SCALE or is_unknown
+            observer = observers.put(each, qconfig.activation if by_qconfig else _plain(mapping, qconfig), False)
             node.replace_input_with(each, observer)
             seen.append(observer)
         relu = _follower(node) if kind in (ADD, MUL) and len(inputs) == 2 else None
-        if relu is not None and _is_relu(relu, modules):
+        if relu is not None and _is_relu(relu, modules) and (entry is None or _joins(rules, node, relu, modules)):
             plan.joined.add(relu.name)
             observers.put(relu, qconfig.activation, True)
             continue
         made = observers.put(node, qconfig.activation, True)
-        if kind in (SAME_SCALE, CAT) and seen:
-            for observer in (*seen[1:], made):
+        shares = kind in (SAME_SCALE, CAT) if entry is None else rules.shares(entry, kind, len(inputs))
+        if shares and seen:
+            for observer in (*(seen[1:] if kind == CAT else ()), made):
                 observers.share(observer, observers.module(seen[0]))
     model.recompile()
     model._quantization_plan = plan
     return model
+
+
+def _joins(rules, node, relu, modules):
+    return rules.joins(node.target, type(modules[relu.target]) if relu.op == "call_module" else relu.target)
 
 
 def _plain(mapping, qconfig):
