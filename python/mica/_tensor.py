@@ -243,7 +243,7 @@ def __reduce_ex__(self, protocol):
     return _rebuild_from_type_v2, (function, None if type(self) is Tensor else type(self), arguments, state)
 
 
-@_method
+@_asking_method
 def __setstate__(self, state):
     _set_state(self, state)
 

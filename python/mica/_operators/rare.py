@@ -405,7 +405,8 @@ eig, lstsq, matrix_rank, solve, symeig = (_removed(name, instead) for name, inst
 for _name in (
     "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_indices_copy", "_native_batch_norm_legit", "_safe_softmax",
     "_softmax_backward_data", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_values_copy",
-    "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "hash_tensor", "hsmm", "indices_copy", "native_dropout",
+    "batch_norm_update_stats", "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "hash_tensor",
+    "hsmm", "indices_copy", "native_dropout",
     "native_norm", "nuclear_norm", "quantized_batch_norm", "quantized_max_pool1d", "quantized_max_pool2d",
     "quantized_max_pool3d", "row_indices_copy", "saddmm", "slice_inverse", "spmm", "values_copy",
 ):  # fmt: skip

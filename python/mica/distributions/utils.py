@@ -3,7 +3,7 @@
 import functools
 
 import mica
-from mica.overrides import is_tensor_like
+from mica.overrides import has_torch_function, is_tensor_like
 
 __all__ = [
     "broadcast_all",
@@ -28,6 +28,8 @@ def broadcast_all(*values):
     like = next((v for v in values if isinstance(v, mica.Tensor)), None)
     dtype, device = (mica.get_default_dtype(), None) if like is None else (like.dtype, like.device)
     tensors = [v if is_tensor_like(v) else mica.tensor(v, dtype=dtype, device=device) for v in values]
+    if has_torch_function(tensors):
+        return mica.broadcast_tensors(*tensors)
     shape = tensors[0].shape if len(tensors) == 1 else mica.broadcast_shapes(*(t.shape for t in tensors))
     return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
 

@@ -81,6 +81,19 @@ def _finish(tensor, requires_grad, pin_memory):
     return tensor.requires_grad_() if requires_grad else tensor
 
 
+def _asking_modes(constructor):
+    """The constructor, after asking the active modes: they see it, and not what it is made of."""
+
+    @functools.wraps(constructor)
+    def asking(*args, **kwargs):
+        if _C._has_torch_function(()):
+            return _C._handle_torch_function(asking, (), *args, **kwargs)
+        return constructor(*args, **kwargs)
+
+    return asking
+
+
+@_asking_modes
 def sparse_coo_tensor(
     indices=None,
     values=None,
@@ -128,6 +141,7 @@ def sparse_coo_tensor(
     return _finish(made, requires_grad, pin_memory)
 
 
+@_asking_modes
 def sparse_compressed_tensor(
     compressed_indices,
     plain_indices,
@@ -193,7 +207,7 @@ def _of_layout(layout, name, line, other):
     constructor.__doc__ = (
         f"A tensor of layout {layout}: where each {line} begins, the {other} of each value, the values."
     )
-    return constructor
+    return _asking_modes(constructor)
 
 
 sparse_csr_tensor = _of_layout(_C.sparse_csr, "sparse_csr_tensor", "row", "column")

@@ -63,9 +63,7 @@ MICA_METHOD(requires_grad_) {
 MICA_ENTRY_END
 
 static PyObject* register_hook(PyObject* self, PyObject* hook) try {
-  if (may_be_asked(self)) [[unlikely]] {
-    if (PyObject* answer = ask_about(self, "register_hook", &hook, 1); answer || PyErr_Occurred()) return answer;
-  }
+  if (PyObject* answer = nullptr; is_answered(self, "register_hook", answer, &hook, 1)) return answer;
   MICA_CHECK(unwrap(self).requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
   PyObject* handle = add_gradient_hook(unwrap(self), hook);
   track(self);
@@ -75,6 +73,8 @@ static PyObject* register_hook(PyObject* self, PyObject* hook) try {
 }
 
 static PyObject* register_post_accumulate_grad_hook(PyObject* self, PyObject* hook) try {
+  if (PyObject* answer = nullptr; is_answered(self, "register_post_accumulate_grad_hook", answer, &hook, 1))
+    return answer;
   PyObject* handle = add_post_accumulate_hook(unwrap(self), hook);
   track(self);
   return handle;
@@ -83,6 +83,7 @@ static PyObject* register_post_accumulate_grad_hook(PyObject* self, PyObject* ho
 }
 
 static PyObject* retain_grad(PyObject* self, PyObject*) try {
+  if (PyObject* answer = nullptr; is_answered(self, "retain_grad", answer)) return answer;
   MICA_CHECK(!called_within_transform(),
              "You are attempting to call Tensor.retain_grad() inside of a function being transformed by a functorch "
              "transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, "

@@ -1,6 +1,7 @@
 // DLPack: tensors handed to and taken from other libraries in the process, without a copy.
 #include "interop/dlpack.h"
 
+#include "arguments/torch_function.h"
 #include "core/exported_storage.h"
 #include "interop/dlpack_import.h"
 #include "interop/foreign_memory.h"
@@ -144,12 +145,26 @@ static PyObject* to_capsule(const Tensor& x, bool versioned, PyObject* dl_device
   return export_capsule(exported, versioned, exported.storage().get() != x.storage().get());
 }
 
+// The answer of the active modes or of the tensor's class, which are handed the keywords as they came; null without an
+// error where there is none.
+static PyObject* answer_for_capsule(PyObject* self, PyObject* kwargs) {
+  if (!may_be_asked(self)) return nullptr;
+  Owned engine(PyImport_ImportModule("mica._C"));
+  Owned asked(engine ? PyObject_CallMethod(engine.get(), "_asked_about_values", "O", self) : nullptr);
+  if (!asked || asked.get() != Py_True) return nullptr;
+  Owned method(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__dlpack__"));
+  Owned handle(PyObject_GetAttrString(engine.get(), "_handle_torch_function"));
+  Owned arguments(method && handle ? Py_BuildValue("(O(O)O)", method.get(), self, self) : nullptr);
+  return arguments ? PyObject_Call(handle.get(), arguments.get(), kwargs) : nullptr;
+}
+
 static PyObject* dlpack_method(PyObject* self, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
   PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", const_cast<char**>(names), &stream, &max_version,
                                    &dl_device, &copy))
     return nullptr;
+  if (PyObject* answer = answer_for_capsule(self, kwargs); answer || PyErr_Occurred()) return answer;
   const Tensor& x = unwrap(self);
   if (stream != Py_None && !PyLong_CheckExact(stream))
     return PyErr_Format(PyExc_TypeError, "stream must be ``int`` or ``none``");
@@ -169,6 +184,7 @@ static PyObject* dlpack_method(PyObject* self, PyObject* args, PyObject* kwargs)
 }
 
 static PyObject* dlpack_device(PyObject* self, PyObject*) try {
+  if (PyObject* answer = nullptr; is_answered(self, "__dlpack_device__", answer)) return answer;
   const Device device = unwrap(self).device();
   const std::optional<DLDevice> known = known_device(device);
   MICA_CHECK_KIND(known, Value, "Unknown device type ", device_type_name(device.type()), " for Dlpack");

@@ -261,6 +261,7 @@ static PyObject* as_array(PyObject* self, PyObject* args, PyObject* kwargs) try 
 static PyObject* wrap_array(PyObject* self, PyObject* args) try {
   PyObject *array, *context, *return_scalar;
   if (!PyArg_UnpackTuple(args, "__array_wrap__", 1, 3, &array, &context, &return_scalar)) return nullptr;
+  if (PyObject* answer = nullptr; is_answered(self, "__array_wrap__", answer, &array, 1)) return answer;
   if (!is_numpy_array(array)) return from_numpy(self, array);
   Tensor result = tensor_from_numpy(array);
   // Truth values come back as bytes, as torch has it.
@@ -271,6 +272,12 @@ static PyObject* wrap_array(PyObject* self, PyObject* args) try {
 }
 
 static PyObject* cuda_array_interface(PyObject* self, void*) try {
+  if (may_be_asked(self) && torch_function_wanted(attributes_overridden(self) ? 1 : 0)) [[unlikely]] {
+    Owned attribute(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__cuda_array_interface__"));
+    Owned get(attribute ? PyObject_GetAttrString(attribute.get(), "__get__") : nullptr);
+    if (!get) return nullptr;
+    return call_torch_function(get.get(), &self, overrides_torch_function(self) ? 1 : 0, &self, 1);
+  }
   const Tensor& x = unwrap(self);
   MICA_CHECK_KIND(x.is_cuda(), Attribute, "Can't get __cuda_array_interface__ on non-CUDA tensor type: torch.",
                   info(x.dtype()).legacy,

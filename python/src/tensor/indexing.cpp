@@ -94,6 +94,9 @@ static indexing::Indexed apply(const Tensor& x, PyObject* index) {
 
 // ---- __torch_function__
 
+// Tuples within tuples of an index whose elements are asked: one beyond cannot be an index.
+constexpr int kNestedTuples = 8;
+
 // Asks the tensor, the index and what the index holds; true if one of them has answered (then `answer` is it).
 static bool overridden(const char* method, PyObject* self, PyObject* index, PyObject* value, PyObject*& answer) {
   PyObject* overloaded[8];
@@ -103,10 +106,14 @@ static bool overridden(const char* method, PyObject* self, PyObject* index, PyOb
         std::none_of(overloaded, overloaded + count, [&](PyObject* x) { return Py_TYPE(x) == Py_TYPE(o); }))
       overloaded[count++] = o;
   };
+  // What stands in tuples within the index is asked too; elements of lists are numbers as a rule, and many.
+  auto consider_all = [&](auto& again, PyObject* o, int depth) -> void {
+    consider(o);
+    if (PyTuple_Check(o) && depth < kNestedTuples)
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) again(again, PyTuple_GET_ITEM(o, i), depth + 1);
+  };
   consider(self);
-  consider(index);
-  if (PyTuple_Check(index))
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(index); ++i) consider(PyTuple_GET_ITEM(index, i));
+  consider_all(consider_all, index, 0);
   consider(value);
   if (!torch_function_wanted(count)) return false;
   Owned function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));

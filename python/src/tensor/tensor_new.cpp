@@ -304,7 +304,7 @@ static Tensor legacy_tensor(PyObject* args, DType dtype, Device device, bool exa
     MICA_CHECK_KIND(!exact || (given.dtype() == dtype && given.device() == device), Type, "expected torch.",
                     info(dtype).legacy, "Tensor (got torch.", info(given.dtype()).legacy,
                     "Tensor); convert with .to(torch.", name(dtype), ")");
-    return mica::alias(mica::detach(given));
+    return mica::alias(given);
   }
   if (!PySequence_Check(first))
     fail(ErrorKind::Type, cat("new(): data must be a sequence (got ", Py_TYPE(first)->tp_name, ")"));

@@ -71,7 +71,12 @@ static PyObject* binary(PyObject* a, PyObject* b) try {
       return wrap(std::move(result));
     }
   }
-  return is_tensor(a) ? overridden(Op::name, a, b) : overridden(Op::reflected, b, a);
+  if (!is_tensor(a)) return overridden(Op::reflected, b, a);
+  PyObject* answer = overridden(Op::name, a, b);
+  if (answer != Py_NotImplemented || !is_tensor(b) || Py_TYPE(a) == Py_TYPE(b)) return answer;
+  // Classes of tensors share this slot, so that the interpreter does not ask the other operand by itself.
+  Py_DECREF(answer);
+  return overridden(Op::reflected, b, a);
 } catch (...) {
   return raise_current_exception();
 }
