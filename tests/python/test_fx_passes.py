@@ -276,3 +276,37 @@ def test_layers_are_put_together_for_evaluation():
     traced = symbolic_trace(lambda x, y: (x + y) * 2 - y)
     x, y, add, mul, *_ = traced.graph.nodes
     assert extract_subgraph(traced, [add, mul], [x, y], [mul])(1, 2) == [6]
+
+
+def test_what_is_made_of_nothing_is_folded_unless_it_is_drawn():
+    def folded(make):
+        graph = fx.Graph()
+        x = graph.placeholder("x")
+        graph.output(
+            graph.call_function(
+                torch.add, (x, graph.call_function(make, ((2,), *((3.0,) if make is torch.full else ()))))
+            )
+        )
+        return split_const_subgraphs(fx.GraphModule({}, graph))
+
+    module = folded(torch.full)
+    assert module.const_subgraph_module is not None
+    assert module(torch.ones(2)).tolist() == [4, 4]
+    assert folded(torch.rand).const_subgraph_module is None
+
+
+def test_modules_are_folded_unless_something_in_them_is_drawn():
+    def folded(inner):
+        graph = fx.Graph()
+        graph.output(graph.call_function(torch.neg, (graph.call_module("sub"),)))
+        return split_const_subgraphs(fx.GraphModule({"sub": inner}, graph))
+
+    def of(function, *args):
+        graph = fx.Graph()
+        graph.output(graph.call_function(function, args))
+        return fx.GraphModule({}, graph)
+
+    module = folded(of(torch.full, (2,), 3.0))
+    assert module.const_subgraph_module is not None
+    assert module().tolist() == [-3, -3]
+    assert folded(of(torch.rand, (2,))).const_subgraph_module is None

@@ -295,3 +295,19 @@ def test_operators_that_draw_stay():
     assert [n.name for n in graph.nodes if n.op == "call_function"] == ["bernoulli_default"]
     drawn = next(n for n in graph.nodes if n.op == "call_function")
     assert drawn.is_impure() and not drawn.is_impure(impure_random=False)
+
+
+def test_functions_that_draw_stay():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for function in (mica.rand, mica.ops.aten.randn, mica.full):
+        graph.call_function(function, ([2],))
+    graph.call_function(mica.bernoulli, (x,))
+    graph.output(x)
+    graph.eliminate_dead_code()
+    assert [n.target for n in graph.nodes if n.op == "call_function"] == [
+        mica.rand,
+        mica.ops.aten.randn,
+        mica.bernoulli,
+    ]
+    assert all(n.is_impure(impure_random=False) for n in graph.nodes if n.target in (mica.rand, mica.bernoulli))

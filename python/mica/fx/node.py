@@ -23,6 +23,14 @@ _DRAWING = frozenset(
     randint_like randn randn_like random randperm rrelu rrelu_with_noise rrelu_with_noise_functional uniform
     """.split()  # noqa: SIM905
 )
+# Functions that draw by themselves. Graphs hold them as the program calls them, and they stay whatever is asked.
+_DRAWING_FUNCTIONS = frozenset(
+    getattr(mica, name)
+    for name in (
+        "bernoulli", "multinomial", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
+        "randperm",
+    )
+)  # fmt: skip
 _side_effectful_functions = {mica._assert, builtins.print}
 
 
@@ -224,7 +232,10 @@ class Node:
             return True
         if self.op == "call_function":
             name = getattr(self.target, "__name__", "")
-            schema = getattr(self.target, "_schema", None)
+            operator = getattr(self.target, "default", self.target)  # of an operator's name, what it says without more
+            schema = getattr(operator, "_schema", None)
+            if self.target in _DRAWING_FUNCTIONS:
+                return True
             if schema is not None and schema.is_mutable:
                 return True
             if impure_random and schema is not None and schema.name.removeprefix("aten::") in _DRAWING:

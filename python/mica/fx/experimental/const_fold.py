@@ -63,9 +63,7 @@ def split_const_subgraphs(module, skip_folding_node_fn=None, device_for_folded_a
     for node in traced.graph.nodes:
         if node.op in ("placeholder", "output") or skipped(node):
             continue
-        if node.op != "get_attr" and not node.all_input_nodes:
-            continue  # what makes a value of nothing may draw it
-        if all(used in constant for used in node.all_input_nodes) and not node.is_impure():
+        if all(used in constant for used in node.all_input_nodes) and not _is_impure(node, traced):
             constant.add(node)
     folded = [node for node in traced.graph.nodes if node in constant and node.op != "get_attr"
               and any(user not in constant for user in node.users)]  # fmt: skip
@@ -106,6 +104,16 @@ def split_const_subgraphs(module, skip_folding_node_fn=None, device_for_folded_a
         else:
             env[node] = graph.node_copy(node, env.__getitem__)
     return FoldedGraphModule(root, graph, inner, name, device_for_folded_attrs)
+
+
+def _is_impure(node, owner):
+    """Whether a node draws or changes something, by itself or within the graph that it calls."""
+    if node.is_impure():
+        return True
+    called = owner.get_submodule(node.target) if node.op == "call_module" else None
+    return isinstance(called, GraphModule) and any(
+        _is_impure(inner, called) for inner in called.graph.nodes if inner.op not in ("placeholder", "output")
+    )
 
 
 def _placeholder():
