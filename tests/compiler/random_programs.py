@@ -1,5 +1,8 @@
 """Random programs of 5 to 40 operations: compiled they must give the bits that they give uncompiled.
 
+Every second program is a wide one, which has more kinds of operations: views that are changed in place, strides, masks,
+integers and bools, values that are asked for on the way.
+
 Run as a script for many of them: mpy tests/compiler/random_programs.py 100000
 """
 
@@ -29,6 +32,7 @@ class Program:
         self.dtype = rng.choice(DTYPES)
         self.length = rng.randint(5, 40)
         self.grad = rng.random() < 0.25 and self.dtype.is_floating_point
+        self.wide = seed % 2 == 1 and device == "cpu"
 
     def inputs(self):
         generator = torch.Generator().manual_seed(self.seed)
@@ -49,7 +53,10 @@ class Program:
         for _ in range(self.length):
             x = rng.choice(live)
             kind = rng.random()
-            y = self.step(rng, kind, x, live, leaves)
+            if self.wide and rng.random() < 0.5:
+                y = self.wide_step(rng, x, live, leaves)
+            else:
+                y = self.step(rng, kind, x, live, leaves)
             if y is not None:
                 live.append(y)
             if len(live) > 8:
@@ -102,6 +109,85 @@ class Program:
             dtype = rng.choice([torch.float32, torch.float64, self.dtype])
             return within_integers(x, dtype).to(dtype)
         return x[..., 1:] if x.dim() and x.shape[-1] > 2000 else x + x
+
+    def wide_step(self, rng, x, live, leaves):
+        """One of the operations that wide programs have besides."""
+        alike = [each for each in live if each.shape == x.shape and each.dtype == x.dtype]
+        other, third = rng.choice(alike), rng.choice(alike)
+        name = rng.choice(WIDE)
+        if name in ("view_", "strided_", "masked_"):
+            return self.changed_view(rng, name, x, other, leaves)
+        if name == "ask":  # the recording runs here, and what follows depends on a value
+            return x + 1 if bool((x.detach() > 0).sum() > x.numel() // 2) else x - 1
+        if name == "foreach":
+            return rng.choice(torch._foreach_add([x, other], rng.choice([1, 2])))
+        if name == "out":
+            if x.requires_grad or other.requires_grad:
+                return None
+            return torch.add(x, other, out=torch.empty_like(x))
+        if name == "permute" and x.dim() > 2:
+            order = rng.sample(range(x.dim()), x.dim())
+            return (x.permute(order) * 2).permute([order.index(i) for i in range(x.dim())])
+        if name == "steps" and x.dim():
+            return x[..., ::2] * 2 if x.shape[-1] > 1000 else x.flip(-1) + other
+        if name == "few" and x.dim() > 1:
+            return x + x[:1] - x[..., :1]
+        if name == "number":
+            return x * rng.choice([0.0, -0.0, float("inf"), 1e-30, -3.0] if x.is_floating_point() else [0, -1, 7])
+        if name == "scalar" and x.is_floating_point():
+            return x * x.detach().reshape(-1)[rng.randrange(x.numel())]
+        if name == "logic":
+            mask = (x > other) ^ (x.abs() >= third.abs())
+            return torch.where(mask | ~(x == 0), x, third)
+        if name == "mask":
+            return x.masked_fill(x < other, rng.choice([0, 1, -2]))
+        if not x.is_floating_point():
+            return {"shift": lambda: (x & 15) << 1, "xor": lambda: x ^ other}.get(name, lambda: x // 2 + other % 7)()
+        return {
+            "addcmul": lambda: torch.addcmul(x, other, third, value=rng.choice([1.0, -0.5])),
+            "addcdiv": lambda: torch.addcdiv(x, other, third.abs() + 1, value=0.5),
+            "lerp": lambda: torch.lerp(x, other, 0.25),
+            "lerp_each": lambda: torch.lerp(x, other, third),
+            "pow": lambda: x.abs().pow(rng.choice([2, 3, 0.5, -1, -2])),
+            "clamp": lambda: torch.clamp(x, min=torch.minimum(other, third), max=torch.maximum(other, third)),
+            "gelu": lambda: torch.nn.functional.gelu(x, approximate=rng.choice(["none", "tanh"])),
+            "silu": lambda: torch.nn.functional.silu(x),
+            "norm": lambda: (
+                (x - x.mean(-1, keepdim=True)) * (x.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()
+                if x.dim()
+                else x
+            ),
+            "rms": lambda: x * (x * x).mean(-1, keepdim=True).add(1e-6).rsqrt() if x.dim() else x,
+            "sums": lambda: x.sum(tuple(range(max(1, x.dim() - 1), x.dim())), keepdim=True) if x.dim() > 1 else x + 1,
+            "prod": lambda: (x * 0.01 + 1).prod(-1, keepdim=True) if x.dim() else x,
+            "least": lambda: x.amin(0, keepdim=True) if x.dim() else x,
+            "whole": lambda: x - x.sum(),
+            "cumsum": lambda: x.cumsum(0) * 0.01 if x.dim() else x,
+            "stack": lambda: torch.stack([x, other])[1] * 2,
+            "round": lambda: torch.round(x) + torch.trunc(other) - torch.frac(third.clamp(-9, 9)),
+            "fmod": lambda: torch.fmod(x, 1.5) + torch.remainder(other, 2.0),
+            "bound": lambda: torch.nn.functional.hardtanh(x) + torch.nn.functional.leaky_relu(other, 0.1),
+        }.get(name, lambda: x * 0.5)()
+
+    def changed_view(self, rng, name, x, other, leaves):
+        """A copy whose part was changed in place, while the whole is still held."""
+        base = x * 1 if x.requires_grad or rng.random() < 0.5 else x.detach().clone()
+        if not base.dim():
+            return base.add_(1)
+        source = other.detach() if self.grad else other
+        if name == "masked_":
+            return base.masked_fill_(source > 0, 1)
+        part = base[..., ::2] if name == "strided_" else base.narrow(0, 0, max(1, base.shape[0] // 2))
+        kept = part + 1
+        rng.choice([lambda: part.mul_(2), lambda: part.add_(kept), lambda: part.zero_(), lambda: part.copy_(kept)])()
+        return base + kept.sum() if base.is_floating_point() and rng.random() < 0.3 else base
+
+
+WIDE = [
+    "view_", "strided_", "masked_", "ask", "foreach", "out", "permute", "steps", "few", "number", "scalar", "logic", "mask",
+    "addcmul", "addcdiv", "lerp", "lerp_each", "pow", "clamp", "gelu", "silu", "norm", "rms", "sums", "prod", "least",
+    "whole", "cumsum", "stack", "round", "fmod", "bound", "shift", "xor",
+]  # fmt: skip
 
 
 def within_integers(x, dtype):

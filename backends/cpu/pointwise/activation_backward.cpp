@@ -154,56 +154,75 @@ struct SiluBackwardLanes {
 };
 struct GeluBackwardLanes {
   template <class D, class V>
-  HWY_INLINE V operator()([[maybe_unused]] D d, V grad, V x) const {
+  HWY_INLINE static V slope([[maybe_unused]] D d, V x) {
     const V half = lanes_of(d, 0.5);
     const V cumulative = hn::MulAdd(erf(d, hn::Mul(x, lanes_of(d, 0.70710678118654752440))), half, half);
     const V density = hn::Mul(exp(d, hn::Mul(hn::Mul(x, x), lanes_of(d, -0.5))), lanes_of(d, 0.39894228040143267794));
-    return hn::Mul(grad, hn::MulAdd(x, density, cumulative));
+    return hn::MulAdd(x, density, cumulative);
+  }
+  template <class D, class V>
+  HWY_INLINE V operator()([[maybe_unused]] D d, V grad, V x) const {
+    return hn::Mul(grad, slope(d, x));
   }
 };
 
 #if HWY_ARCH_ARM_A64
-// Four vectors of floats take every step together where all lie in the range of the short tail, which is the
-// cumulative distribution of a negative x itself. The others go through GeluBackwardLanes.
+// Vectors of floats take every step together. In the range of the short tail, the cumulative distribution of a negative
+// x is that tail itself; elements beyond it go through GeluBackwardLanes. An element's result does not depend on its
+// neighbours.
+template <class D, class V, size_t kCount>
+HWY_INLINE void gelu_slopes(D d, const V (&x)[kCount], V (&slope)[kCount]) {
+  V t[kCount], tail[kCount], density[kCount], largest = hn::Zero(d);
+  for (size_t k = 0; k < kCount; ++k) {
+    largest = larger_or_nan(largest, distance_to_short_tail(d, x[k]));
+    t[k] = hn::Abs(x[k]);
+    density[k] = hn::Mul(hn::Mul(x[k], x[k]), hn::Set(d, -0.5f));
+  }
+  short_tails(d, t, tail);
+  exp_of_normal(d, density);
+  for (size_t k = 0; k < kCount; ++k) {
+    const V cumulative = hn::IfThenElse(hn::Lt(x[k], hn::Zero(d)), tail[k], hn::Sub(hn::Set(d, 1.0f), tail[k]));
+    slope[k] = hn::Add(cumulative, hn::Mul(hn::Mul(x[k], density[k]), hn::Set(d, 0.39894228040143267794f)));
+  }
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(largest, hn::Set(d, kShortTail))))) return;
+  for (size_t k = 0; k < kCount; ++k) {
+    const auto is_short = hn::Lt(distance_to_short_tail(d, x[k]), hn::Set(d, kShortTail));
+    if (!hn::AllTrue(d, is_short)) slope[k] = hn::IfThenElse(is_short, slope[k], GeluBackwardLanes::slope(d, x[k]));
+  }
+}
+
+struct GeluBackwardFloatLanes {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad, V x) const {
+    const V in[] = {x};
+    V slope[1];
+    gelu_slopes(d, in, slope);
+    return hn::Mul(grad, slope[0]);
+  }
+};
+
 HWY_ATTR void gelu_backward_floats(char* const* data, const int64_t* strides, int64_t n, const void* context) {
   constexpr size_t kTogether = 4;
   const hn::ScalableTag<float> d;
   using V = hn::VFromD<decltype(d)>;
-  const GeluBackwardLanes one;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), together = kTogether * lanes;
   const float* grad = reinterpret_cast<const float*>(data[1]);
   const float* in = reinterpret_cast<const float*>(data[2]);
   float* out = reinterpret_cast<float*>(data[0]);
   int64_t i = 0;
   for (; i + together <= n && strides[1] != 0 && strides[2] != 0; i += together) {
-    V x[kTogether], t[kTogether], tail[kTogether], density[kTogether], largest = hn::Zero(d);
-    for (size_t k = 0; k < kTogether; ++k) {
-      x[k] = hn::LoadU(d, in + i + static_cast<int64_t>(k) * lanes);
-      largest = larger_or_nan(largest, distance_to_short_tail(d, x[k]));
-    }
-    const bool near = hn::AllTrue(d, hn::Lt(largest, hn::Set(d, kShortTail)));
-    if (near) {
-      for (size_t k = 0; k < kTogether; ++k) t[k] = hn::Abs(x[k]);
-      short_tails(d, t, tail);
-      for (size_t k = 0; k < kTogether; ++k) density[k] = hn::Mul(hn::Mul(x[k], x[k]), hn::Set(d, -0.5f));
-      exp_of_normal(d, density);
-    }
+    V x[kTogether], slope[kTogether];
+    for (size_t k = 0; k < kTogether; ++k) x[k] = hn::LoadU(d, in + i + static_cast<int64_t>(k) * lanes);
+    gelu_slopes(d, x, slope);
     for (size_t k = 0; k < kTogether; ++k) {
       const int64_t at = i + static_cast<int64_t>(k) * lanes;
-      const V g = hn::LoadU(d, grad + at);
-      if (!near) {
-        hn::StoreU(one(d, g, x[k]), d, out + at);
-        continue;
-      }
-      const V cumulative = hn::IfThenElse(hn::Lt(x[k], hn::Zero(d)), tail[k], hn::Sub(hn::Set(d, 1.0f), tail[k]));
-      const V slope = hn::Mul(hn::Mul(x[k], density[k]), hn::Set(d, 0.39894228040143267794f));
-      hn::StoreU(hn::Mul(g, hn::Add(cumulative, slope)), d, out + at);
+      hn::StoreU(hn::Mul(hn::LoadU(d, grad + at), slope[k]), d, out + at);
     }
   }
   if (i == n) return;
   const int64_t done = i * int64_t{sizeof(float)};
   char* const rest[] = {data[0] + done, data[1] + (strides[1] != 0 ? done : 0), data[2] + (strides[2] != 0 ? done : 0)};
-  lanes_loop<float, GeluBackwardLanes, 2>(rest, strides, n - i, strides, 1, context);
+  lanes_loop<float, GeluBackwardFloatLanes, 2>(rest, strides, n - i, strides, 1, context);
 }
 #endif
 
@@ -275,7 +294,7 @@ void gelu_backward_kernel(const PointwiseLoop& loop, std::string_view approximat
   if (approximate == "tanh")
     return run_floating<2>("GeluBackwardKernelImpl", loop, GeluTanhBackwardLanes{}, kHeavyGrain);
 #if HWY_ARCH_ARM_A64
-  const GeluBackwardLanes lanes;
+  const GeluBackwardFloatLanes lanes;
   if (loop.dtype == DType::Float32) return run_dense(loop, gelu_backward_floats, &lanes, kHeavyGrain);
 #endif
   run_floating<2>("GeluBackwardKernelImpl", loop, GeluBackwardLanes{}, kHeavyGrain);
