@@ -68,3 +68,34 @@ def test_numbers_are_refused():
             x.nonzero()
         assert isinstance(mica.tensor([1.0, 2.0]), FakeTensor)
     assert mica.ones(2).tolist() == [1, 1]
+
+
+FORMATS = [
+    lambda x: x.to(memory_format=mica.channels_last),
+    lambda x: x.to(memory_format=mica.contiguous_format),
+    lambda x: x.to(mica.float64, memory_format=mica.channels_last),
+    lambda x: x.to(mica.float64, memory_format=mica.contiguous_format),
+    lambda x: x.to(mica.float64, memory_format=mica.preserve_format),
+    lambda x: x.to(mica.float64),
+]
+
+
+@pytest.mark.parametrize("function", FORMATS)
+def test_conversions_keep_to_memory_formats(function):
+    plain = mica.randn(2, 3, 4, 4)
+    for real in (plain, plain.to(memory_format=mica.channels_last)):
+        mode = FakeTensorMode()
+        fake = mode.from_tensor(real)
+        made = function(fake)
+        assert made.stride() == function(real).stride() and (made is fake) == (function(real) is real)
+        with mode:
+            assert function(fake).stride() == made.stride()
+
+
+def test_conversions_of_open_sizes_are_open():
+    from mica.fx.experimental.symbolic_shapes import ShapeEnv
+
+    fake = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(mica.randn(2, 3, 4, 5))
+    for made in (fake.to(mica.float64), fake.cpu(), fake.to("cuda"), fake.to(memory_format=mica.channels_last)):
+        assert made.shape == fake.shape
+    assert str(fake.to(memory_format=mica.channels_last).stride(3)) == "s1"

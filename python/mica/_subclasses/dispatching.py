@@ -49,6 +49,9 @@ def _converted(tensor, args, kwargs):
     copy = kwargs.get("copy", False) or (len(args) > 2 and args[-1] is True)
     wanted = {key: value for key, value in wanted.items() if value is not None}
     same = wanted.get("dtype", tensor.dtype) == tensor.dtype and wanted.get("device", tensor.device) == tensor.device
+    if wanted.get("memory_format") is mica.preserve_format:
+        wanted.pop("memory_format")
+    same = same and ("memory_format" not in wanted or tensor.is_contiguous(memory_format=wanted["memory_format"]))
     return None if same and not copy else wanted
 
 

@@ -260,9 +260,9 @@ def _moved(mode, name, args, kwargs):
     wanted = _converted(fake, rest, kwargs)
     if wanted is None:
         return fake
-    place = wanted.pop("device", fake.fake_device)
-    wanted.pop("memory_format", None)
-    made = _C.Tensor.to(fake, wanted.get("dtype", fake.dtype), copy=True)
+    place, order = wanted.pop("device", fake.fake_device), wanted.get("memory_format", mica.preserve_format)
+    with mode:
+        made = _C.Tensor.to(fake, wanted.get("dtype", fake.dtype), copy=True, memory_format=order)
     return _as_fake(made, mode, place)
 
 
