@@ -69,6 +69,7 @@ AccumulateGrad::AccumulateGrad(const Tensor& leaf) : variable(leaf) {
   topological = 1;
   is_accumulator = true;
   add_input(leaf);
+  inputs[0].dtype = grad_dtype(leaf);
 }
 
 AccumulateGrad::~AccumulateGrad() {

@@ -24,7 +24,11 @@ struct RetainedGrad {
   void deliver(const Tensor& gradient);
 };
 
+// What InputMetadata has for a leaf that takes gradients of every dtype (Tensor.grad_dtype = None): no dtype's number.
+inline constexpr DType kAnyDType = static_cast<DType>(255);
+
 struct AutogradExtras {
+  DType grad_dtype = DType::Undefined;  // of a leaf's gradients; undefined: the leaf's own
   ViewInfo::Replay replay;
   HookList<GradHook> leaf_hooks;
   HookList<PostAccumulateHook> post_accumulate_hooks;
@@ -49,6 +53,11 @@ class AccumulateGrad final : public Node {
 
   const Tensor variable;
 };
+
+// The dtype that a leaf's gradients are cast to; kAnyDType: they stay what they are. Setting it refuses a gradient that
+// is there and has another.
+DType grad_dtype(const Tensor& leaf);
+void set_grad_dtype(const Tensor& leaf, DType dtype);
 
 // The leaf's accumulator, made on demand (create) or only if a graph holds it at present.
 Ref<Node> accumulator_of(const Tensor& leaf, bool create);

@@ -36,8 +36,10 @@ void Tensor::set_grad(const Tensor& g) const {
     return;
   }
   MICA_CHECK(!g.is_same(*this), "can't assign Variable as its own grad");
-  MICA_CHECK(g.dtype() == dtype(), "attempting to assign a gradient with dtype '", g.dtype(),
-             "' to a tensor with grad_dtype '", info(dtype()).legacy, "'. The gradient must match the tensor's dtype.");
+  const DType wanted = grad_dtype(*this);
+  MICA_CHECK(wanted == kAnyDType || g.dtype() == wanted, "attempting to assign a gradient with dtype '", g.dtype(),
+             "' to a tensor with grad_dtype '", info(wanted == kAnyDType ? dtype() : wanted).legacy,
+             "'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype).");
   MICA_CHECK(g.device().type() == device().type(), "attempting to assign a gradient with device type '",
              device_type_name(g.device().type()), "' to a tensor with device type '", device_type_name(device().type()),
              "'. Please ensure that the gradient and the tensor are on the same device");
@@ -49,6 +51,22 @@ void Tensor::set_grad(const Tensor& g) const {
   AutogradMeta& meta = autograd_meta(*this);
   std::lock_guard lock(gradient_locks.of(&meta));
   std::swap(meta.grad, replaced);
+}
+
+DType grad_dtype(const Tensor& leaf) {
+  const AutogradMeta* meta = leaf.impl()->autograd;
+  if (!meta || !meta->extras || meta->extras->grad_dtype == DType::Undefined) return leaf.dtype();
+  return meta->extras->grad_dtype;
+}
+
+void set_grad_dtype(const Tensor& leaf, DType dtype) {
+  if (const Tensor gradient = leaf.grad(); gradient.defined() && dtype != kAnyDType)
+    MICA_CHECK(gradient.dtype() == dtype, "Cannot set grad_dtype to '", info(dtype).legacy,
+               "' because there is already a gradient with dtype '", gradient.dtype(),
+               "'. Please clear the gradient (.grad = None) before changing grad_dtype, or choose its dtype.");
+  AutogradMeta& meta = autograd_meta(leaf);
+  extras(meta).grad_dtype = dtype;
+  if (const Ref<Node> accumulator = accumulator_of(leaf, false)) accumulator->inputs[0].dtype = dtype;
 }
 
 int64_t Tensor::output_nr() const {

@@ -1,3 +1,4 @@
+#include "autograd/metadata.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 
@@ -27,14 +28,15 @@ void correct(const char* function, size_t index, Tensor& gradient, const InputMe
                " but expected shape compatible with ", expected.sizes.ref());
     gradient = gradient.sum_to_size(expected.sizes);
   }
-  if (gradient.is_complex() && !is_complex(expected.dtype))
+  const bool cast = expected.dtype != kAnyDType && gradient.dtype() != expected.dtype;
+  if (cast && gradient.is_complex() && !is_complex(expected.dtype))
     gradient = view_as_real(resolve_conj(gradient)).select(-1, 0);
   if (gradient.device() != expected.device) {
     MICA_CHECK(gradient.dim() == 0, subject(function, index), " - expected device ", expected.device, " but got ",
                gradient.device());
     gradient = gradient.to(expected.device);
   }
-  if (gradient.dtype() != expected.dtype) gradient = gradient.to(expected.dtype);
+  if (cast) gradient = gradient.to(expected.dtype);
 }
 
 }  // namespace

@@ -105,7 +105,6 @@ EXCUSES = [
     (r"torch\.nn\.attention\.sdpa_kernel", r"scaled_dot_product_attention changed", "it is an object of the engine"),
     (r"torch\.nn\.attention\.bias\..*", r"attn_bias", "torch's holds memory that nobody writes"),
     (r"torch\.sparse\.to_sparse_semi_structured", r"", "CUDA's alone; absent"),
-    (r"torch\.\w*Tensor\.grad_dtype", r"", "absent"),
     (r"torch\.quantize_per_tensor", r"quantize_per_tensor\(\[", "a list of tensors is not taken"),
     # Words and names.
     (r"torch\.\w*Tensor\.to_sparse", r"blocksize", "other words"),

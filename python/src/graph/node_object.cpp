@@ -186,7 +186,7 @@ static PyObject* get_input_metadata(PyObject* self, void*) try {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const InputMetadata& input = node.inputs[i];
     const bool any = input.dtype != DType::Undefined;
-    Owned dtype(any ? checked(to_python(input.dtype)) : Py_NewRef(Py_None));
+    Owned dtype(any && input.dtype != kAnyDType ? checked(to_python(input.dtype)) : Py_NewRef(Py_None));
     Owned device(any ? checked(device_object(input.device)) : Py_NewRef(Py_None));
     Owned sizes(checked(tuple_of(input.sizes)));
     PyObject* call[] = {dtype.get(), device.get(), sizes.get()};

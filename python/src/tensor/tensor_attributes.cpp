@@ -1,5 +1,6 @@
 // Tensor's attributes.
 #include "arguments/torch_function.h"
+#include "autograd/metadata.h"
 #include "graph/node_object.h"
 #include "mica/warning.h"
 #include "operations/entry.h"
@@ -168,6 +169,23 @@ static void set_grad(const Tensor& x, PyObject* value) {
   MICA_CHECK(unwrap(value).impl() != x.impl(), "can't assign Variable as its own grad");
   x.set_grad(unwrap(value));
 }
+static PyObject* get_grad_dtype(const Tensor& x) {
+  MICA_CHECK(x.is_leaf(), "grad_dtype can only be accessed on leaf tensors.");
+  const DType dtype = grad_dtype(x);
+  return dtype == kAnyDType ? Py_NewRef(Py_None) : dtype_object(dtype);
+}
+static void set_grad_dtype_from(const Tensor& x, PyObject* value) {
+  MICA_CHECK(value, "grad_dtype cannot be deleted; None lets gradients keep their dtype");
+  MICA_CHECK(value == Py_None || is_dtype(value), "grad_dtype must be a torch.dtype or None, but got ",
+             Py_TYPE(value)->tp_name);
+  MICA_CHECK(x.is_leaf(), "grad_dtype can only be set on leaf tensors.");
+  set_grad_dtype(x, value == Py_None ? kAnyDType : dtype_from_object(value));
+}
+static void set_grad_fn(const Tensor& x, PyObject* value) {
+  MICA_CHECK(value, "Deletion of _grad_fn not allowed. Detach tensor instead!");
+  MICA_CHECK(value == Py_None, "_grad_fn can be only set to None");
+  autograd::detach_in_place(x);
+}
 static PyObject* get_data(const Tensor& x) { return wrap(x.tensor_data()); }
 static void set_data(const Tensor& x, PyObject* value) {
   MICA_CHECK(value, "Deleting tensor data is not allowed. Delete tensor instead!");
@@ -188,7 +206,9 @@ static Attribute kAttributes[] = {
     {"requires_grad", get_requires_grad, set_requires_grad},
     {"grad", get_grad, set_grad},
     {"_grad", get_grad, set_grad},
+    {"grad_dtype", get_grad_dtype, set_grad_dtype_from},
     {"grad_fn", get_grad_fn},
+    {"_grad_fn", get_grad_fn, set_grad_fn},
     {"is_leaf", get_is_leaf},
     {"retains_grad", get_retains_grad},
     {"output_nr", get_output_nr},

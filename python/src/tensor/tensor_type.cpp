@@ -74,7 +74,7 @@ static bool add_methods(PyTypeObject* type, PyMethodDef* methods) {
 bool add_reflected_operators();  // tensor_numbers.cpp
 
 static PyObject* base_new(PyTypeObject* type, PyObject*, PyObject*) {
-  return PyErr_Format(PyExc_TypeError, "cannot create '%s' instances: torch.Tensor can", type->tp_name);
+  return PyErr_Format(PyExc_RuntimeError, "cannot create '%s' instances: torch.Tensor can", type->tp_name);
 }
 
 // torch._C.TensorBase: what torch's Tensor is derived from. It has all that is written in C++; there are no objects of
