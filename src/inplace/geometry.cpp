@@ -23,7 +23,6 @@ void t_(const Tensor& self) { become(self, views::t(self)); }
 void transpose_(const Tensor& self, int64_t dim0, int64_t dim1) { become(self, views::transpose(self, dim0, dim1)); }
 
 void as_strided_(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset) {
-  MICA_CHECK(!self.requires_grad(), "as_strided_() of a tensor that requires grad is not supported; use as_strided()");
   become(self, views::as_strided(self, size, stride, storage_offset));
 }
 

@@ -256,3 +256,35 @@ def test_products_with_a_number_are_freed_with_the_graph(operation):
     y.backward()
     with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
         y.backward()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.unique,
+        torch.unique_consecutive,
+        lambda x: torch.unique(x, dim=0),
+        lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+    ],
+)
+def test_what_unique_returns_has_no_derivative(function):
+    """It is refused, as torch refuses it, instead of lost."""
+    result = function(torch.tensor([1.0, 2.0, 2.0], requires_grad=True))
+    values, *others = result if isinstance(result, tuple) else (result,)
+    assert values.requires_grad and not any(each.requires_grad for each in others)
+    with pytest.raises(NotImplementedError, match="unique"):
+        values.sum().backward()
+
+
+def test_as_strided_in_place():
+    """Gradients are torch's."""
+    x = torch.arange(12.0).view(3, 4).requires_grad_()
+    y = x * 2
+    assert y.as_strided_((2, 3), (1, 2), 1) is y and y.tolist() == [[2.0, 6.0, 10.0], [4.0, 8.0, 12.0]]
+    (y * torch.arange(6.0).view(2, 3)).sum().backward()
+    assert x.grad.tolist() == [[0, 0, 6, 2], [8, 4, 10, 0], [0, 0, 0, 0]]
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        x.as_strided_((1,), (1,))
+    shared = torch.ones(4, requires_grad=True) * 1
+    shared.as_strided_((2, 2), (1, 1))
+    assert torch.autograd.grad(shared.sum(), shared)[0].shape == (2, 2)

@@ -215,3 +215,24 @@ def test_dual_tensors_can_be_changed_in_place():
         y[1] = x[0] * x[0]
         assert fwd.unpack_dual(y).tangent.tolist() == [3, 18]
     assert primal.tolist() == [3, 6] and not primal.requires_grad
+
+
+def test_changes_of_a_dual_tensor_are_counted():
+    """Its memory is that of the tensor it was made from, so that what a graph has saved of either is known to be changed."""
+    x, t, weight = mica.rand(2), mica.ones(2), mica.rand(2, requires_grad=True)
+    saved = (x * weight).sum()
+    with fwd.dual_level():
+        dual = fwd.make_dual(x, t)
+        assert dual._version == x._version == 0
+        x.add_(1)
+        assert dual._version == x._version == 1 and fwd.unpack_dual(dual).primal._version == 1
+        dual.mul_(2)
+        assert dual._version == x._version == 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.backward()
+    saved = (x * weight).sum()
+    with fwd.dual_level():
+        fwd.make_dual(x, t)
+    saved.backward()
+    with mica.inference_mode(), fwd.dual_level():
+        assert fwd.make_dual(mica.ones(2), t).tolist() == [1.0, 1.0]

@@ -147,3 +147,17 @@ def test_operations_without_a_rule_can_be_refused():
 def test_one_place_for_one_output():
     x = torch.arange(6.0).reshape(2, 3)
     assert torch.equal(torch.func.vmap(torch.clone, out_dims=(1,))(x), x.t())
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_requires_grad_of_an_argument(value):
+    def asks(x):
+        x.requires_grad_(value)
+        return x.sin().sum()
+
+    func = torch.func
+    x = torch.randn(2, 3)
+    for call in (func.vmap(asks), func.grad(asks), func.vmap(func.grad(asks)), lambda x: func.jvp(asks, (x,), (x,))):
+        with pytest.raises(RuntimeError, match=r"You are attempting to call Tensor.requires_grad_\(\)"):
+            call(x)
+    assert func.vmap(lambda x: torch.ones(3, requires_grad=True) * x)(x).shape == (2, 3)

@@ -5,7 +5,8 @@ import copy
 import mica as torch
 import pytest
 from mica import nn
-from mica.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
+from mica.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass, transform_subclass
+from mica.utils._pytree import tree_map_only
 
 SEEN = []
 
@@ -182,3 +183,30 @@ def test_derivatives_by_such_a_tensor():
     assert functional.vjp(lambda x: (x * x).sum(), x)[1].tolist() == [[1, 2]]
     assert func.grad(lambda x: (x * x).sum())(x).tolist() == [[1, 2]]
     assert func.vjp(lambda x: x * x, x)[1](torch.ones(1, 2))[0].tolist() == [[1, 2]]
+
+
+def test_a_mode_does_not_see_that_a_tensor_of_a_class_is_made():
+    seen = []
+
+    class Held(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.size(), inner.stride(), dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args, kwargs=None):
+            args = tree_map_only(cls, lambda x: x.inner, args)
+            return tree_map_only(torch.Tensor, cls, func(*args, **(kwargs or {})))
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = Held(torch.ones(3))
+    with Watching():
+        assert type(x.sin()) is Held
+    assert seen == ["aten.sin.default"]

@@ -237,6 +237,15 @@ def _asked(tensor, operator, types, args, kwargs):
     return answer
 
 
+def _unseen():
+    """A block whose operations no mode sees: that a tensor of a class is made is no operation of the program."""
+    if not _C._len_torch_dispatch_stack():
+        return contextlib.nullcontext()
+    from mica.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
 def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False):
     """A tensor of the class with sizes and strides, whose elements are in no memory that is used."""
     if not hasattr(cls, "__torch_dispatch__"):
@@ -245,7 +254,7 @@ def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False):
         )
     size = tuple(size)
     options = {"dtype": dtype or mica.get_default_dtype(), "device": device or "cpu"}
-    with mica.no_grad():
+    with mica.no_grad(), _unseen():
         # Pages that are never written to take no memory.
         plain = mica.empty(size, **options) if strides is None else mica.empty_strided(size, tuple(strides), **options)
         with aside():

@@ -174,7 +174,12 @@ def make_dual(tensor, tangent, *, level=None):
         return dual
     # The input of the graph is a tensor that no program sees, so that the dual can be changed in place.
     opened.duals.append(tensor.detach().requires_grad_())
-    return _Dual.apply(opened.duals[-1], tensor.data)
+    if tensor.is_inference():  # whose changes are not counted
+        return _Dual.apply(opened.duals[-1], tensor.data)
+    version = tensor._version
+    dual = _Dual.apply(opened.duals[-1], tensor.detach())
+    _C._set_version(dual, version)  # changes of either are counted for both, and this is none
+    return dual
 
 
 def _lies_otherwise(tensor, tangent):

@@ -2,6 +2,7 @@
 #include "graph/tensor_autograd.h"
 
 #include "arguments/torch_function.h"
+#include "autograd/metadata.h"
 #include "graph/function_node.h"
 #include "graph/hooks.h"
 #include "graph/node_object.h"
@@ -49,14 +50,15 @@ MICA_ENTRY_END
 MICA_METHOD(requires_grad_) {
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, bool requires_grad=True"}};
   static constinit Parser parser("requires_grad_", texts);
-  Arguments a;
-  if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
+  // Before others are asked: an example under vmap is refused, too.
   MICA_CHECK(
-      !a.flag(1) || !called_within_transform(),
+      !called_within_transform(),
       "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
       "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
       "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of "
       "a function being transformed instead.");
+  Arguments a;
+  if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
   a.tensor(0).requires_grad_(a.flag(1));
   return Py_NewRef(self);
 }
@@ -198,14 +200,15 @@ static std::vector<Tensor> gradients_at(const std::vector<Edge>& roots, std::vec
       MICA_CHECK(given[i].sizes() == about.sizes.ref(), "Mismatch in shape: grad_output[", i,
                  "] has a shape of torch.Size(", given[i].sizes(), ") and output[", i, "] has a shape of torch.Size(",
                  about.sizes.ref(), ").");
-      MICA_CHECK(is_complex(given[i].dtype()) == is_complex(about.dtype),
+      MICA_CHECK(about.dtype == kAnyDType || is_complex(given[i].dtype()) == is_complex(about.dtype),
                  "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
                  "dtype: grad_output[",
                  i, "] has a dtype of ", given[i].dtype(), " and output[", i, "] has a dtype of ", about.dtype, ".");
       continue;
     }
     MICA_CHECK(count_of(about.sizes) == 1, "grad can be implicitly created only for scalar outputs");
-    given[i] = mica::ones(about.sizes, TensorOptions(about.dtype).device(about.device));
+    const TensorOptions options = about.dtype == kAnyDType ? TensorOptions() : TensorOptions(about.dtype);
+    given[i] = mica::ones(about.sizes, options.device(about.device));
   }
   return given;
 }
