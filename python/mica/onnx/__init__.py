@@ -74,6 +74,6 @@ def __getattr__(name):
 
     if name == "ONNXProgram":
         return importlib.import_module("mica.onnx.exporter").ONNXProgram
-    if name in ("errors", "operators", "symbolic_helper", "testing", "utils", "verification"):
+    if name in ("errors", "operators", "ops", "symbolic_helper", "testing", "utils", "verification"):
         return importlib.import_module(f"mica.onnx.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

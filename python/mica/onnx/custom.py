@@ -88,5 +88,6 @@ def write_symbolic(writer, symbolic, func, args, kwargs, out):
 
 
 def custom_domains(writer):
-    """The domains of nodes that are not ONNX's own, each in its first version."""
-    return dict.fromkeys((node.domain for node in writer.nodes if node.domain), 1)
+    """The domains of nodes that are not ONNX's own, each in its first version unless an operator names a later one."""
+    domains = dict.fromkeys((node.domain for node in writer.nodes if node.domain), 1)
+    return {**domains, **{domain: version for domain, version in writer.versions.items() if domain}}

@@ -16,6 +16,7 @@ from mica.onnx.custom import custom_domains, symbolic_of, write_symbolic
 from mica.onnx.decompositions import DECOMPOSED
 from mica.onnx.graph import Writer, _onnx, data_type
 from mica.onnx.operations import write
+from mica.onnx.own_operators import decomposition, own_operator, write_own
 from mica.onnx.programs import as_functional, program_inputs
 from mica.overrides import TorchFunctionMode
 from mica.utils._pytree import tree_leaves
@@ -35,6 +36,15 @@ class _Recorder(TorchFunctionMode):
         if symbolic is not None:
             out = func(*args, **kwargs)
             write_symbolic(self.writer, symbolic, func, args, kwargs, out)
+            return out
+        own = own_operator(func)
+        if own is not None:
+            body = decomposition(own, self.writer.opset)
+            if body is not None:
+                with self:
+                    return body(*args, **kwargs)
+            out = func(*args, **kwargs)
+            write_own(self.writer, own, args, kwargs, out)
             return out
         if name in DECOMPOSED:
             with self:

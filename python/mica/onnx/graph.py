@@ -35,6 +35,7 @@ class Writer:
         self._count = 0
         self._parameters = {id(tensor): name for name, tensor in names.items()}
         self._given = names
+        self.versions = {}  # of domains, as symbolic operators ask for them
         self.dynamic = {}  # size -> (input's name, axis): what multiples of a size stand for
 
     def weights(self):
