@@ -107,6 +107,13 @@ def _default(text):
         return text
 
 
+def _default_of(kind, text):
+    """The value of a default. One number for a list of a fixed length, as in `int[2] padding=0`, stands for all its elements."""
+    value = _default(text)
+    length = re.fullmatch(r"\w+\[(\d+)\]\??", kind)
+    return [value] * int(length[1]) if length and isinstance(value, (bool, int, float)) else value
+
+
 def _argument(text, kwarg_only=False, named=True):
     declaration, equals, default = text.partition("=")
     declaration = declaration.strip()
@@ -122,7 +129,9 @@ def _argument(text, kwarg_only=False, named=True):
     alias = re.search(r"\(([a-z!| *>-]+)\)", type_text)
     plain = SchemaType(re.sub(r"\([a-z!| *>-]+\)", "", type_text))
     info = AliasInfo(alias[1]) if alias else None
-    made = Argument(name, plain, _default(default.strip()) if equals else None, bool(equals), kwarg_only, info)
+    made = Argument(
+        name, plain, _default_of(plain, default.strip()) if equals else None, bool(equals), kwarg_only, info
+    )
     made._text = text
     return made
 

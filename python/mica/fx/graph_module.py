@@ -179,12 +179,14 @@ class GraphModule(Module):
 
     def delete_all_unused_submodules(self):
         """Take away the modules that the graph does not call."""
+        from mica.fx.graph import _has
+
         used = set()
         for node in self.graph.nodes:
             if node.op in ("call_module", "get_attr"):
                 parts = node.target.split(".")
                 used |= {".".join(parts[: i + 1]) for i in range(len(parts))}
-                if node.op == "call_module":
+                if node.op == "call_module" and _has(self, node.target):
                     used |= {f"{node.target}.{name}" for name, _ in self.get_submodule(node.target).named_modules()}
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)

@@ -54,7 +54,8 @@ def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=No
     for match in matches:
         new = fixed if replacement_callback is None else replacement_callback(match, gm.graph, wanted)
         made.append(_replaced(gm, match, new, now))
-    if isinstance(replacement, GraphModule) or hasattr(replacement, "named_modules"):
+    if hasattr(replacement, "named_modules"):
+        gm.delete_all_unused_submodules()  # those of the pattern, in whose names the replacement's may come
         for node in fixed.nodes:
             if node.op in ("get_attr", "call_module") and not _has(gm, node.target):
                 _copy_attr(replacement, gm, node.target)
