@@ -2,12 +2,12 @@
 
 from mica.ao.nn import intrinsic, qat, quantized
 
-__all__ = ["intrinsic", "qat", "quantizable", "quantized"]
+__all__ = ["intrinsic", "qat", "quantizable", "quantized", "sparse"]
 
 
 def __getattr__(name):
-    if name == "quantizable":
+    if name in ("quantizable", "sparse"):
         import importlib
 
-        return importlib.import_module("mica.ao.nn.quantizable")
+        return importlib.import_module(f"mica.ao.nn.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
