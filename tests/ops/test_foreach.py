@@ -69,3 +69,29 @@ def test_errors():
         mica._foreach_mul(a, a[:1])
     with pytest.raises(TypeError, match="must be tuple of Tensors, not Tensor"):
         mica._foreach_exp(a[0])
+
+
+def test_factors_in_a_tensor_are_one_for_each():
+    ones = [mica.ones(2), mica.ones(2)]
+    for name in ("addcmul", "addcdiv"):
+        function = getattr(mica, f"_foreach_{name}")
+        assert [t.tolist() for t in function(ones, ones, ones, mica.tensor([1.0, 2.0]))] == [[2, 2], [3, 3]]
+        assert [t.tolist() for t in function(ones, ones, ones, value=mica.tensor(2.0))] == [[3, 3], [3, 3]]
+        for scalars, message in (
+            (mica.tensor(1.0), "Expected packed scalar Tensor to be of dimension 1. Got 0 instead."),
+            (mica.ones(2, 1), "Expected packed scalar Tensor to be of dimension 1. Got 2 instead."),
+            (mica.ones(4)[::2], "Expected scalars to be contiguous."),
+            (mica.ones(3), "Expected length of scalars to match input of length 2 but got 3 instead."),
+        ):
+            changed = [t.clone() for t in ones]
+            with pytest.raises(RuntimeError, match=message):
+                function(ones, ones, ones, scalars)
+            with pytest.raises(RuntimeError, match=message):
+                getattr(mica, f"_foreach_{name}_")(changed, ones, ones, scalars)
+            assert [t.tolist() for t in changed] == [[1, 1], [1, 1]]
+
+
+def test_the_largest_of_nothing_is_no_norm():
+    with pytest.raises(RuntimeError, match="_foreach_norm cannot compute the infinity norm on an empty tensor"):
+        mica._foreach_norm([mica.ones(2), mica.ones(0)], float("inf"))
+    assert [t.item() for t in mica._foreach_norm([mica.ones(2), mica.ones(0)], 1)] == [2, 0]

@@ -47,13 +47,10 @@ def _check(tensors, name):
         raise RuntimeError("Tensor list must have at least one tensor.")
 
 
-def _spread(tensors, other, what="scalar"):
+def _spread(tensors, other):
     """What goes with each tensor: an item of a list, or the same for all."""
     if not isinstance(other, (list, tuple)):
-        if isinstance(other, _C.Tensor) and other.dim() == 1 and what == "scalars":
-            other = other.tolist()
-        else:
-            return [other] * len(tensors)
+        return [other] * len(tensors)
     if len(other) != len(tensors):
         kind = "tensors" if other and isinstance(other[0], _C.Tensor) else "scalars"
         raise RuntimeError(
@@ -62,6 +59,21 @@ def _spread(tensors, other, what="scalar"):
             else f"Tensor list must have same number of elements as scalar list. Got {len(tensors)} and {len(other)}."
         )
     return other
+
+
+def _factors(tensors, scalars):
+    """A factor for each tensor: the same for all, or of a list, or of a tensor of one dimension."""
+    if not isinstance(scalars, _C.Tensor):
+        return _spread(tensors, scalars)
+    if scalars.dim() != 1:
+        raise RuntimeError(f"Expected packed scalar Tensor to be of dimension 1. Got {scalars.dim()} instead.")
+    if not scalars.is_contiguous():
+        raise RuntimeError("Expected scalars to be contiguous.")
+    if len(scalars) != len(tensors):
+        raise RuntimeError(
+            f"Expected length of scalars to match input of length {len(tensors)} but got {len(scalars)} instead."
+        )
+    return scalars.tolist()
 
 
 def _unary(op):
@@ -121,7 +133,7 @@ def _three(op):
 
     def rows(self, tensor1, tensor2, value, scalars):
         _check(self, name)
-        factors = _spread(self, value if scalars is None else scalars, "scalars")
+        factors = _spread(self, value) if scalars is None else _factors(self, scalars)
         return zip(self, _spread(self, tensor1), _spread(self, tensor2), factors, strict=True)
 
     def foreach(self, tensor1, tensor2, scalars=None, *, value=1):
@@ -151,6 +163,10 @@ def _foreach_norm(self, ord=2, dtype=None):
     _check(self, "_foreach_norm")
     from mica.linalg import vector_norm
 
+    if ord == float("inf") and any(tensor.numel() == 0 for tensor in self):
+        raise RuntimeError(
+            "_foreach_norm cannot compute the infinity norm on an empty tensor because the operation does not have an identity"
+        )
     return tuple(vector_norm(tensor, ord, dtype=dtype) for tensor in self)
 
 
