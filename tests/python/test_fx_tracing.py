@@ -311,3 +311,23 @@ def test_functions_that_draw_stay():
         mica.bernoulli,
     ]
     assert all(n.is_impure(impure_random=False) for n in graph.nodes if n.target in (mica.rand, mica.bernoulli))
+
+
+def test_calls_for_what_they_do_stay():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    doing = [
+        mica.ops.aten._assert_async.msg,
+        mica.ops.aten._assert_tensor_metadata.default,
+        mica.ops._c10d_functional.wait_tensor.default,
+        mica.ops._c10d_functional.wait_tensor,
+        mica.ops.profiler._record_function_enter.default,
+        mica._assert_async,
+        mica._C._set_grad_enabled,
+        mica.amp.autocast_mode._enter_autocast,
+    ]
+    for function in [*doing, mica.ops._c10d_functional.all_reduce.default]:
+        graph.call_function(function, (x,))
+    graph.output(x)
+    graph.eliminate_dead_code()
+    assert [n.target for n in graph.nodes if n.op == "call_function"] == doing

@@ -31,7 +31,14 @@ _DRAWING_FUNCTIONS = frozenset(
         "randperm",
     )
 )  # fmt: skip
-_side_effectful_functions = {mica._assert, builtins.print}
+# Operators that are called for what they do.
+_DOING = frozenset(
+    [
+        "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata", "_c10d_functional::wait_tensor",
+        "profiler::_record_function_enter", "profiler::_record_function_exit",
+    ]
+)  # fmt: skip
+_side_effectful_functions = {mica._assert, mica._assert_async, mica._C._set_grad_enabled, builtins.print}
 
 
 def has_side_effect(fn):
@@ -236,14 +243,14 @@ class Node:
             schema = getattr(operator, "_schema", None)
             if self.target in _DRAWING_FUNCTIONS:
                 return True
-            if schema is not None and schema.is_mutable:
+            if schema is not None and (schema.is_mutable or schema.name in _DOING):
                 return True
             if impure_random and schema is not None and schema.name.removeprefix("aten::") in _DRAWING:
                 return True
             return (
                 self.target in _side_effectful_functions
                 or (name.endswith("_") and not name.endswith("__"))
-                or name in ("setitem",)
+                or name in ("setitem", "_enter_autocast", "_exit_autocast")
             )
         if self.op == "call_method":
             return self.target.endswith("_") and not self.target.endswith("__")
