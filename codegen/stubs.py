@@ -133,6 +133,7 @@ class Tensor:
     grad_fn: Any
     is_leaf: _bool
     retains_grad: _bool
+    grad_dtype: _dtype | None
     output_nr: _int
     data: Tensor
     T: Tensor

@@ -119,6 +119,21 @@ def _handled(operator, asked, args, kwargs):
     return handle_torch_function(operator, asked, *args, **kwargs)
 
 
+def _places_of_lists(schema):
+    """Where a list of tensors, or of None, is asked for: a tensor there is the list of its parts."""
+    return {(i, a.name) for i, a in enumerate(schema.arguments) if a.type == "Tensor?[]"}
+
+
+def _with_parts(places, args, kwargs):
+    args = list(args)
+    for place, name in places:
+        if place < len(args) and isinstance(args[place], mica.Tensor):
+            args[place] = list(args[place].unbind(0))
+        elif isinstance(kwargs.get(name), mica.Tensor):
+            kwargs = kwargs | {name: list(kwargs[name].unbind(0))}
+    return args, kwargs
+
+
 class OpOverload(OperatorBase):
     """One overload of an operator: torch.ops.aten.add.Tensor."""
 
@@ -131,6 +146,7 @@ class OpOverload(OperatorBase):
         self.__qualname__ = self.__name__
         self.__doc__ = str(schema)
         self.is_view = any(a.alias_info is not None and not a.alias_info.is_write for a in schema.arguments)
+        self._lists = _places_of_lists(schema)
 
     @property
     def overloadpacket(self):
@@ -148,6 +164,8 @@ class OpOverload(OperatorBase):
         return self._qualified_op_name
 
     def __call__(self, /, *args, **kwargs):
+        if self._lists:
+            args, kwargs = _with_parts(self._lists, args, kwargs)
         if asked := _asked(args, kwargs):
             return _handled(self, asked, args, kwargs)
         return self._op(*args, **kwargs)
@@ -195,6 +213,7 @@ class OpOverloadPacket:
         self.__qualname__ = op_name
         self._overloads = overloads  # name -> (schema, function, tags)
         self._op = call
+        self._lists = set().union(*(_places_of_lists(schema) for schema, _, _ in overloads.values()))
 
     @property
     def op(self):
@@ -209,6 +228,8 @@ class OpOverloadPacket:
         return list(self._overloads)
 
     def __call__(self, /, *args, **kwargs):
+        if self._lists:
+            args, kwargs = _with_parts(self._lists, args, kwargs)
         if asked := _asked(args, kwargs):
             return _handled(self, asked, args, kwargs)
         return self._op(*args, **(_numbers_meant(kwargs) if kwargs else kwargs))

@@ -230,7 +230,11 @@ void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creatio
 }
 
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay) {
-  if (self.is_inference() || view.is_same(self)) return;
+  if (view.is_same(self)) return;
+  if (self.is_inference()) {  // what is made of it by a view is an inference tensor too, and has no history
+    if (view.requires_grad()) autograd::detach_in_place(view);
+    return;
+  }
   if (!replay) {
     const Reinterpretation how = reinterpretation(self, view);
     if (how == Reinterpretation::Other) return;  // the bits as another type: no gradient can pass

@@ -276,6 +276,14 @@ def test_what_unique_returns_has_no_derivative(function):
         values.sum().backward()
 
 
+@pytest.mark.parametrize("function", [lambda x: torch.histogram(x, 3), lambda x: torch.histogram(x, torch.arange(3.0))])
+def test_histograms_have_no_derivative(function):
+    counts, edges = function(torch.tensor([1.0, 2.0], requires_grad=True))
+    assert counts.requires_grad and edges.requires_grad
+    with pytest.raises(NotImplementedError, match="histogram"):
+        counts.sum().backward()
+
+
 def test_as_strided_in_place():
     """Gradients are torch's."""
     x = torch.arange(12.0).view(3, 4).requires_grad_()

@@ -159,3 +159,13 @@ def test_contexts_are_objects_like_others():
         assert not torch.is_grad_enabled()
     assert Counting.entries == 1 and torch.is_grad_enabled()
     assert not torch.no_grad(orig_func=torch.is_grad_enabled)()
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_views_of_inference_tensors_have_no_history(requires_grad):
+    """As in torch, outside of the mode too; what is computed from one has a history."""
+    with torch.inference_mode():
+        x = torch.ones(1, 2, 3, requires_grad=requires_grad)
+    for view in (x.view(-1), x.transpose(0, 1), x[0], x.expand(2, 2, 3), x.unbind(1)[0], x.reshape(-1)):
+        assert view.is_inference() and view.is_leaf and not view.requires_grad and not view._is_view()
+    assert (x * 2).requires_grad is requires_grad and x.requires_grad is requires_grad

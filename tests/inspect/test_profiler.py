@@ -221,3 +221,15 @@ def test_ranges_for_intels_profilers_are_refused():
     assert not itt.is_available() and mica.profiler.itt is itt
     with pytest.raises(RuntimeError, match="ITT functions not installed"):
         itt.range_push("a")
+
+
+def test_ranges_by_handles():
+    operators = mica.ops.profiler
+    with mica.autograd.profiler.profile() as profile:
+        handle = operators._record_function_enter("named", None)
+        mica.ones(3) * 2
+        operators._record_function_exit(handle)
+    found = {event.name: event.cpu_parent and event.cpu_parent.name for event in profile.function_events}
+    assert found["named"] is None and found["aten::mul"] == "named"
+    with pytest.raises(RuntimeError, match="handle of no range that is open"):
+        operators._record_function_exit(handle)

@@ -267,3 +267,13 @@ def test_compiled_functions_hand_dense_tensors_to_operators_that_ask_for_them():
     look(x)
     mica.compile(lambda x: look(x), fullgraph=True)(x)
     assert seen == [False, True]
+
+
+def test_a_tensor_where_a_list_of_indices_is_asked_for():
+    """It is the list of its parts, as in mica."""
+    x, places = mica.arange(4).reshape(2, 2), mica.ones(2, dtype=mica.int64)
+    for found in (mica.ops.aten.index(x, places), mica.ops.aten.index.Tensor(x, indices=places)):
+        assert found.shape == () and found.item() == 3
+    assert mica.ops.aten.index_put(x, places, mica.tensor(7)).tolist() == [[0, 1], [2, 7]]
+    with pytest.raises(TypeError, match="must be tuple of Tensors, not Tensor"):
+        mica.ops.aten.cat(x)

@@ -31,9 +31,9 @@ def names():
 
 def function(name, namespace="aten"):
     """What computes an operator that the table does not have; None if nothing does."""
-    from mica._operators import aten_functions, prims
+    from mica._operators import aten_functions, prims, ranges
 
-    spaces = {"aten": aten_functions, "prims": prims}
+    spaces = {"aten": aten_functions, "prims": prims, "profiler": ranges}
     return spaces[namespace].find(name) if namespace in spaces else None
 
 
