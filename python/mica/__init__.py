@@ -142,7 +142,7 @@ _LAZY |= dict.fromkeys(
         "_embedding_bag", "_fft_c2c", "_fft_c2r", "_fft_r2c", "_fused_rms_norm", "_is_all_true", "_is_any_true",
         "_log_softmax", "_log_softmax_backward_data", "_lu_with_info", "_pack_padded_sequence",
         "_pad_packed_sequence", "_scaled_dot_product_attention_math", "_scaled_dot_product_flash_attention_for_cpu",
-        "_shape_as_tensor", "_softmax", "_unique2", "_unsafe_index", "_validate_sparse_compressed_tensor_args",
+        "_shape_as_tensor", "_softmax", "_unique", "_unique2", "_unsafe_index", "_validate_sparse_compressed_tensor_args",
     ],
     "mica._operators.root_names",
 )  # fmt: skip

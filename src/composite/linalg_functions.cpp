@@ -226,7 +226,11 @@ Tensor matrix_exp(const Tensor& self) { return mica::linalg_matrix_exp(self); }
 
 Tensor linalg_matrix_power(const Tensor& self, int64_t n) {
   check_square(self, "linalg.matrix_power");
-  if (n == 0) return eye(self.size(-1), self.options()).expand(self.sizes()).clone();
+  if (n == 0) {  // it depends on the matrix, though its derivative is zero
+    const Tensor result = clone(self, MemoryFormat::Contiguous).zero_();
+    result.diagonal(0, -2, -1).fill_(1);
+    return result;
+  }
   const Tensor base = n > 0 ? self : mica::linalg_inv(self);
   uint64_t left = n > 0 ? static_cast<uint64_t>(n) : uint64_t{0} - static_cast<uint64_t>(n);
   if (left == 1) return n > 0 ? self.clone() : base;

@@ -415,3 +415,17 @@ def test_a_rule_of_ones_own_is_told_where_examples_lie():
         return Same.apply(y)
 
     assert mica.equal(vmap(replaced, in_dims=1)(x.clone()), mica.zeros(2, 3))
+
+
+@pytest.mark.parametrize("space", [mica, mica.ops.aten])
+def test_whether_all_examples_are_true(space):
+    """The answer is one for all examples, as in torch: a program branches on it."""
+    seen = []
+
+    def look(x):
+        seen.append((space._is_all_true(x > 0).item(), space._is_any_true(x > 1).item()))
+        return x
+
+    vmap(look)(mica.tensor([[1.0, -1.0], [1.0, 1.0]]))
+    vmap(vmap(look))(mica.tensor([[1.0, 1.0], [1.0, 2.0]]))
+    assert seen == [(False, False), (True, True)]

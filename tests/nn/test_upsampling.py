@@ -314,6 +314,8 @@ def test_operators_with_out():
     assert operator(x, (4, 4), out=mica.empty(0)).shape == (1, 1, 4, 4)
     with pytest.raises(RuntimeError, match="to have dtype torch.float32 but got torch.float64"):
         operator(x, (4, 4), out=mica.empty(0, dtype=mica.float64))
+    with pytest.raises(RuntimeError, match="Attempting to copy from device cpu to device meta"):
+        operator(x, (4, 4), out=mica.empty(0, device="meta"))
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         operator(x.requires_grad_(), (4, 4), out=mica.empty(0))
 

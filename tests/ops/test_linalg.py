@@ -425,3 +425,13 @@ def test_pivots_that_no_ldl_factor_gives_are_refused(pivots):
     with pytest.raises(RuntimeError, match="pivots must be those of ldl_factor"):
         linalg.ldl_solve(mica.eye(3), mica.tensor(pivots, dtype=mica.int32), b)
     assert mica.equal(linalg.ldl_solve(mica.eye(3), mica.tensor([1, 2, 3], dtype=mica.int32), b), b)
+
+
+def test_the_power_zero_depends_on_the_matrix():
+    """Its derivative is zero, as in torch."""
+    x = mica.randn(2, 3, 3, requires_grad=True)
+    power = linalg.matrix_power(x, 0)
+    assert power.is_contiguous() and mica.equal(power, mica.eye(3).expand(2, 3, 3))
+    power.sum().backward()
+    assert x.grad.count_nonzero() == 0
+    assert linalg.matrix_power(mica.full((2, 2), mica.inf), 0).tolist() == [[1, 0], [0, 1]]

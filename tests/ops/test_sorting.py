@@ -125,3 +125,14 @@ def test_unique_of_bools_is_that_of_bytes(values):
     expected = mica.unique(bools.to(mica.uint8), return_inverse=True, return_counts=True)
     assert found[0].dtype == mica.bool and [t.tolist() for t in found] == [t.tolist() for t in expected]
     assert mica.unique(bools).tolist() == expected[0].tolist()
+
+
+def test_old_names_of_unique():
+    """Values are torch's."""
+    x = mica.tensor([[2.0, 1.0], [2.0, 1.0], [0.0, 1.0]])
+    assert [t.tolist() for t in mica._unique(x, return_inverse=True)] == [[0, 1, 2], [[2, 1], [2, 1], [0, 1]]]
+    assert [t.tolist() for t in mica._unique(x)] == [[0, 1, 2], []]
+    found = mica._VF.unique_dim(x, dim=0, return_inverse=True, return_counts=True)
+    assert [t.tolist() for t in found] == [[[0, 1], [2, 1]], [1, 1, 0], [1, 2]]
+    found = mica.ops.aten.unique_dim_consecutive(x, 0)
+    assert [t.tolist() for t in found] == [[[2, 1], [0, 1]], [0, 0, 1], [2, 1]]

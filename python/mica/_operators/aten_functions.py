@@ -126,6 +126,10 @@ def _written(name, made, out):
         )
     if out.dtype != made.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {made.dtype} but got {out.dtype} instead")
+    if out.device != made.device:
+        raise RuntimeError(
+            f"Attempting to copy from device {made.device} to device {out.device}, but cross-device copies are not allowed!"
+        )
     return mica.mul(made, 1, out=out)  # which warns where it has to resize what has elements
 
 
@@ -203,8 +207,15 @@ def op__local_scalar_dense(self):
     return self.item()
 
 
-op__is_all_true = lambda self: self.all()  # noqa: E731
-op__is_any_true = lambda self: self.any()  # noqa: E731
+def _of_all_examples(x):
+    """Of an example under vmap the values of all: a number is asked for, which all share."""
+    while hasattr(x, "_batch_value"):
+        x = x._batch_value
+    return x
+
+
+op__is_all_true = lambda self: _of_all_examples(self).all()  # noqa: E731
+op__is_any_true = lambda self: _of_all_examples(self).any()  # noqa: E731
 op__shape_as_tensor = lambda self: mica.tensor(self.shape, dtype=mica.int64)  # noqa: E731
 op_sym_size = mica.Tensor.size
 op_sym_stride = mica.Tensor.stride
@@ -325,6 +336,14 @@ op_unique_dim = lambda self, dim, sorted=True, return_inverse=False, return_coun
     self, sorted, return_inverse, return_counts, dim
 )
 op__unique2 = mica._C._unique2
+
+
+def op__unique(self, sorted=True, return_inverse=False):
+    return mica._C._unique2(self, sorted, return_inverse, False)[:2]
+
+
+def op_unique_dim_consecutive(self, dim, return_inverse=False, return_counts=False):
+    return mica._C._unique_consecutive(self, True, True, dim)
 
 
 def op__assert_tensor_metadata(a, size=None, stride=None, dtype=None, *, device=None, layout=None):
