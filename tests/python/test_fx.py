@@ -6,6 +6,7 @@ import pickle
 
 import mica
 import mica.nn.functional as F
+import numpy as np
 import pytest
 from mica import fx, nn
 
@@ -135,3 +136,16 @@ def branching(x):
 def test_what_cannot_be_traced(function, kind, words):
     with pytest.raises(kind, match=words):
         fx.symbolic_trace(function)
+
+
+@pytest.mark.parametrize("number", [np.float64(2.5), np.complex128(2 + 1j), np.float64("inf")])
+def test_code_with_numbers_of_numpy(number):
+    """CTRL of transformers scales by numpy.sqrt of a size."""
+
+    class Scaled(mica.nn.Module):
+        def forward(self, x):
+            return x * number
+
+    x = mica.ones(2)
+    assert mica.equal(mica.export.export(Scaled(), (x,)).module()(x), x * number.item())
+    assert mica.equal(fx.symbolic_trace(Scaled())(x), x * number.item())

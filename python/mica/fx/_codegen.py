@@ -225,6 +225,8 @@ class _Writer:
         if isinstance(value, mica.device):
             self.globals.setdefault("device", mica.device)
             return repr(value)
+        if isinstance(value, (float, complex)) and type(value).__module__ == "numpy":
+            value = value.item()  # NumPy writes np.float64(2.0), and the code does not know np
         if isinstance(value, float) and not math.isfinite(value):
             return f"float('{value}')"
         if isinstance(value, (int, float, complex, str, bytes, bool)) or value is None or value is ...:
