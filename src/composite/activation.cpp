@@ -68,9 +68,10 @@ namespace {
 // in its own dtype, from (0, 1], which uniform_ turns into [0, 1). Both as torch does.
 Tensor drawn_slopes(const Tensor& self, double low, double high, const std::optional<Generator>& generator) {
   NoGradGuard no_grad;
+  if (self.is_meta()) return ones_like(self);
   const Tensor negative = self <= 0;
   Tensor drawn;
-  if (self.is_cpu() || self.is_meta()) {
+  if (self.is_cpu()) {
     drawn = empty({negative.sum().item<int64_t>()}, self.options().dtype(DType::Float64));
     drawn.uniform_(low, high, generator);
     return mica::masked_scatter(ones_like(self), negative, drawn.to(self.dtype()));

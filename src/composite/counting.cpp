@@ -199,6 +199,7 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
                   info(self.dtype()).legacy, "'");
   MICA_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
   NoGradGuard below;
+  if (self.is_meta()) return mica::empty(bins, self.options());
   const auto [low, high] =
       histogram_range("torch.histc", self, min.to_double(), max.to_double(), min.to_double() != max.to_double());
   const Tensor values = self.reshape({-1});

@@ -145,7 +145,7 @@ void index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Sca
 void index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   MICA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
              value.dim(), " dimension(s).");
-  inplace::index_fill_(self, dim, index, value.item());
+  inplace::index_fill_(self, dim, index, value.is_meta() ? Scalar(0) : value.item());
 }
 
 // ---- elements at places of the flattened tensor, or of a mask

@@ -26,7 +26,7 @@ def _check(data, lengths, offsets, axis, unsafe):
         raise NotImplementedError(f'"segment_reduce" not implemented for {name} of {given.dtype}')
     if not data.is_floating_point():
         raise NotImplementedError(f'"segment_reduce" not implemented for {data.dtype}')
-    if unsafe or offsets is not None:
+    if unsafe or offsets is not None or given.is_meta:
         return
     if lengths.numel() and lengths.min() < 0:
         raise RuntimeError("lengths contains negative value!")
