@@ -8,6 +8,7 @@ their authors' licence; scripts/sobol_numbers.py says how.
 from pathlib import Path
 
 import mica
+from mica.utils._device import set_device
 
 __all__ = ["SobolEngine"]
 
@@ -55,6 +56,7 @@ class SobolEngine:
     MAXBIT = 30
     MAXDIM = 21201
 
+    @set_device("cpu")
     def __init__(self, dimension, scramble=False, seed=None):
         if dimension > self.MAXDIM or dimension < 1:
             raise ValueError(f"Supported range of dimensionality for SobolEngine is [1, {self.MAXDIM}]")
@@ -83,6 +85,7 @@ class SobolEngine:
         mixed = (lower.double() @ columns.double()).long() & 1
         self.sobolstate = (mixed << places[:, None]).sum(1)
 
+    @set_device("cpu")
     def _points(self, n, start):
         """The n points after point `start` as integers.
 

@@ -1,4 +1,5 @@
 // The module mica._C.
+#include "core/default_device.h"
 #include "devices/backend_module.h"
 #include "modes/dispatch_modes.h"
 #include "exceptions.h"
@@ -65,7 +66,13 @@ static PyObject* set_default_device(PyObject*, PyObject* device) try {
   if (device != Py_None && !is_device_like(device))
     return PyErr_Format(PyExc_TypeError, "set_default_device(): argument 'device' must be torch.device, not %s",
                         Py_TYPE(device)->tp_name);
-  mica::set_default_device(device == Py_None ? kCPU : device_from_object(device));
+  choose_device(device == Py_None ? std::nullopt : std::optional(device_from_object(device)));
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* set_tensor_type_device(PyObject*, PyObject* device) try {
+  mica::set_tensor_type_device(device_from_object(device));
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();
@@ -150,6 +157,7 @@ static PyMethodDef functions[] = {
     {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating-point tensors."},
     {"get_default_device", get_default_device, METH_NOARGS, "The device of new tensors."},
     {"set_default_device", set_default_device, METH_O, "Sets the device of new tensors."},
+    {"_set_tensor_type_device", set_tensor_type_device, METH_O, "Sets the device of the default tensor type."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "How many threads an operation may use."},
     {"set_num_threads", set_num_threads, METH_O, "Sets how many threads an operation may use."},
     {"promote_types", promote_types, METH_VARARGS, "The smallest dtype that both can be converted to."},

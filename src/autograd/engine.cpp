@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "autograd/graph_task.h"
+#include "core/default_device.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -41,8 +42,9 @@ class TaskLease {
 void run_on_fresh_thread(GraphTask& task) {
   std::exception_ptr failure;
   void* left = leave_for_wait ? leave_for_wait() : nullptr;
-  std::thread([&, modes = thread_modes, hooks = saved_hook_stack()] {
+  std::thread([&, modes = thread_modes, hooks = saved_hook_stack(), device = chosen_device()] {
     thread_modes = modes;
+    choose_device(device);
     saved_hook_stack() = hooks;
     try {
       task.run();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/allocate.h"
+#include "core/default_device.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "core/uninitialized.h"
@@ -273,24 +274,33 @@ Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, const T
   MICA_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
   MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
              "upper bound and lower bound inconsistent with step sign");
-  const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype(), options.device());
+  const Device device = options.device_opt().value_or(tensor_type_device());
+  const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype(), device);
   if (has_work(t)) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
   return made_with(t, options);
 }
 
-Tensor triu_indices(int64_t row, int64_t col, int64_t offset, const TensorOptions& options) {
+static Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, bool upper, const TensorOptions& options) {
   MICA_CHECK(row >= 0, "row must be non-negative, got", row);
   MICA_CHECK(col >= 0, "col must be non-negative, got", col);
-  const TensorOptions place(options.device());
-  const Tensor mask = mica::ones({row, col}, place.dtype(DType::Bool)).triu(offset);
-  return mica::nonzero(mask).t().contiguous().to(options.dtype_opt().value_or(DType::Int64));
+  const DType dtype = options.dtype_opt().value_or(DType::Int64);
+  const Device device = options.device();
+  if (device.is_meta()) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < row; ++i) {
+      const int64_t before = std::clamp<int64_t>(upper ? i + offset : i + offset + 1, 0, col);
+      count += upper ? col - before : before;
+    }
+    return empty_contiguous({2, count}, dtype, device);
+  }
+  const Tensor ones = mica::ones({row, col}, TensorOptions(device).dtype(DType::Bool));
+  return mica::nonzero(upper ? ones.triu(offset) : ones.tril(offset)).t().contiguous().to(dtype);
+}
+Tensor triu_indices(int64_t row, int64_t col, int64_t offset, const TensorOptions& options) {
+  return triangle_indices(row, col, offset, true, options);
 }
 Tensor tril_indices(int64_t row, int64_t col, int64_t offset, const TensorOptions& options) {
-  MICA_CHECK(row >= 0, "row must be non-negative, got", row);
-  MICA_CHECK(col >= 0, "col must be non-negative, got", col);
-  const TensorOptions place(options.device());
-  const Tensor mask = mica::ones({row, col}, place.dtype(DType::Bool)).tril(offset);
-  return mica::nonzero(mask).t().contiguous().to(options.dtype_opt().value_or(DType::Int64));
+  return triangle_indices(row, col, offset, false, options);
 }
 
 Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const TensorOptions& options) {

@@ -1,5 +1,6 @@
 // Factories of random tensors and sampling from given distributions.
 #include "core/allocate.h"
+#include "core/default_device.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/backend.h"
@@ -93,7 +94,8 @@ Tensor normal(const Tensor& mean, const Tensor& std, const MaybeGenerator& gener
 }
 Tensor normal(double mean, double std, IntArrayRef size, const MaybeGenerator& generator,
               const TensorOptions& options) {
-  return finished(mica::empty(size, without_grad(options)).normal_(mean, std, generator), options);
+  const TensorOptions placed = options.device(options.device_opt().value_or(tensor_type_device()));
+  return finished(mica::empty(size, without_grad(placed)).normal_(mean, std, generator), placed);
 }
 
 Tensor bernoulli(const Tensor& self, const MaybeGenerator& generator) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "core/default_device.h"
 #include "core/device_names.h"
 #include "mica/error.h"
 #include "mica/core/fork.h"
@@ -21,7 +22,13 @@ Registry& registry() {
   static Registry r;
   return r;
 }
-std::atomic<uint16_t> current_default{0xff00};  // type in the low byte, index in the high one: cpu
+
+// A device as a number: the type in the low byte, the index in the next one.
+int32_t packed(Device d) { return static_cast<uint8_t>(d.type()) | (static_cast<uint8_t>(d.index()) << 8); }
+Device unpacked(int32_t number) { return {static_cast<DeviceType>(number & 0xff), static_cast<int8_t>(number >> 8)}; }
+constexpr int32_t kNotChosen = -1;
+[[gnu::tls_model("initial-exec")]] constinit thread_local int32_t chosen = kNotChosen;
+std::atomic<int32_t> of_tensor_type{packed(kCPU)};
 
 }  // namespace
 
@@ -86,12 +93,15 @@ std::string Device::str() const {
   return s;
 }
 
-Device default_device() {
-  const uint16_t packed = current_default.load(std::memory_order_relaxed);
-  return {static_cast<DeviceType>(packed & 0xff), static_cast<int8_t>(packed >> 8)};
+Device default_device() { return chosen == kNotChosen ? tensor_type_device() : unpacked(chosen); }
+void set_default_device(Device d) { chosen = packed(d); }
+
+std::optional<Device> chosen_device() {
+  return chosen == kNotChosen ? std::nullopt : std::optional<Device>(unpacked(chosen));
 }
-void set_default_device(Device d) {
-  current_default.store(static_cast<uint16_t>(static_cast<uint8_t>(d.type()) | (static_cast<uint8_t>(d.index()) << 8)));
-}
+void choose_device(std::optional<Device> device) { chosen = device ? packed(*device) : kNotChosen; }
+
+Device tensor_type_device() { return unpacked(of_tensor_type.load(std::memory_order_relaxed)); }
+void set_tensor_type_device(Device device) { of_tensor_type.store(packed(device), std::memory_order_relaxed); }
 
 }  // namespace mica

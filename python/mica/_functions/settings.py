@@ -153,7 +153,7 @@ def set_default_tensor_type(t):
     if kind.is_cuda:
         kind.check_there()
     _C.set_default_dtype(kind.dtype)
-    _C.set_default_device("cuda" if kind.is_cuda else "cpu")
+    _C._set_tensor_type_device("cuda" if kind.is_cuda else "cpu")
 
 
 def get_device_module(device=None):

@@ -40,7 +40,7 @@ def _empty_affine_quantized(
     """A tensor that is quantized per tensor, without values."""
     shape = _shape((given.pop("size"),) if "size" in given else size)
     _check(dtype, layout)
-    integers = _integers(shape, dtype, device, memory_format)
+    integers = _integers(shape, dtype, device or "cpu", memory_format)
     if dtype in _PACKED:
         parameters = (_C.tensor(float(scale), dtype=_C.float64), _C.tensor(zero_point))
         return _C._make_packed_quantized_tensor(integers, shape, *parameters, -1, dtype)

@@ -1,4 +1,5 @@
 // Tensors that share memory where they can: torch.as_tensor, asarray, frombuffer, from_file.
+#include "core/default_device.h"
 #include "interop/foreign_memory.h"
 #include "mica/mapped_memory.h"
 #include "mica/warning.h"
@@ -34,6 +35,12 @@ static Tensor shared_tensor(PyObject* o) {
   return Tensor();
 }
 
+// A chosen device moves what is shared otherwise; the device of the default tensor type does not.
+static std::optional<Device> given_or_chosen(PyObject* device) {
+  const auto given = optional_device(device);
+  return given ? given : chosen_device();
+}
+
 static PyObject* as_tensor(PyObject*, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"data", "dtype", "device", nullptr};
   PyObject *data, *dtype_object = Py_None, *device_object = Py_None;
@@ -41,7 +48,7 @@ static PyObject* as_tensor(PyObject*, PyObject* args, PyObject* kwargs) try {
                                    &device_object))
     return nullptr;
   const auto dtype = optional_dtype(dtype_object, "as_tensor");
-  const auto device = optional_device(device_object);
+  const auto device = given_or_chosen(device_object);
   Tensor shared = shared_tensor(data);
   if (!shared.defined()) return wrap(tensor_from_data(data, dtype, device.value_or(default_device())));
   return wrap(converted(shared, dtype, device, false));
@@ -171,7 +178,7 @@ static PyObject* asarray(PyObject*, PyObject* args, PyObject* kwargs) try {
     return nullptr;
   std::optional<bool> copy_flag;
   if (copy != Py_None) copy_flag = PyObject_IsTrue(copy) != 0;
-  Tensor x = array_like(o, optional_dtype(dtype, "asarray"), optional_device(device), copy_flag);
+  Tensor x = array_like(o, optional_dtype(dtype, "asarray"), given_or_chosen(device), copy_flag);
   if (requires_grad == Py_None && x.requires_grad())
     MICA_WARN_ONCE(
         "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "arguments/torch_function.h"
+#include "core/default_device.h"
 #include "graph/tensor_autograd.h"
 #include "interop/foreign_memory.h"
 #include "mica/values.h"
@@ -257,7 +258,8 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
         "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
         "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
   const auto dtype = a.optional_dtype(1);
-  const Device device = a.has(2) ? a.device(2) : is_tensor(data) ? unwrap(data).device() : default_device();
+  const Device unsaid = is_tensor(data) ? chosen_device().value_or(unwrap(data).device()) : default_device();
+  const Device device = a.has(2) ? a.device(2) : unsaid;
   Tensor t = tensor_from_data(data, dtype, device);
   if (dispatch::active) [[unlikely]]
     t = dispatch::call_one("lift_fresh", {t}, false);
@@ -327,7 +329,7 @@ static Owned legacy_arguments(PyObject* args, PyObject* kwargs) {
 
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
   Owned packed = legacy_arguments(args, kwargs);
-  Tensor t = legacy_tensor(checked(packed.get()), default_dtype(), default_device(), false);
+  Tensor t = legacy_tensor(checked(packed.get()), default_dtype(), tensor_type_device(), false);
   return type == tensor_type ? wrap(std::move(t)) : wrap_as(type, std::move(t));
 } catch (...) {
   return raise_current_exception();

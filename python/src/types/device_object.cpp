@@ -1,7 +1,9 @@
 // torch.device: a value; `with device:` makes it the default for new tensors.
+#include <optional>
 #include <vector>
 
 #include "arguments/parser.h"
+#include "core/default_device.h"
 #include "mica/backend.h"
 #include "mica/error.h"
 #include "types/objects.h"
@@ -123,16 +125,16 @@ static PyObject* device_by_name(PyObject*, PyObject* text) {
   return PyObject_CallOneArg(reinterpret_cast<PyObject*>(device_type), text);
 }
 
-static thread_local std::vector<Device> entered;  // what to restore, innermost last
+static thread_local std::vector<std::optional<Device>> entered;  // what to restore, innermost last
 
 static PyObject* device_enter(PyObject* self, PyObject*) {
-  entered.push_back(default_device());
+  entered.push_back(chosen_device());
   set_default_device(device_from_object(self));
   return Py_NewRef(self);
 }
 static PyObject* device_exit(PyObject*, PyObject*) {
   if (!entered.empty()) {
-    set_default_device(entered.back());
+    choose_device(entered.back());
     entered.pop_back();
   }
   Py_RETURN_NONE;
