@@ -154,3 +154,21 @@ def test_activations_with_a_positional_inplace():
     x = torch.randn(5)
     for module in (torch.nn.ELU(0.5), torch.nn.CELU(), torch.nn.Hardtanh(-0.5, 0.5), torch.nn.LeakyReLU(0.2, True)):
         assert torch.equal(torch.export.export(module, (x,)).module()(x.clone()), module(x.clone()))
+
+
+def test_archives_hold_dtypes_of_python_and_operations_on_numbers():
+    """Llama 4 counts with dtype=int, and Longformer divides sizes by torch.div."""
+
+    class Counts(torch.nn.Module):
+        def forward(self, x):
+            chunks = torch.div(x.shape[0], 2, rounding_mode="trunc")
+            return torch.zeros(3, dtype=int), torch.ones(2, dtype=float), x.to(bool), x * chunks, torch.sub(1, x)
+
+    x = torch.tensor([1.0, 0.0, 2.0, 3.0, 5.0])
+    program = torch.export.export(Counts(), (x,))
+    assert all(hasattr(n.target, "_schema") for n in program.graph.nodes if n.op == "call_function")
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    for a, b in zip(Counts()(x), torch.export.load(file).module()(x), strict=True):
+        assert a.dtype == b.dtype and torch.equal(a, b)

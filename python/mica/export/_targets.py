@@ -8,6 +8,7 @@ _LAST = 2**63 - 1
 _WHOLE = (int, mica.SymInt)
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64",
            "int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool"}  # fmt: skip
+_OF_PYTHON = {bool: _C.bool, int: _C.int64, float: _C.float64, complex: _C.complex128}
 _ATTRIBUTES = {
     "T": "numpy_T",
     "mT": "mT",
@@ -52,7 +53,7 @@ def _fits(kind, value):
 _NUMBERS_AS_TENSORS = frozenset(["add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"])
 
 
-def _bound(schema, args, kwargs, takes_numbers=True, takes_rows=True):
+def _bound(schema, args, kwargs, takes_numbers=True, takes_rows=True, first_number=False):
     """The arguments as the schema has them; None if they are not its arguments."""
     positional = [a for a in schema.arguments if not a.kwarg_only]
     args = list(args)
@@ -76,8 +77,10 @@ def _bound(schema, args, kwargs, takes_numbers=True, takes_rows=True):
             if not a.has_default_value():
                 return None
             continue
+        if str(a.type) == "ScalarType?":
+            given[a.name] = _OF_PYTHON.get(given[a.name], given[a.name])
         is_number = type(given[a.name]) in (int, float, bool, mica.SymInt, mica.SymFloat)
-        number_for_tensor = takes_numbers and i > 0 and str(a.type) == "Tensor" and is_number
+        number_for_tensor = takes_numbers and (first_number or i > 0) and str(a.type) == "Tensor" and is_number
         if not number_for_tensor and not _fits(a.type, given[a.name]):
             return None
     made, named = [], {}
@@ -102,6 +105,10 @@ def overload(name, args, kwargs):
                 bound = _bound(found._schema, args, kwargs, takes_numbers, takes_rows)
                 if bound is not None:
                     return found, *bound
+    for each in order:  # torch.div(7, 2)
+        bound = _bound(getattr(packet, each)._schema, args, kwargs, first_number=True)
+        if bound is not None:
+            return getattr(packet, each), *bound
     return None
 
 
