@@ -113,6 +113,26 @@ def test_sums_lose_little():
     assert mica.from_numpy(many).sum().item() == pytest.approx(math.fsum(many), rel=1e-15)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12, 1e-25, 1e25, 1e-37, 1e36])
+@pytest.mark.parametrize("n", [5, 511, 512, 1025, 5000])
+def test_norms_of_large_and_small_numbers(n, scale):
+    x = ((mica.arange(n) * 37 % 101 - 50) / 51 * scale).float()
+    wide = math.sqrt(math.fsum(v * v for v in x.double().tolist()))
+    assert x.norm().item() == pytest.approx(wide, rel=3e-7)
+    assert x.expand(3, n).contiguous().norm(dim=1).tolist() == pytest.approx([wide] * 3, rel=3e-7)
+
+
+def test_norms_of_what_no_float_holds():
+    x = mica.ones(2048)
+    x[700] = math.inf
+    assert x.norm().item() == math.inf
+    x[3] = math.nan
+    assert math.isnan(x.norm().item())
+    few = mica.zeros(2048)
+    few[::600] = 1e-30  # squares that floats round to zero
+    assert few.norm().item() == pytest.approx(2e-30, rel=1e-6) and mica.zeros(2048).norm().item() == 0
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_sixteen_bit_floats_accumulate_in_float(dtype):
     t = mica.ones(4096, dtype=getattr(mica, dtype))

@@ -4,7 +4,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "backends/cpu/reduce/extremum_runs-inl.h"
 #include "backends/cpu/reduce/reduction-inl.h"
@@ -18,34 +20,77 @@ namespace mica::cpu::HWY_NAMESPACE {
 template <class T>
 struct Norm1 : Sum<T, Magnitude> {};
 
-// Squares of floats neither overflow nor lose digits as doubles.
+// The sum of squares of x[0..n) in doubles, in which squares of floats neither overflow nor lose digits.
+template <class T>
+HWY_INLINE double wide_squares(const T* x, int64_t n) {
+  const Doubles d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  DoubleVector s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const DoubleVector a0 = load_wide(x + i), a1 = load_wide(x + i + lanes);
+    const DoubleVector a2 = load_wide(x + i + 2 * lanes), a3 = load_wide(x + i + 3 * lanes);
+    s0 = hn::MulAdd(a0, a0, s0);
+    s1 = hn::MulAdd(a1, a1, s1);
+    s2 = hn::MulAdd(a2, a2, s2);
+    s3 = hn::MulAdd(a3, a3, s3);
+  }
+  for (; i < n; i += lanes) {
+    const DoubleVector v = load_wide_first(x + i, std::min(lanes, n - i));
+    s0 = hn::MulAdd(v, v, s0);
+  }
+  return sum_lanes(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+}
+
+// The same in floats, for n = kSteps * 8 * lanes elements: eight sums of kSteps squares in each lane meet in doubles.
+constexpr int64_t kSteps = 16;
+HWY_INLINE double narrow_squares(const float* x) {
+  const hn::ScalableTag<float> d;
+  using V = hn::VFromD<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = 8 * lanes;
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+  for (int64_t i = 0; i < kSteps * step; i += step) {
+#define MICA_SQUARE(k)                           \
+  {                                              \
+    const V v = hn::LoadU(d, x + i + k * lanes); \
+    s##k = hn::MulAdd(v, v, s##k);               \
+  }
+    MICA_SQUARE(0)
+    MICA_SQUARE(1)
+    MICA_SQUARE(2)
+    MICA_SQUARE(3)
+    MICA_SQUARE(4)
+    MICA_SQUARE(5)
+    MICA_SQUARE(6)
+    MICA_SQUARE(7)
+#undef MICA_SQUARE
+  }
+  VectorTotal<decltype(d)> total;
+  total.add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+  total.add(hn::Add(hn::Add(s4, s5), hn::Add(s6, s7)));
+  double sum = 0;
+  total.add_to(sum);
+  return sum;
+}
+
 template <class T>
 struct Norm2 {
   using Loaded = T;
   using Accumulator = double;
   static void start(double& a) { a = 0; }
   static void row(double& a, const T* x, int64_t n, int64_t, const void*) {
-    const Doubles d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     constexpr int64_t kChunk = 2048;
-    for (int64_t i = 0; i < n;) {
-      const int64_t end = std::min(n, i + kChunk);
-      DoubleVector s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-      for (; i + 4 * lanes <= end; i += 4 * lanes) {
-        const DoubleVector a0 = load_wide(x + i), a1 = load_wide(x + i + lanes);
-        const DoubleVector a2 = load_wide(x + i + 2 * lanes), a3 = load_wide(x + i + 3 * lanes);
-        s0 = hn::MulAdd(a0, a0, s0);
-        s1 = hn::MulAdd(a1, a1, s1);
-        s2 = hn::MulAdd(a2, a2, s2);
-        s3 = hn::MulAdd(a3, a3, s3);
+    int64_t i = 0;
+    if constexpr (std::is_same_v<T, float>) {
+      // Below the first bound squares that floats cannot hold could count; above the second, a sum is near infinity.
+      constexpr double kLeast = 0x1p-80, kGreatest = 0x1p120;
+      const int64_t chunk = kSteps * 8 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+      for (; i + chunk <= n; i += chunk) {
+        const double sum = narrow_squares(x + i);
+        a += sum >= kLeast && sum <= kGreatest ? sum : wide_squares(x + i, chunk);
       }
-      for (; i < end; i += lanes) {
-        const DoubleVector v = load_wide_first(x + i, std::min(lanes, end - i));
-        s0 = hn::MulAdd(v, v, s0);
-      }
-      i = end;
-      a += sum_lanes(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
     }
+    for (; i < n; i += kChunk) a += wide_squares(x + i, std::min(kChunk, n - i));
   }
   static void columns(double* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
     for (int64_t r = 0; r < count; ++r) {
