@@ -181,7 +181,8 @@ std::shared_ptr<const OddReal<T>> odd_real_of(int64_t length) {
     for (const int factor : factors_of(length)) radix = std::max(radix, factor);
     if (radix == 3 && length % 9 == 0) radix = 9;
   } else {
-    for (int divisor = 3; divisor <= kLargestOddRadix; divisor += 2)
+    constexpr int kLargestDivisor = 31;
+    for (int divisor = 3; divisor <= kLargestDivisor; divisor += 2)
       if (length % divisor == 0) radix = divisor;
   }
   if (radix == 0) return nullptr;

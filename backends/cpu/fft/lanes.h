@@ -25,7 +25,7 @@ std::shared_ptr<const Nested<T>> nested_of(int64_t length);
 
 // An odd real length cut into radix * columns. Of the elements of the columns' transforms the second half repeats the
 // first, conjugated, so that half of the rows remain to be transformed.
-constexpr int kLargestOddRadix = 31;
+constexpr int kLargestOddRadix = kLargestRadix;
 template <class T>
 struct OddReal {
   int radix = 0;

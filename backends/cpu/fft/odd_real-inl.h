@@ -8,6 +8,8 @@
 
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "backends/cpu/fft/lanes.h"
 #include "backends/cpu/fft/passes-inl.h"
 
@@ -39,20 +41,35 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
     }
     hn::Store(total, d, to.re + c * lanes);
     hn::Store(hn::Zero(d), d, to.im + c * lanes);
-#pragma GCC unroll 4
-    for (int k = 1; k <= half; ++k) {
-      Parts<V> x{x0, hn::Zero(d)};
-      int at = 0;  // k * m, less the radix as often as it is in it: a division would take longer than the products
+    // Three results share what they load, where the radix is not known to the compiler.
+    const auto results = [&](auto count, int k) {
+      constexpr int kCount = decltype(count)::value;
+      Parts<V> x[kCount];
+      int at[kCount];  // k * m, less the radix as often as it is in it: a division would take longer than the products
+      for (int r = 0; r < kCount; ++r) x[r] = {x0, hn::Zero(d)}, at[r] = 0;
 #pragma GCC unroll 4
       for (int m = 1; m <= half; ++m) {
-        at = at + k >= radix ? at + k - radix : at + k;
-        x.re = hn::MulAdd(sums[m - 1], hn::Set(d, turns[2 * at]), x.re);
-        x.im = hn::NegMulAdd(rests[m - 1], hn::Set(d, turns[2 * at + 1]), x.im);
+        const V sum = sums[m - 1], rest = rests[m - 1];
+        for (int r = 0; r < kCount; ++r) {
+          at[r] = at[r] + k + r >= radix ? at[r] + k + r - radix : at[r] + k + r;
+          x[r].re = hn::MulAdd(sum, hn::Set(d, turns[2 * at[r]]), x[r].re);
+          x[r].im = hn::NegMulAdd(rest, hn::Set(d, turns[2 * at[r] + 1]), x[r].im);
+        }
       }
-      if (c > 0) x = times(x, {hn::Set(d, roots[2 * k * columns + c]), hn::Set(d, roots[(2 * k + 1) * columns + c])});
-      hn::Store(x.re, d, to.re + (k * columns + c) * lanes);
-      hn::Store(x.im, d, to.im + (k * columns + c) * lanes);
-    }
+      for (int r = 0; r < kCount; ++r) {
+        const int64_t row = k + r;
+        if (c > 0)
+          x[r] =
+              times(x[r], {hn::Set(d, roots[2 * row * columns + c]), hn::Set(d, roots[(2 * row + 1) * columns + c])});
+        hn::Store(x[r].re, d, to.re + (row * columns + c) * lanes);
+        hn::Store(x[r].im, d, to.im + (row * columns + c) * lanes);
+      }
+    };
+    int k = 1;
+    if constexpr (kRadix == 0)
+      for (; k + 2 <= half; k += 3) results(std::integral_constant<int, 3>(), k);
+#pragma GCC unroll 4
+    for (; k <= half; ++k) results(std::integral_constant<int, 1>(), k);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <hwy/highway.h>
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -93,7 +94,7 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequ
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), before = pass.before, after = pass.after;
   const int radix = kPrime ? kPrime : pass.radix, half = radix / 2;
-  constexpr int kMostHalf = kPrime ? kPrime / 2 : 16;
+  constexpr int kMostHalf = kPrime ? kPrime / 2 : fft::kLargestRadix / 2;
   Parts<V> sums[kMostHalf], turns[kMostHalf];
   for (int64_t k = 0; k < before; ++k)
     for (int64_t i = 0; i < after; ++i) {
@@ -118,20 +119,32 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequ
         total = total + sums[j - 1];
       }
       store(0, total);
-#pragma GCC unroll 3
-      for (int j = 1; j <= half; ++j) {
-        Parts<V> even = x0, odd{hn::Zero(d), hn::Zero(d)};
-        int at = 0;  // j * m, less the radix as often as it is in it: a division would take longer than the products
+      // Two results share what they load, where the radix is not known to the compiler.
+      const auto results = [&](auto count, int j) {
+        constexpr int kCount = decltype(count)::value;
+        Parts<V> even[kCount], odd[kCount];
+        int at[kCount];  // j * m, less the radix as often as it is in it: a division would take longer than products
+        for (int r = 0; r < kCount; ++r) even[r] = x0, odd[r] = {hn::Zero(d), hn::Zero(d)}, at[r] = 0;
 #pragma GCC unroll 3
         for (int m = 1; m <= half; ++m) {
-          at = at + j >= radix ? at + j - radix : at + j;
-          const V c = hn::Set(d, primes[2 * at]), s = hn::Set(d, primes[2 * at + 1]);
-          even = {hn::MulAdd(sums[m - 1].re, c, even.re), hn::MulAdd(sums[m - 1].im, c, even.im)};
-          odd = {hn::MulAdd(turns[m - 1].re, s, odd.re), hn::MulAdd(turns[m - 1].im, s, odd.im)};
+          const Parts<V> sum = sums[m - 1], turn = turns[m - 1];
+          for (int r = 0; r < kCount; ++r) {
+            at[r] = at[r] + j + r >= radix ? at[r] + j + r - radix : at[r] + j + r;
+            const V c = hn::Set(d, primes[2 * at[r]]), s = hn::Set(d, primes[2 * at[r] + 1]);
+            even[r] = {hn::MulAdd(sum.re, c, even[r].re), hn::MulAdd(sum.im, c, even[r].im)};
+            odd[r] = {hn::MulAdd(turn.re, s, odd[r].re), hn::MulAdd(turn.im, s, odd[r].im)};
+          }
         }
-        store(j, even + odd);
-        store(radix - j, even - odd);
-      }
+        for (int r = 0; r < kCount; ++r) {
+          store(j + r, even[r] + odd[r]);
+          store(radix - j - r, even[r] - odd[r]);
+        }
+      };
+      int j = 1;
+      if constexpr (kPrime == 0)
+        for (; j + 1 <= half; j += 2) results(std::integral_constant<int, 2>(), j);
+#pragma GCC unroll 3
+      for (; j <= half; ++j) results(std::integral_constant<int, 1>(), j);
     }
 }
 

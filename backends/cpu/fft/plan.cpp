@@ -8,8 +8,6 @@
 
 namespace mica::cpu::fft {
 
-constexpr int kLargestRadix = 31;
-
 std::vector<int> factors_of(int64_t n) {
   std::vector<int> factors;
   int twos = 0;

@@ -63,6 +63,10 @@ struct Root {
 };
 Root root_of_unity(int64_t k, int64_t n);
 
+// The largest prime that is a pass. Its sums take as many products as there are pairs of elements; those of a larger
+// one would soon take longer than a convolution.
+constexpr int kLargestRadix = 61;
+
 // The radices of a length's passes; the last one is -1 where a prime factor is above what passes take.
 std::vector<int> factors_of(int64_t length);
 
