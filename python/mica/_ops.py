@@ -143,7 +143,7 @@ class OpOverload(OperatorBase):
         self._qualified_op_name = overloadpacket._qualified_op_name + ("" if name == "default" else f".{name}")
         self.__name__ = f"{overloadpacket.__name__}.{name}"
         self.__module__ = overloadpacket.__module__
-        self.__qualname__ = self.__name__
+        self.__qualname__ = self._qualified_op_name
         self.__doc__ = str(schema)
         self.is_view = any(a.alias_info is not None and not a.alias_info.is_write for a in schema.arguments)
         self._lists = _places_of_lists(schema)

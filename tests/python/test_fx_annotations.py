@@ -63,3 +63,9 @@ def test_checks_of_a_pass_manager():
     manager.add_checks(seen.append)
     manager(mica.fx.symbolic_trace(torch.nn.ReLU()))
     assert len(seen) == 1
+
+
+def test_operators_are_named_by_their_schemas():
+    assert mica.typename(mica.ops.aten.relu.default) == "torch._ops.aten.aten::relu"
+    assert mica.ops.aten.add.Tensor.__qualname__ == "aten::add.Tensor"
+    assert mica.ops.aten.add.Tensor.__name__ == "add.Tensor"
