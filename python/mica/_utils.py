@@ -85,7 +85,8 @@ def _rebuild_from_type_v2(func, new_type, args, state):
     made = func(*args)
     if new_type is not None and type(made) is not new_type:
         made = made.as_subclass(new_type)
-    if hasattr(type(made), "__setstate__"):
+    # Tensor's own would ask the class, which has none of its attributes yet.
+    if getattr(type(made), "__setstate__", _C.Tensor.__setstate__) is not _C.Tensor.__setstate__:
         made.__setstate__(state)
     else:
         _set_state(made, state)

@@ -1,5 +1,8 @@
 """Which methods and constructors ask a class with a __torch_function__, or a mode, before they answer themselves."""
 
+import io
+import pickle
+
 import mica
 import numpy as np
 import pytest
@@ -172,3 +175,28 @@ def test_old_names_of_products_are_handed_over_as_called():
         function = getattr(mica, name)
         assert function(*[Like()] * (4 if name.startswith("batch") else 2)) is function
     assert mica.dsmm is mica.spmm
+
+
+class Labelled(mica.Tensor):
+    """Reads an attribute in every call, as classes do that wrap another tensor."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        assert all(hasattr(x, "label") for x in args if isinstance(x, cls)), f"{func.__name__} comes before the label"
+        with mica._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+def test_a_tensor_gets_its_state_before_its_class_is_asked():
+    with mica._C.DisableTorchFunctionSubclass():
+        x = mica.ones(2).as_subclass(Labelled)
+    x.label = "a"
+    copied = pickle.loads(pickle.dumps(x))
+    assert (type(copied), copied.label) == (Labelled, "a")
+    file = io.BytesIO()
+    mica.save(x, file)
+    for options in ({"weights_only": False}, {}):
+        file.seek(0)
+        with mica.serialization.safe_globals([Labelled]):
+            loaded = mica.load(file, **options)
+        assert (type(loaded), loaded.label) == (Labelled, "a")
