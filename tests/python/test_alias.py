@@ -193,9 +193,11 @@ with warnings.catch_warnings(record=True) as seen:
     functorch.vmap(torch.sin)
 print([str(w.message).partition("Please use ")[2].split()[0] for w in seen], seen[0].category.__name__)
 print(chunk_vmap(lambda x: x.sum(), chunks=3)(torch.ones(7, 2)).tolist())
+from functorch.experimental.control_flow import cond, map
+print(map(lambda x, y: x * y, torch.arange(3), 2).tolist(), cond(torch.tensor(False), torch.sin, torch.neg, [torch.ones(1)]).tolist())
 """
     assert as_torch(program).splitlines() == [
-        "['`torch.func.grad`', '`torch.vmap`'] FutureWarning", "[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]",
+        "['`torch.func.grad`', '`torch.vmap`'] FutureWarning", "[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]", "[0, 2, 4] [-1.0]",
     ]  # fmt: skip
 
 

@@ -70,7 +70,7 @@ class _FunctorchLoader(importlib.abc.Loader):
     def exec_module(self, module):
         module.__path__ = []
         inner = module.__name__.rpartition(".")[2]
-        named = getattr(self._module, inner) if inner in ("compile", "experimental") else self._module
+        named = self._module if inner == "functorch" else getattr(self._module, inner)
         module.__dict__.update({name: getattr(named, name) for name in named.__all__})
 
 
@@ -113,6 +113,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             "functorch",
             "functorch.compile",
             "functorch.experimental",
+            "functorch.experimental.control_flow",
         ):  # even where a torch is installed beside: its functorch asks for torch's internals
             return importlib.machinery.ModuleSpec(name, _FunctorchLoader())
         if name != "torch" and not name.startswith("torch."):

@@ -2,6 +2,7 @@
 
 import functools
 
+from mica import _higher_order_ops
 from mica import func as _func
 from mica.func import functional_call, linearize, stack_module_state
 from mica.nn import Module
@@ -127,6 +128,14 @@ class experimental:
             return _func.vmap(func, in_dims, out_dims, randomness, chunk_size=part)(*args, **kwargs)
 
         return mapped
+
+
+class control_flow:
+    """functorch.experimental.control_flow: branches and loops by their first names."""
+
+    __all__ = ("cond", "map")
+
+    cond, map = staticmethod(_higher_order_ops.cond), staticmethod(_higher_order_ops.map)
 
 
 class _Compile:
