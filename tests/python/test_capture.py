@@ -292,3 +292,40 @@ def test_functions_that_ask_for_values_within_are_not_refused():
     wanted = torch.histogramdd(x, bins=[3, 3], weight=y)
     given = compiled(x, y)
     assert torch.equal(given.hist, wanted.hist) and all(map(torch.equal, given.bin_edges, wanted.bin_edges))
+
+
+class Lazy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.LazyLinear(8), nn.LazyLinear(2)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+
+@pytest.mark.parametrize("options", [{}, {"dynamic": True}], ids=str)
+def test_lazy_modules_take_their_shapes_outside_of_the_graph(options):
+    backend, x = EagerAndRecordGraphs(), torch.randn(5, 3)
+    torch.manual_seed(1)
+    plain = Lazy()
+    expected = plain(x)
+    torch.manual_seed(1)
+    module = Lazy()
+    found = torch.compile(module, backend=backend, fullgraph=True, **options)(x)
+    assert torch.equal(found, expected) and type(module.first) is nn.Linear
+    (graph,) = backend.graphs
+    calls = [node.target.__name__ for node in graph.graph.nodes if node.op == "call_function"]
+    assert calls == ["linear", "relu", "linear"]
+    module.load_state_dict(plain.state_dict())
+    assert type(module.first.in_features) is int and type(module.second.in_features) is int
+
+
+def test_attributes_of_classes_that_hand_calls_on():
+    class Handing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = torch.randn(3, 2).as_subclass(Handing)
+    found = torch.compile(lambda x: (x.T + x.data.mT) * 2, backend=CompileCounter())(x)
+    assert type(found) is Handing and torch.equal(found.as_subclass(torch.Tensor), (x.T * 4).as_subclass(torch.Tensor))

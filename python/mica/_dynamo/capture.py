@@ -156,7 +156,9 @@ class Capture(TorchFunctionMode):
 
     def _of_class(self, kind, func, types, args, kwargs, tensors):
         """A call with a tensor of a class of the program's own: the calls that the class makes are seen."""
-        asked = (id(func), tuple(map(id, tensors)))
+        # The getter of an attribute is another object each time, of one descriptor.
+        called = func.__self__ if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") else func
+        asked = (id(called), tuple(map(id, tensors)))
         if asked in self._asked:  # the class hands the call on as it is
             self.flush(f"{_names.name_of(func)}() of a {kind.__name__}", whole=False)
             self.active = False
@@ -229,6 +231,14 @@ class Capture(TorchFunctionMode):
             return function(*args, **kwargs)
         finally:
             self.active = True
+
+    def aside(self, function, args, kwargs):
+        """Call a function that is no part of the program's computation, and reads no values: nothing of it is recorded."""
+        before, self.active = self.active, False
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.active = before
 
     def _recorded(self, func, args, kwargs, tensors):
         originals = {}

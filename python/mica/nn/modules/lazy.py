@@ -1,6 +1,7 @@
 """Modules that take the shapes of their parameters from the first input they see."""
 
 import itertools
+import sys
 
 from mica.autograd.grad_mode import no_grad
 from mica.nn.parameter import is_lazy
@@ -44,7 +45,11 @@ class LazyModuleMixin:
         return any(is_lazy(tensor) for _, tensor in self._members())
 
     def _infer_parameters(self, module, args, kwargs=None):
-        module.initialize_parameters(*args, **(kwargs or {}))
+        capture = sys.modules.get("mica._dynamo.capture")
+        if capture is not None and (now := capture.active()) is not None:  # no part of the graph
+            now.aside(module.initialize_parameters, args, kwargs or {})
+        else:
+            module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
         module._initialize_hook.remove()
