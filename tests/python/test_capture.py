@@ -329,3 +329,70 @@ def test_attributes_of_classes_that_hand_calls_on():
     x = torch.randn(3, 2).as_subclass(Handing)
     found = torch.compile(lambda x: (x.T + x.data.mT) * 2, backend=CompileCounter())(x)
     assert type(found) is Handing and torch.equal(found.as_subclass(torch.Tensor), (x.T * 4).as_subclass(torch.Tensor))
+
+
+def test_autocast_within_a_function_is_part_of_its_graph():
+    backend = EagerAndRecordGraphs()
+
+    def f(x, y):
+        before = x @ y
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            inner = x @ y
+            with torch.autocast("cpu", dtype=torch.float16):
+                other = x @ y
+            with torch.autocast("cpu", enabled=False):
+                plain = x @ y
+        return before, inner, other, plain, x @ y
+
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    compiled = torch.compile(f, backend=backend, fullgraph=True)
+    assert all(map(torch.equal, compiled(x, y), f(x, y)))
+    (graph,) = backend.graphs
+    names = [node.target.__name__ for node in graph.graph.nodes if node.op == "call_function"]
+    enter, leave = "_enter_autocast", "_exit_autocast"
+    product = "matmul"
+    assert names == [product, enter, product, enter, product, leave, leave, product, product]
+    assert [node.args for node in graph.graph.nodes if node.name == enter] == [("cpu", torch.bfloat16, True, None)]
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert [each.dtype for each in compiled(x, y)] == [each.dtype for each in f(x, y)]
+    program, _ = torch._dynamo.export(f)(x, y)
+    assert all(map(torch.equal, program(x, y), f(x, y)))
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_with_breaks_open_sizes_and_failures():
+    def f(x, y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            first = x @ y
+            if first.sum() > 0:  # a break within the block
+                first = first + 1
+            return first @ y
+
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    assert torch.equal(torch.compile(f, backend=CompileCounter())(x, y), f(x, y))
+    sizes = torch.compile(f, backend=CompileCounter(), dynamic=True)  # the product fixes sizes while the block is open
+    for rows in (3, 5):
+        given = torch.randn(rows, 4)
+        assert torch.equal(sizes(given, y), f(given, y))
+        assert not torch.is_autocast_enabled("cpu")
+
+    def failing(module, inputs):
+        def run(*args):
+            torch.amp.autocast_mode._enter_autocast("cpu", torch.float16, True, None)
+            raise ValueError("the graph fails")
+
+        return run
+
+    with pytest.raises(ValueError, match="the graph fails"):
+        torch.compile(f, backend=failing)(x, y)
+    assert not torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+
+
+def test_modes_that_change_before_anything_is_recorded():
+    def f(x):
+        x.shape  # noqa: B018
+        with torch.inference_mode():
+            y = x * 2
+        return y.clone() + 1
+
+    assert torch.compile(f, backend=CompileCounter())(torch.ones(2)).tolist() == [3.0, 3.0]

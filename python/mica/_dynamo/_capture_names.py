@@ -319,14 +319,23 @@ def modes_now():
 
 @contextlib.contextmanager
 def in_modes(modes):
+    """A block in which a graph runs, in the modes that it began in. A graph that fails leaves none behind."""
     autocast, inference = modes
     with contextlib.ExitStack() as stack:
+        stack.callback(_set_casts, modes_now()[0])
         for kind, enabled, dtype in autocast:
             if (enabled, dtype) != (mica.is_autocast_enabled(kind), mica.get_autocast_dtype(kind)):
                 stack.enter_context(mica.autocast(kind, dtype, enabled))
         if inference != mica.is_inference_mode_enabled():
             stack.enter_context(mica.inference_mode(inference))
         yield
+
+
+def _set_casts(casts):
+    for kind, enabled, dtype in casts:
+        if (enabled, dtype) != (mica.is_autocast_enabled(kind), mica.get_autocast_dtype(kind)):
+            mica.set_autocast_enabled(kind, enabled)
+            mica.set_autocast_dtype(kind, dtype)
 
 
 def version_of(tensor):

@@ -237,7 +237,10 @@ class OpenInputs:
         return tree_unflatten(leaves, spec)
 
     def again(self, graph, inputs, promises, likeness):
-        """Compute the calls of a graph once more, so that its fake tensors have the sizes that are known now."""
+        """Compute the calls of a graph once more, so that its fake tensors have the sizes that are known now.
+
+        Returns what each node is.
+        """
         self._fakes.fake_tensor_converter = FakeTensorConverter()
         made = {}
         for node in graph.nodes:
@@ -251,6 +254,7 @@ class OpenInputs:
             own = {name: value for name, value in vars(promise).items() if name not in ("_sizes", "_others")}
             _C._swap_tensor_impl(promise, made[node])  # attributes too
             vars(promise).update(own)
+        return made
 
     def _called(self, node, made):
         def value(each):

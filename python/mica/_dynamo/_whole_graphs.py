@@ -77,7 +77,7 @@ class WholeCapture(Capture):
             tree_map_only(OpenSize, tuple, result, is_leaf=lambda each: isinstance(each, OpenSize))
         )
         nodes, places = [], []
-        self._restore_grad()
+        self._restore_modes()
         for leaf in leaves:
             node = self._argument(leaf) if isinstance(leaf, (_C.TensorBase, mica.SymInt, mica.SymFloat)) else leaf
             if hasattr(node, "graph"):

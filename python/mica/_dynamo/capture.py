@@ -25,6 +25,7 @@ from mica._dynamo.exc import (
 )
 from mica._dynamo.utils import counters
 from mica._subclasses import fake_tensor as _fakes
+from mica.amp.autocast_mode import _enter_autocast, _exit_autocast
 from mica.compiler import _stance
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
@@ -102,11 +103,13 @@ class Capture(TorchFunctionMode):
         self._names = _names.InputNames(owner.function, args, kwargs)
         self._open, self._parts = _open.OpenInputs(owner, self.fakes, self._names), 0
         self._begin()
+        self._first_casts = _names.modes_now()[0]  # the first graph begins where the function does
 
     def _begin(self):
         self.graph = Graph()
         self._inputs, self._nodes, self._promises = [], {}, {}  # _nodes: id -> (a reference, the node)
         self._modes, self._grad, self._random = None, None, None
+        self._casts = []  # (modes before, nodes that entered) of each block of autocast
         self._size_nodes, self._returned = None, []
         self.count = 0
 
@@ -140,9 +143,13 @@ class Capture(TorchFunctionMode):
             return self._run_now(func, args, kwargs, f"{name}() asks for values", _names.is_refused(name, tensor))
         if self._modes is None:
             self._note_modes()
-        elif self._modes != _names.modes_now():
-            self.flush("another mode (autocast or inference_mode)")
-            return self.__torch_function__(func, types, args, kwargs)
+        if self._modes != (now := _names.modes_now()):
+            if self._modes[1] != now[1]:
+                self.flush("another mode (inference_mode)")
+                if self._modes is not None:  # there was nothing to run
+                    self._begin()
+                return self.__torch_function__(func, types, args, kwargs)
+            self._cast_as(now)
         if kind == "random":
             self._note_random()
         if (factor := _names.tensor_factor(func, kwargs)) is not None:  # in parts, as torch records it
@@ -151,8 +158,31 @@ class Capture(TorchFunctionMode):
         return self._recorded(func, args, kwargs, tensors)
 
     def _note_modes(self):
-        self._modes, self._grad = _names.modes_now(), mica.is_grad_enabled()
-        self._first_grad = self._grad
+        casts, inference = _names.modes_now()
+        self._modes, self._grad = (self._first_casts or casts, inference), mica.is_grad_enabled()
+        self._first_modes, self._first_grad = self._modes, self._grad
+
+    def _cast_as(self, modes):
+        """Nodes that enter or leave autocast, as torch has them. Blocks within one another are left in their order."""
+        if any(before == modes for before, _ in self._casts):
+            while self._modes != modes:
+                self._leave_cast()
+            return
+        entered = []
+        for (kind, enabled, dtype), (_, _, before) in zip(modes[0], self._modes[0], strict=True):
+            if (kind, enabled, dtype) not in self._modes[0]:
+                given = (kind, dtype if enabled or dtype != before else None, enabled, None)
+                entered.append(self._plain_node(_enter_autocast, given))
+        self._casts.append((self._modes, entered))
+        self._modes = modes
+
+    def _leave_cast(self):
+        self._modes, entered = self._casts.pop()
+        for node in reversed(entered):
+            self._plain_node(_exit_autocast, (node,))
+
+    def _plain_node(self, function, args):
+        return self.graph.create_node("call_function", function, args, {}, function.__name__)
 
     def _of_class(self, kind, func, types, args, kwargs, tensors):
         """A call with a tensor of a class of the program's own: the calls that the class makes are seen."""
@@ -286,8 +316,11 @@ class Capture(TorchFunctionMode):
             for given, _, node in self._inputs
             if not isinstance(given, _open.SizeInput)
         }
-        with mica.set_grad_enabled(self._first_grad):
-            self._open.again(self.graph, inputs, self._living(), self._likeness)
+        with mica.set_grad_enabled(self._first_grad), _names.in_modes(self._first_modes):
+            made = self._open.again(self.graph, inputs, self._living(), self._likeness)
+            for _, entered in reversed(self._casts):
+                for node in reversed(entered):
+                    _exit_autocast(made[node])
 
     def _living(self):
         """[(promise, its node)] of those that somebody holds."""
@@ -435,14 +468,14 @@ class Capture(TorchFunctionMode):
                     "torch.compiler.disable around that call ends the graph before it"
                 )
         promises, returned = self._living(), self._returned
-        self._restore_grad()
+        self._restore_modes()
         self.graph.output((*(node for _, node in promises), *returned))
         with self._open.as_symbols():
             kinds = tuple(self._kind_of(each, node) for each, _, node in self._inputs)
         inputs, graph, modes, grad, random = (
             [each.value if isinstance(each, _open.SizeInput) else each for each, _, _ in self._inputs],
             self.graph,
-            self._modes,
+            self._first_modes,
             self._first_grad,
             self._random,
         )
@@ -450,6 +483,7 @@ class Capture(TorchFunctionMode):
         self._parts += 1
         self.fakes.fake_tensor_converter = _fakes.FakeTensorConverter()
         self._begin()
+        self._first_casts = None
         self.active = False
         try:
             counters["stats"]["calls_captured"] += count
@@ -474,8 +508,10 @@ class Capture(TorchFunctionMode):
             )
         _fulfil([made for made, _ in promises], outputs[: len(promises)])
 
-    def _restore_grad(self):
-        """Let the graph end in the gradient mode that it began in."""
+    def _restore_modes(self):
+        """Let the graph end in the modes that it began in."""
+        while self._casts:
+            self._leave_cast()
         if self._grad != self._first_grad:
             self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
 
