@@ -396,3 +396,26 @@ def test_modes_that_change_before_anything_is_recorded():
         return y.clone() + 1
 
     assert torch.compile(f, backend=CompileCounter())(torch.ones(2)).tolist() == [3.0, 3.0]
+
+
+def test_types_of_python_as_dtypes():
+    def f(x):
+        return (x * 5).to(bool).to(float).to(int) + 8, x.to(dtype=int), x.to("cpu", float), x.to(complex)
+
+    x = torch.randn(5)
+    found = torch.compile(f, backend=CompileCounter(), fullgraph=True)(x)
+    assert [each.dtype for each in found] == [torch.int64, torch.int64, torch.float64, torch.complex128]
+    assert all(map(torch.equal, found, f(x)))
+
+
+@pytest.mark.parametrize("options", [{"fullgraph": True}, {"dynamic": True}], ids=str)
+def test_attributes_that_a_program_sets_stay(options):
+    def f(x, tag):
+        y = x + 1
+        y.tag = tag
+        y.grad = x
+        return y
+
+    x = torch.randn(5)
+    found = torch.compile(f, backend=CompileCounter(), **options)(x, "name")
+    assert vars(found) == {"tag": "name"} and torch.equal(found, x + 1) and torch.equal(found.grad, x)

@@ -28,7 +28,7 @@ _BREAKS = frozenset([
 _LET_PASS = frozenset([
     "item", "numpy", "__int__", "__float__", "__index__", "__complex__", "__array__", "__contains__", "__iter__", "nonzero",
     "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "requires_grad_", "__getitem__", "__setitem__",
-    "where",
+    "where", "__set__",
 ])  # fmt: skip
 # They look at what a tensor is and not at its values.
 _PLAIN = frozenset([

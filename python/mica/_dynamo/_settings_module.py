@@ -92,9 +92,9 @@ class SettingsModule(types.ModuleType):
         return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._values)})
 
     def patch(self, arg1=None, arg2=None, **kwargs):
-        """Have other settings in a with block or a decorated function."""
+        """Have other settings in a with block or a decorated function. A setting that is none is an error there."""
         changes = {arg1: arg2} if isinstance(arg1, str) else dict(arg1 or {})
-        return _Patch(self, {self._key(name): value for name, value in {**changes, **kwargs}.items()})
+        return _Patch(self, {**changes, **kwargs})
 
     def get_config_copy(self):
         return {name: copy.copy(value) for name, value in self._values.items()}
@@ -120,8 +120,9 @@ class _Patch(contextlib.ContextDecorator):
         return _Patch(self._module, self._changes)
 
     def __enter__(self):
-        self._before.append({name: self._module._values[name] for name in self._changes})
-        self._module._write(self._changes)
+        changes = {self._module._key(name): value for name, value in self._changes.items()}
+        self._before.append({name: self._module._values[name] for name in changes})
+        self._module._write(changes)
 
     def __exit__(self, *exception):
         self._module._write(self._before.pop())

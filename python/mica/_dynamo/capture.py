@@ -521,6 +521,9 @@ class Capture(TorchFunctionMode):
         return self._open.kind(node.meta["val"], given, _names.kind_of_input)
 
 
+_OF_FAKES = frozenset(["fake_mode", "fake_device", "_sizes", "_others", "_is_param"])
+
+
 def _fulfil(promises, outputs):
     """Let the objects of promises stand for the values."""
     seen = set()
@@ -530,5 +533,8 @@ def _fulfil(promises, outputs):
         seen.add(id(value))
         if type(value) is not _C.Tensor:
             value = value.as_subclass(_C.Tensor) if type(value) in (mica.nn.Parameter, mica.nn.Buffer) else value
+        own = {name: each for name, each in vars(promise).items() if name not in _OF_FAKES}  # the program's
         promise.__class__ = type(value)
         _C._swap_tensor_impl(promise, value)
+        if own:
+            vars(promise).update(own)
