@@ -158,3 +158,18 @@ def test_graphs_for_open_sizes_have_pieces():
         x = torch.arange(float(size))
         assert torch.equal(turned(x), 2 * x.roll(size // 2))
     assert counter.frame_count == 1
+
+
+def test_conversions_by_types_of_python_and_by_names():
+    def f(x):
+        return (
+            (x * 5).to(bool).to(float).to(int) + 8, x.to(dtype=float), torch.zeros(2, dtype=int) + x.to(int)[:2],
+            x.type(torch.float64), x.type("torch.DoubleTensor"), x.type_as(torch.ones(1, dtype=torch.float64)),
+        )  # fmt: skip
+
+    x = torch.randn(5)
+    for shapes in ({}, {"x": {0: Dim("n", min=3)}}):
+        program = exported(f, x, **shapes)
+        found = program.module()(x)
+        assert [each.dtype for each in found] == [each.dtype for each in f(x)] and all(map(torch.equal, found, f(x)))
+        assert operators(program)[1:4] == ["aten.to.dtype"] * 3 and "aten.zeros.default" in operators(program)

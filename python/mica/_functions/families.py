@@ -7,6 +7,9 @@ from mica import _C
 # function -> what it is called where the public has it, as far as that is not its __name__
 _OWN_NAMES = {}
 
+# The dtypes that types of Python stand for, as in x.to(int).
+DTYPES_OF_TYPES = {bool: _C.bool, int: _C.int64, float: _C.float64, complex: _C.complex128}
+
 
 def publish(family):
     """name -> function of torch.linalg, torch.fft or torch.special. Its module in the engine answers to torch's names."""

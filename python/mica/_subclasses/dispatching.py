@@ -9,7 +9,7 @@ import contextlib
 
 import mica
 from mica import _C
-from mica._functions.families import is_functional, own_name
+from mica._functions.families import DTYPES_OF_TYPES, is_functional, own_name
 from mica._subclasses import recorded
 
 # What asks for sizes and marks alone is answered by the tensor itself.
@@ -36,21 +36,18 @@ def aside():
         _C._set_dispatch_aside(before)
 
 
-_PYTHON_TYPES = {bool: mica.bool, int: mica.int64, float: mica.float64, complex: mica.complex128}
-
-
 def _converted(tensor, args, kwargs):
     """The arguments of x.to(...) as those of aten._to_copy, or None if nothing changes."""
     wanted = {key: value for key, value in kwargs.items() if key in ("dtype", "device", "memory_format")}
     for each in args:
-        if isinstance(each, mica.dtype) or (isinstance(each, type) and each in _PYTHON_TYPES):
+        if isinstance(each, mica.dtype) or (isinstance(each, type) and each in DTYPES_OF_TYPES):
             wanted["dtype"] = each
         elif isinstance(each, (str, mica.device)):
             wanted["device"] = mica.device(each)
         elif isinstance(each, _C.TensorBase):
             wanted |= {"dtype": each.dtype, "device": each.device}
     if "dtype" in wanted:
-        wanted["dtype"] = _PYTHON_TYPES.get(wanted["dtype"], wanted["dtype"])
+        wanted["dtype"] = DTYPES_OF_TYPES.get(wanted["dtype"], wanted["dtype"])
     copy = kwargs.get("copy", False) or (len(args) > 2 and args[-1] is True)
     wanted = {key: value for key, value in wanted.items() if value is not None}
     same = wanted.get("dtype", tensor.dtype) == tensor.dtype and wanted.get("device", tensor.device) == tensor.device

@@ -52,8 +52,12 @@ class _Parts(TorchDispatchMode):
         self._recorder = recorder
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        self._recorder._record("call_function", func, args, kwargs or {}, out, func.overloadpacket.__name__)
+        kwargs = dict(kwargs or {})
+        out = func(*args, **kwargs)
+        place = getattr(args[0] if args else None, "fake_device", None)
+        if place is not None and str(kwargs.get("device")) == "meta" != place.type:
+            kwargs["device"] = place  # the engine names the device that a fake tensor is on there
+        self._recorder._record("call_function", func, args, kwargs, out, func.overloadpacket.__name__)
         return out
 
 

@@ -2,7 +2,7 @@
 
 import mica
 from mica import _C
-from mica._functions.families import is_functional, own_name
+from mica._functions.families import DTYPES_OF_TYPES, is_functional, own_name
 
 _LAST = 2**63 - 1
 _WHOLE = (int, mica.SymInt)
@@ -70,6 +70,9 @@ def _bound(schema, args, kwargs, takes_numbers=True, takes_rows=True, first_numb
         if name in given or all(a.name != name for a in schema.arguments):
             return None
         given[name] = value
+    for a in schema.arguments:
+        if isinstance(given.get(a.name), type) and str(a.type).startswith("ScalarType"):
+            given[a.name] = DTYPES_OF_TYPES.get(given[a.name], given[a.name])
     for i, a in enumerate(schema.arguments):
         if a.is_out:
             return None
