@@ -419,3 +419,76 @@ def test_attributes_that_a_program_sets_stay(options):
     x = torch.randn(5)
     found = torch.compile(f, backend=CompileCounter(), **options)(x, "name")
     assert vars(found) == {"tag": "name"} and torch.equal(found, x + 1) and torch.equal(found.grad, x)
+
+
+def restored():
+    state = torch.get_rng_state()
+    first = torch.rand(5)
+    torch.set_rng_state(state)
+    return first, torch.rand(5)
+
+
+def asked_between():
+    first = torch.rand(5)
+    state = torch.default_generator.get_state()
+    second = torch.rand(5)
+    torch.default_generator.set_state(state)
+    return first, second, torch.rand(5)
+
+
+def seeded_twice():
+    torch.manual_seed(3)
+    first = torch.rand(5)
+    torch.manual_seed(3)
+    return first, nn.functional.dropout(torch.ones(5))
+
+
+def forked():
+    first = torch.rand(5)
+    with torch.random.fork_rng():
+        second = torch.rand(5)
+    return first, second, torch.rand(5)
+
+
+def own_stream():
+    generator = torch.Generator().manual_seed(4)
+    first = torch.rand(5, generator=generator)
+    state = generator.get_state()
+    second = torch.rand(5, generator=generator)
+    generator.set_state(state)
+    return first, second, torch.rand(5, generator=generator)
+
+
+def attention_between():
+    x = torch.ones(1, 2, 4, 4)
+    torch.manual_seed(5)
+    first = nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+    torch.manual_seed(5)
+    return first, nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+
+
+@pytest.mark.parametrize("function", [restored, asked_between, seeded_twice, forked, own_stream, attention_between])
+def test_random_streams_that_a_function_asks_for(function):
+    torch.manual_seed(0)
+    expected, after = function(), torch.rand(2)
+    torch.manual_seed(0)
+    found = torch.compile(function, backend=CompileCounter(), fullgraph=True)()
+    assert all(map(torch.equal, found, expected)) and torch.equal(torch.rand(2), after)
+    assert type(torch.Generator.get_state).__name__ == "method_descriptor", "the engine's own again"
+
+
+def test_functions_of_autograd_are_not_refused_in_one_graph():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad * ctx.saved_tensors[0]
+
+    x = torch.randn(3, requires_grad=True)
+    out = torch.compile(lambda x: Square.apply(x + 1).sum(), backend=CompileCounter(), fullgraph=True)(x)
+    out.backward()
+    assert torch.equal(x.grad, 2 * (x + 1).detach())

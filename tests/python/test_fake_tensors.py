@@ -99,3 +99,22 @@ def test_conversions_of_open_sizes_are_open():
     for made in (fake.to(mica.float64), fake.cpu(), fake.to("cuda"), fake.to(memory_format=mica.channels_last)):
         assert made.shape == fake.shape
     assert str(fake.to(memory_format=mica.channels_last).stride(3)) == "s1"
+
+
+def test_open_sizes_by_operators():
+    from mica.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode, real = FakeTensorMode(shape_env=ShapeEnv()), mica.randn(6, 4)
+    fake = mode.from_tensor(real)
+    aten = mica.ops.aten
+    for _ in range(2):
+        assert str(aten.sym_size.int(fake, 0)) == "s0" and str(aten.sym_stride.int(fake, 0)) == "s1"
+        assert str(aten.sym_numel.default(fake)) == str(mica.numel(fake)) == "s0*s1"
+        mode.__enter__()
+    mode.__exit__(None, None, None)
+    mode.__exit__(None, None, None)
+    assert (
+        aten.sym_size.int(real, 1) == 4
+        and aten.sym_stride.default(real) == (4, 1)
+        and aten.sym_size.default(real) == (6, 4)
+    )

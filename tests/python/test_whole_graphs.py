@@ -102,6 +102,8 @@ def test_sizes_that_were_said_to_be_open_are():
 def test_aten_graphs_have_sizes_that_are_open_as_far_as_they_can_be():
     graph, _ = export(lambda x: [part * 2 for part in x.chunk(2)], aten_graph=True)(torch.ones(6, 5))
     assert [each.shape[0] for each in graph(torch.ones(9, 5))] == [5, 4]
+    graph, _ = export(lambda x: x.split(x.shape[0] // 2)[0], aten_graph=True)(torch.ones(6, 5))
+    assert graph(torch.ones(8, 5)).shape == (4, 5)
     graph, _ = export(lambda x: torch.zeros(x.shape[0] * 2), aten_graph=True)(torch.ones(6, 5))
     assert graph(torch.ones(2, 5)).shape == (4,)
     graph, _ = export(lambda: torch.tensor([1.0, 2.0]) * 2, aten_graph=True)()

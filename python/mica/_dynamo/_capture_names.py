@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import operator
 import os
 import sys
@@ -40,7 +41,8 @@ SIZES = frozenset(["shape", "size", "stride", "numel", "nelement"])
 _ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
 _VALUE_ATTRIBUTES = frozenset(["grad", "_base", "__cuda_array_interface__", "_grad"])
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "multinomial", "exponential", "poisson", "geometric",
-           "cauchy", "rrelu", "gumbel", "init_", "random_", "binomial", "fractional_max_pool", "_gamma")  # fmt: skip
+           "cauchy", "rrelu", "gumbel", "init_", "random_", "binomial", "fractional_max_pool", "_gamma",
+           "scaled_dot_product_attention", "multi_head_attention", "lstm", "gru", "rnn_")  # fmt: skip
 _MAGIC = {f"__{name}__": getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow", "neg", "pos", "invert", "eq", "ne", "lt", "le",
     "gt", "ge", "getitem", "setitem", "lshift", "rshift", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod")}  # fmt: skip
@@ -363,8 +365,39 @@ def _flush_active():
         now.flush("a backward pass")
 
 
+# What tells or changes where a random stream stands.
+_STREAMS = {
+    name: getattr(_C.Generator, name)
+    for name in (
+        "clone_state", "get_offset", "get_state", "graphsafe_get_state", "graphsafe_set_state", "manual_seed", "seed",
+        "set_offset", "set_state",
+    )
+}  # fmt: skip
+
+
+def stream_state():
+    """The state of the default random stream, whatever is recorded."""
+    return _STREAMS["get_state"](_C.default_generator)
+
+
+def set_stream_state(state):
+    _STREAMS["set_state"](_C.default_generator, state)
+
+
+def _after_draws(plain):
+    """A method of generators, before which recorded draws run."""
+
+    @functools.wraps(plain)
+    def method(self, *args, **kwargs):
+        if (now := active()) is not None and now.active:
+            now.draw()
+        return plain(self, *args, **kwargs)
+
+    return method
+
+
 class _Patched:
-    """Function.apply as one that ends a graph, while some thread captures one."""
+    """While some thread captures a graph, Function.apply ends it, and so does what asks where a random stream stands."""
 
     def __init__(self):
         self._depth, self._lock = 0, threading.Lock()
@@ -392,16 +425,20 @@ class _Patched:
         def apply(cls, *args, **kwargs):
             plain = super(Function, cls).apply
             if (now := active()) is not None and now.active:
-                return now.uncaptured(plain, args, kwargs)
+                return now.uncaptured(plain, args, kwargs, whole=False)
             return plain(*args, **kwargs)
 
         Function.apply = classmethod(apply)
+        for name, plain in _STREAMS.items():
+            setattr(_C.Generator, name, _after_draws(plain))
 
     @staticmethod
     def _restore():
         from mica.autograd import Function
 
         del Function.apply
+        for name, plain in _STREAMS.items():
+            setattr(_C.Generator, name, plain)
 
 
 _patched = _Patched()

@@ -253,9 +253,14 @@ class Capture(TorchFunctionMode):
             self.failed = error
             raise
 
-    def uncaptured(self, function, args, kwargs):
+    def draw(self):
+        """Run what was recorded if it draws random numbers: the program asks for the state of a generator."""
+        if self._random is not None:
+            self.flush("the state of a random generator", whole=False)
+
+    def uncaptured(self, function, args, kwargs, whole=True):
         """Call a function whose calls are not recorded."""
-        self.flush(f"{getattr(function, '__name__', 'a function')} is not to be compiled")
+        self.flush(f"{getattr(function, '__name__', 'a function')} is not to be compiled", whole)
         self.active = False
         try:
             return function(*args, **kwargs)
@@ -426,7 +431,7 @@ class Capture(TorchFunctionMode):
 
     def _note_random(self):
         """Draws are put off too: the generator is set back to where the first of them found it."""
-        state = mica.get_rng_state()
+        state = _names.stream_state()
         if self._random is not None and not mica.equal(state, self._random):
             self.flush("a change of the random generator")
             self._note_modes()
@@ -491,13 +496,13 @@ class Capture(TorchFunctionMode):
             code = graph.python_code("self")
             names = tuple(sorted((name, _names.told_apart(value)) for name, value in code.globals.items()))
             key = (code.src, names, modes, grad, kinds)
-            state = None if random is None else mica.get_rng_state()
+            state = None if random is None else _names.stream_state()
             with _names.in_modes(modes), mica.set_grad_enabled(grad), self._open.as_symbols():
                 if random is not None:
-                    mica.set_rng_state(random)
+                    _names.set_stream_state(random)
                 outputs = self.owner.compiled.get(module, inputs, key, part, reason)(*inputs)
                 if random is not None and not mica.equal(state, random):
-                    mica.set_rng_state(state)  # somebody has seeded it since
+                    _names.set_stream_state(state)  # somebody has seeded it since
         finally:
             self.active = True
         outputs = (outputs,) if isinstance(outputs, _C.TensorBase) else tuple(outputs or ())

@@ -217,9 +217,10 @@ def _of_all_examples(x):
 op__is_all_true = lambda self: _of_all_examples(self).all()  # noqa: E731
 op__is_any_true = lambda self: _of_all_examples(self).any()  # noqa: E731
 op__shape_as_tensor = lambda self: mica.tensor(self.shape, dtype=mica.int64)  # noqa: E731
-op_sym_size = mica.Tensor.size
-op_sym_stride = mica.Tensor.stride
-op_sym_numel = mica.Tensor.numel
+# By the tensor's own methods: sizes of a fake tensor may be open.
+op_sym_size = lambda self, dim=None: self.size(dim)  # noqa: E731
+op_sym_stride = lambda self, dim=None: self.stride(dim)  # noqa: E731
+op_sym_numel = lambda self: self.numel()  # noqa: E731
 op_sym_storage_offset = mica.Tensor.storage_offset
 
 

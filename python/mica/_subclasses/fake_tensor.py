@@ -16,6 +16,7 @@ _NUMBERS = {"item": "_local_scalar_dense", "is_nonzero": "_local_scalar_dense"}
 _NUMBERS |= {"equal": "equal", "allclose": "allclose"}
 _SIZES = frozenset(["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "_unique2"])
 _PUTS = frozenset(["index_put", "index_put_", "_index_put_impl_"])
+_LOOKS = frozenset(["size", "stride", "numel", "nelement"])
 _PLACES = frozenset(["to", "cuda", "cpu", "xpu", "type_as"])
 
 
