@@ -88,7 +88,7 @@ def test_settings_of_another_name_do_not_exist(module):
     for use in (
         lambda: config.misspelt,
         lambda: setattr(config, "misspelt", 1),
-        lambda: config.patch(misspelt=1),
+        lambda: config.patch(misspelt=1).__enter__(),  # as in torch, not before
         lambda: config.load_config({"misspelt": 1}),
     ):
         with pytest.raises(AttributeError, match=f"torch.{module}.config.misspelt does not exist"):
