@@ -197,6 +197,7 @@ std::shared_ptr<const OddReal<T>> odd_real_of(int64_t length) {
       cut->turns.push_back(static_cast<T>(w.re));
       cut->turns.push_back(static_cast<T>(-w.im));
     }
+    cut->rows = factors_of_sums<T>(radix);
     size = 2 * length * static_cast<int64_t>(sizeof(T)) / 8;
     return std::shared_ptr<const OddReal<T>>(cut);
   });

@@ -33,6 +33,7 @@ struct OddReal {
   std::shared_ptr<const Plan<T>> along;         // of `columns` elements
   std::shared_ptr<const std::vector<T>> roots;  // cut_roots(radix, columns)
   std::vector<T> turns;                         // cos, sin of 2 pi k / radix for k < radix
+  std::vector<T> rows;                          // factors_of_sums(radix)
 };
 // The cut of an odd length, from the cache; nothing where it has no prime factor that passes take.
 template <class T>

@@ -25,9 +25,11 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), columns = cut.columns;
   const int radix = kRadix ? kRadix : cut.radix, half = radix / 2;
-  constexpr int kMostHalf = (kRadix ? kRadix : fft::kLargestOddRadix) / 2;
+  constexpr int kMostHalf = kRadix ? kRadix / 2 : fft::padded_half(fft::kLargestOddRadix);
   const T *const turns = cut.turns.data(), *const roots = cut.roots->data();
   V sums[kMostHalf], rests[kMostHalf];
+  if constexpr (kRadix == 0)
+    for (int m = half; m < fft::padded_half(radix); ++m) sums[m] = rests[m] = hn::Zero(d);
   for (int64_t c = 0; c < columns; ++c) {
     const V x0 = hn::Load(d, from + c * lanes);
     V total = x0;
@@ -41,19 +43,32 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
     }
     hn::Store(total, d, to.re + c * lanes);
     hn::Store(hn::Zero(d), d, to.im + c * lanes);
-    // Three results share what they load, where the radix is not known to the compiler.
+    // Several results share what they load, where the radix is not known to the compiler.
     const auto results = [&](auto count, int k) {
       constexpr int kCount = decltype(count)::value;
       Parts<V> x[kCount];
-      int at[kCount];  // k * m, less the radix as often as it is in it: a division would take longer than the products
-      for (int r = 0; r < kCount; ++r) x[r] = {x0, hn::Zero(d)}, at[r] = 0;
+      for (int r = 0; r < kCount; ++r) x[r] = {x0, hn::Zero(d)};
+      if constexpr (kRadix == 0 && kFactorsInLanes) {
+        const int padded = fft::padded_half(radix);
+        const T* factors[2 * kCount];
+        for (int r = 0; r < 2 * kCount; ++r) factors[r] = cut.rows.data() + (2 * (k - 1) + r) * padded;
+        each_factor(factors, half, [&](int m, const auto& factor) {
+          const V sum = sums[m], rest = rests[m];
+          for (int r = 0; r < kCount; ++r) {
+            x[r].re = hn::MulAdd(sum, factor(2 * r), x[r].re);
+            x[r].im = hn::NegMulAdd(rest, factor(2 * r + 1), x[r].im);
+          }
+        });
+      } else {
+        int at[kCount] = {};  // k * m, less the radix as often as it is in it: a division would take longer
 #pragma GCC unroll 4
-      for (int m = 1; m <= half; ++m) {
-        const V sum = sums[m - 1], rest = rests[m - 1];
-        for (int r = 0; r < kCount; ++r) {
-          at[r] = at[r] + k + r >= radix ? at[r] + k + r - radix : at[r] + k + r;
-          x[r].re = hn::MulAdd(sum, hn::Set(d, turns[2 * at[r]]), x[r].re);
-          x[r].im = hn::NegMulAdd(rest, hn::Set(d, turns[2 * at[r] + 1]), x[r].im);
+        for (int m = 1; m <= half; ++m) {
+          const V sum = sums[m - 1], rest = rests[m - 1];
+          for (int r = 0; r < kCount; ++r) {
+            at[r] = at[r] + k + r >= radix ? at[r] + k + r - radix : at[r] + k + r;
+            x[r].re = hn::MulAdd(sum, hn::Set(d, turns[2 * at[r]]), x[r].re);
+            x[r].im = hn::NegMulAdd(rest, hn::Set(d, turns[2 * at[r] + 1]), x[r].im);
+          }
         }
       }
       for (int r = 0; r < kCount; ++r) {
@@ -67,7 +82,7 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
     };
     int k = 1;
     if constexpr (kRadix == 0)
-      for (; k + 2 <= half; k += 3) results(std::integral_constant<int, 3>(), k);
+      for (; k + 3 <= half; k += 4) results(std::integral_constant<int, 4>(), k);
 #pragma GCC unroll 4
     for (; k <= half; ++k) results(std::integral_constant<int, 1>(), k);
   }

@@ -87,15 +87,45 @@ bool run_any_pass(const fft::Pass& pass, const T* roots, const Source& source, S
   }
 }
 
+// NEON multiplies by one lane of a vector as fast as by a vector: there a load brings the factors of several products.
+// Elsewhere a factor is loaded into all lanes at no cost.
+#if HWY_ARCH_ARM_A64
+inline constexpr bool kFactorsInLanes = true;
+#else
+inline constexpr bool kFactorsInLanes = false;
+#endif
+
+// Calls step(m, factor) for every m below `half`, and for a few above it whose factors are zero. factor(r) is element m
+// of row r in all lanes.
+template <int kRows, class T, class Step>
+HWY_INLINE void each_factor(const T* const (&rows)[kRows], int half, const Step& step) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = 16 / sizeof(T);
+  for (int m = 0; m < half; m += kLanes) {
+    V factors[kRows];
+    for (int r = 0; r < kRows; ++r) factors[r] = hn::LoadU(d, rows[r] + m);
+    step(m, [&](int r) { return hn::Broadcast<0>(factors[r]); });
+    step(m + 1, [&](int r) { return hn::Broadcast<1>(factors[r]); });
+    if constexpr (kLanes == 4) {
+      step(m + 2, [&](int r) { return hn::Broadcast<2>(factors[r]); });
+      step(m + 3, [&](int r) { return hn::Broadcast<3>(factors[r]); });
+    }
+  }
+}
+
 // A prime radix: sums and differences of the elements that meet conjugate roots. kPrime is the radix, or 0 for any.
 template <int kPrime, class T>
-void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequence<T> from, Sequence<T> to) {
+void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, const T* rows, Sequence<T> from,
+                    Sequence<T> to) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), before = pass.before, after = pass.after;
   const int radix = kPrime ? kPrime : pass.radix, half = radix / 2;
-  constexpr int kMostHalf = kPrime ? kPrime / 2 : fft::kLargestRadix / 2;
+  constexpr int kMostHalf = kPrime ? kPrime / 2 : fft::padded_half(fft::kLargestRadix);
   Parts<V> sums[kMostHalf], turns[kMostHalf];
+  if constexpr (kPrime == 0)
+    for (int m = half; m < fft::padded_half(radix); ++m) sums[m] = turns[m] = {hn::Zero(d), hn::Zero(d)};
   for (int64_t k = 0; k < before; ++k)
     for (int64_t i = 0; i < after; ++i) {
       const T* const w = roots + pass.roots + 2 * (radix - 1) * i;
@@ -123,16 +153,30 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequ
       const auto results = [&](auto count, int j) {
         constexpr int kCount = decltype(count)::value;
         Parts<V> even[kCount], odd[kCount];
-        int at[kCount];  // j * m, less the radix as often as it is in it: a division would take longer than products
-        for (int r = 0; r < kCount; ++r) even[r] = x0, odd[r] = {hn::Zero(d), hn::Zero(d)}, at[r] = 0;
+        for (int r = 0; r < kCount; ++r) even[r] = x0, odd[r] = {hn::Zero(d), hn::Zero(d)};
+        if constexpr (kPrime == 0 && kFactorsInLanes) {
+          const int padded = fft::padded_half(radix);
+          const T* factors[2 * kCount];
+          for (int r = 0; r < 2 * kCount; ++r) factors[r] = rows + (2 * (j - 1) + r) * padded;
+          each_factor(factors, half, [&](int m, const auto& factor) {
+            const Parts<V> sum = sums[m], turn = turns[m];
+            for (int r = 0; r < kCount; ++r) {
+              const V c = factor(2 * r), s = factor(2 * r + 1);
+              even[r] = {hn::MulAdd(sum.re, c, even[r].re), hn::MulAdd(sum.im, c, even[r].im)};
+              odd[r] = {hn::MulAdd(turn.re, s, odd[r].re), hn::MulAdd(turn.im, s, odd[r].im)};
+            }
+          });
+        } else {
+          int at[kCount] = {};  // j * m, less the radix as often as it is in it: a division would take longer
 #pragma GCC unroll 3
-        for (int m = 1; m <= half; ++m) {
-          const Parts<V> sum = sums[m - 1], turn = turns[m - 1];
-          for (int r = 0; r < kCount; ++r) {
-            at[r] = at[r] + j + r >= radix ? at[r] + j + r - radix : at[r] + j + r;
-            const V c = hn::Set(d, primes[2 * at[r]]), s = hn::Set(d, primes[2 * at[r] + 1]);
-            even[r] = {hn::MulAdd(sum.re, c, even[r].re), hn::MulAdd(sum.im, c, even[r].im)};
-            odd[r] = {hn::MulAdd(turn.re, s, odd[r].re), hn::MulAdd(turn.im, s, odd[r].im)};
+          for (int m = 1; m <= half; ++m) {
+            const Parts<V> sum = sums[m - 1], turn = turns[m - 1];
+            for (int r = 0; r < kCount; ++r) {
+              at[r] = at[r] + j + r >= radix ? at[r] + j + r - radix : at[r] + j + r;
+              const V c = hn::Set(d, primes[2 * at[r]]), s = hn::Set(d, primes[2 * at[r] + 1]);
+              even[r] = {hn::MulAdd(sum.re, c, even[r].re), hn::MulAdd(sum.im, c, even[r].im)};
+              odd[r] = {hn::MulAdd(turn.re, s, odd[r].re), hn::MulAdd(turn.im, s, odd[r].im)};
+            }
           }
         }
         for (int r = 0; r < kCount; ++r) {
@@ -155,9 +199,9 @@ Sequence<T> run_some_passes(const fft::Plan<T>& plan, size_t first, size_t last,
   for (size_t p = first; p < last; ++p) {
     const fft::Pass& pass = plan.passes[p];
     if (pass.radix == 7) {
-      run_prime_pass<7>(pass, roots, plan.roots_of(7), a, b);
+      run_prime_pass<7>(pass, roots, plan.roots_of(7), plan.rows_of(7), a, b);
     } else if (!run_any_pass(pass, roots, FromParts<T>{a}, ToParts<T>{b})) {
-      run_prime_pass<0>(pass, roots, plan.roots_of(pass.radix), a, b);
+      run_prime_pass<0>(pass, roots, plan.roots_of(pass.radix), plan.rows_of(pass.radix), a, b);
     }
     std::swap(a, b);
   }

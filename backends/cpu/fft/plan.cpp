@@ -46,6 +46,7 @@ void add_passes(Plan<T>& plan, const std::vector<int>& factors) {
           plan.prime_roots.push_back(static_cast<T>(w.re));
           plan.prime_roots.push_back(static_cast<T>(-w.im));
         }
+        plan.prime_rows.emplace_back(radix, factors_of_sums<T>(radix));
       }
     }
     before *= radix;
@@ -59,7 +60,9 @@ std::shared_ptr<const Plan<T>> make_plan(int64_t length, int64_t& size) {
   const std::vector<int> factors = factors_of(length);
   if (factors.empty() || factors.back() > 0) {
     add_passes(*plan, factors);
-    size = static_cast<int64_t>(plan->roots.size() * sizeof(T)) / 8;
+    size_t numbers = plan->roots.size();
+    for (const auto& [radix, rows] : plan->prime_rows) numbers += rows.size();
+    size = static_cast<int64_t>(numbers * sizeof(T)) / 8;
     return plan;
   }
   plan->factor = convolution_for<T>(length, has_rader(length) ? 0 : good_length(2 * length - 1));
@@ -94,6 +97,23 @@ Root root_of_unity(int64_t k, int64_t n) {
   if (left) cosine = -cosine;
   return {cosine, lower ? sine : -sine};
 }
+
+template <class T>
+std::vector<T> factors_of_sums(int radix) {
+  const int half = radix / 2, padded = padded_half(radix);
+  std::vector<T> rows(static_cast<size_t>(2 * half * padded));
+  for (int k = 1; k <= half; ++k)
+    for (int m = 1; m <= half; ++m) {
+      const Root w = root_of_unity(int64_t{k} * m, radix);
+      T* const row = rows.data() + 2 * (k - 1) * padded;
+      row[m - 1] = static_cast<T>(w.re);
+      row[padded + m - 1] = static_cast<T>(-w.im);
+    }
+  return rows;
+}
+
+template std::vector<float> factors_of_sums(int);
+template std::vector<double> factors_of_sums(int);
 
 bool is_smooth(int64_t length) {
   const std::vector<int> factors = factors_of(length);

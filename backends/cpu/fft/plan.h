@@ -40,6 +40,7 @@ struct Plan {
   std::vector<T> roots;                         // twiddle factors of all passes, real and imaginary parts in turn
   std::vector<T> prime_roots;                   // cos, sin of 2 pi k / p for k < p, by prime radix
   std::vector<std::pair<int, int64_t>> primes;  // radix, where its roots begin
+  std::vector<std::pair<int, std::vector<T>>> prime_rows;  // radix, its factors_of_sums
 
   // Lengths with a larger prime factor: a convolution of a length without.
   std::shared_ptr<const Plan> convolution;
@@ -49,6 +50,11 @@ struct Plan {
   const T* roots_of(int radix) const {
     for (const auto& [prime, at] : primes)
       if (prime == radix) return prime_roots.data() + at;
+    return nullptr;
+  }
+  const T* rows_of(int radix) const {
+    for (const auto& [prime, rows] : prime_rows)
+      if (prime == radix) return rows.data();
     return nullptr;
   }
 };
@@ -63,9 +69,15 @@ struct Root {
 };
 Root root_of_unity(int64_t k, int64_t n);
 
-// The largest prime that is a pass. Its sums take as many products as there are pairs of elements; those of a larger
-// one would soon take longer than a convolution.
-constexpr int kLargestRadix = 61;
+// The largest prime that is a pass. Its sums take half as many products for each element as it has elements; those of a
+// much larger one would take longer than a convolution.
+constexpr int kLargestRadix = 97;
+
+// The factors of the sums of an odd radix: for each k up to half of it, cos of 2 pi k m / radix for m from 1 to half,
+// and then sin. Each list is filled up with zeros to a multiple of four.
+constexpr int padded_half(int radix) { return (radix / 2 + 3) / 4 * 4; }
+template <class T>
+std::vector<T> factors_of_sums(int radix);
 
 // The radices of a length's passes; the last one is -1 where a prime factor is above what passes take.
 std::vector<int> factors_of(int64_t length);
