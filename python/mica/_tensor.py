@@ -381,9 +381,12 @@ def to_padded_tensor(self, padding, output_size=None):
     )
 
 
-@_asking_method
+@_method
 def module_load(self, other, assign=False):
     """What load_state_dict puts in the place of the tensor under swap_module_params_on_conversion."""
+    asked = tuple(x for x in (self, other) if isinstance(x, _C.TensorBase) and _C._asked_about_values(x))
+    if asked:  # the class of what is loaded has a say, too
+        return _C._handle_torch_function(module_load, asked, self, other, assign=assign)
     return other.detach() if assign else self.copy_(other).detach()
 
 

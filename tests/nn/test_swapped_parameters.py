@@ -56,3 +56,28 @@ def test_tensors_that_others_hold_are_not_swapped():
         held = weakref.ref(kept)
         torch.utils.swap_tensors(kept, torch.ones(2))
         del held
+
+
+class Answering(torch.Tensor):
+    """Says itself what becomes of it where it is loaded into a module."""
+
+    answer = staticmethod(lambda given: torch.Tensor(given.detach()).as_subclass(torch.Tensor) * 2)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            return cls.answer(args[1]) if func is torch.Tensor.module_load else func(*args, **(kwargs or {}))
+
+
+class Returning(Answering):
+    answer = staticmethod(lambda given: given)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_the_class_of_what_is_loaded_is_asked(swapping, assign):
+    layer = torch.nn.Linear(2, 2, bias=False)
+    layer.load_state_dict({"weight": torch.ones(2, 2).as_subclass(Answering)}, assign=assign)
+    assert type(layer.weight) is torch.nn.Parameter and layer.weight.tolist() == [[2, 2], [2, 2]]
+    with pytest.raises(RuntimeError, match=r'(?s)While swapping the parameter named "weight".*one of self or other'):
+        layer.load_state_dict({"weight": torch.ones(2, 2).as_subclass(Returning)}, assign=assign)
+    assert layer.weight.tolist() == [[2, 2], [2, 2]]

@@ -209,8 +209,9 @@ class ModuleState:
                         value = Parameter(value, requires_grad=tensor.requires_grad)
                 setattr(self, name, value)
         except Exception as error:
+            doing = "swapping" if get_swap_module_params_on_conversion() else "copying"
             return (
-                f'While copying the parameter named "{key}", whose dimensions in the model are {tensor.size()} and '
+                f'While {doing} the parameter named "{key}", whose dimensions in the model are {tensor.size()} and '
                 f"whose dimensions in the checkpoint are {value.size()}, an exception occurred : {error.args}."
             )
         return None
