@@ -323,3 +323,15 @@ def test_operators_with_out():
 def test_the_number_of_an_empty_tensor():
     with pytest.raises(RuntimeError, match="Empty tensor not supported"):
         mica.ops.aten._local_scalar_dense(mica.empty(0))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["reflection", "replication"])
+def test_operators_of_padding(kind, dims):
+    operator = getattr(mica.ops.aten, f"{kind}_pad{dims}d")
+    x = mica.arange(4.0**dims).view(1, *([4] * dims))
+    mode = "reflect" if kind == "reflection" else "replicate"
+    assert mica.equal(operator(x, [1] * 2 * dims), F.pad(x, [1] * 2 * dims, mode))
+    for padding in ([], [1] * (2 * dims + 1)):
+        with pytest.raises(RuntimeError, match=f"padding size is expected to be {2 * dims}"):
+            operator(mica.ones(2), padding)

@@ -88,9 +88,17 @@ def find(name):
     if name in _PROPERTIES:
         return lambda self: getattr(self, _PROPERTIES[name])
     if name.startswith(("reflection_pad", "replication_pad")) and not name.endswith("backward"):
-        mode = "reflect" if name.startswith("reflection") else "replicate"
-        return lambda self, padding: F.pad(self, padding, mode)
+        return _padding("reflect" if name.startswith("reflection") else "replicate", 2 * int(name[-2]))
     return _upsampling(name) if name.startswith(("upsample_", "_upsample_")) else None
+
+
+def _padding(mode, count):
+    def pad(self, padding):
+        if len(padding) != count:
+            raise RuntimeError(f"padding size is expected to be {count}, but got: {len(padding)}")
+        return F.pad(self, padding, mode)
+
+    return pad
 
 
 def _upsampling(name):
