@@ -146,3 +146,29 @@ def test_aot_autograd_hands_over_two_graphs():
     assert torch.allclose(wrapped(x), module(x))
     wrapped(x).sum().backward()
     assert module[0].weight.grad is not None
+
+
+def test_numbers_close_to_those_that_stand_for_sizes():
+    x = torch.randn(3, 5) * 1e5
+    for bound in (30000, 31400, 30390):
+        graph = make_fx(lambda x, bound=bound: x.clamp(-bound, bound) + bound, tracing_mode="symbolic")(x)
+        longer = torch.randn(4, 6) * 1e5
+        assert torch.equal(graph(longer), longer.clamp(-bound, bound) + bound)
+    graph = make_fx(lambda x: x.mean() * x.shape[0] + (x.shape[1] - 1), tracing_mode="symbolic")(x)
+    assert torch.equal(graph(x[:2]), x[:2].mean() * 2 + 4)
+
+
+@pytest.mark.parametrize("size", [30000, 31390, 32000])
+def test_sizes_of_vocabularies_are_no_open_sizes(size):
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(size, 4))
+
+        def forward(self, x):
+            return nn.functional.linear(x, self.weight).view(-1, size).softmax(-1).sum(-1)
+
+    head, x = Head(), torch.randn(2, 3, 4)
+    program = torch.export.export(head, (x,), dynamic_shapes={"x": {0: torch.export.Dim("n")}})
+    x = torch.randn(5, 3, 4)
+    assert torch.equal(program.module()(x), head(x))

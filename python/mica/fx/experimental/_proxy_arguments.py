@@ -93,8 +93,8 @@ class SizeNodes:
     def has(self, symbol):
         return symbol in self._inputs
 
-    def argument(self, value):
-        """A value as an argument: an open size as its node."""
+    def argument(self, value, near=True):
+        """A value as an argument: an open size as its node. What is a factor or a bound is none by being close to one."""
         if self._env is None:
             return value
         if isinstance(value, (mica.SymInt, mica.SymFloat)):
@@ -102,7 +102,7 @@ class SizeNodes:
         if isinstance(value, mica.SymBool):
             return bool(value)
         if type(value) is int:
-            found = self._env.worlds.known(value)
+            found = self._env.worlds.known(value, near)
             return found if isinstance(found, int) else self.node(self._env.replace(found))
         return value
 

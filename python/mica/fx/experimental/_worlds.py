@@ -10,25 +10,11 @@ from mica.fx.experimental._expressions import floordiv, make, symbol
 
 __all__ = ["Worlds"]
 
-# Few, and such that what convolutions make of them, halves and quarters, are no numbers that programs use.
+# Few, and such that within 64 of them there is no multiple of 500 or 256 and no usual size of a vocabulary; what
+# convolutions make of them, halves and quarters, are no numbers that programs use either.
 _PRIMES = (
-    30011,
-    28687,
-    27017,
-    25997,
-    24917,
-    23873,
-    22963,
-    21893,
-    20873,
-    19913,
-    18917,
-    17987,
-    16921,
-    15913,
-    14929,
-    13931,
-)
+    31397, 30391, 29629, 28607, 27827, 27211, 26297, 25693, 24923, 24251, 23633, 22921, 22193, 21589, 20921, 20297,
+)  # fmt: skip
 _COUNT = 9  # the example comes on top
 
 
@@ -49,7 +35,8 @@ class Worlds:
 
     def add(self, name, hint, avoid=()):
         """A new symbol."""
-        prime = next((p for p in self._primes if not any(size and size % p == 0 for size in avoid)), None)
+        taken = [size for size in avoid if size]
+        prime = next((p for p in self._primes if not any(size % p == 0 or abs(size - p) <= 64 for size in taken)), None)
         if prime is None:
             raise NotImplementedError(f"a ShapeEnv of Mica holds up to {len(_PRIMES)} open sizes")
         index = len(_PRIMES) - len(self._primes)
@@ -90,8 +77,11 @@ class Worlds:
         self._by_value.setdefault(vector[0], expr)
         return expr
 
-    def known(self, number):
-        """The size that a number of the first world stands for; the number itself if it stands for none."""
+    def known(self, number, near=True):
+        """The size that a number of the first world stands for; the number itself if it stands for none.
+
+        `near`: a number close to one that stands for a size is that size and the difference, as n - 1 is.
+        """
         if number in self._by_value:
             return self._by_value[number]
         found, rest = make(1), number
@@ -100,10 +90,10 @@ class Worlds:
                 rest //= value
                 found = found * symbol(name)
         if not found.is_number:
-            return self._note(found * make(self.known(rest) if abs(rest) > 64 else rest))
-        for value, expr in list(self._by_value.items()):
+            return self._note(found * make(self.known(rest, near) if abs(rest) > 64 else rest))
+        for value, expr in list(self._by_value.items()) if near else ():
             if value > 4096 and abs(number - value) <= 64:
-                return self._note(expr + (number - value))
+                return expr + (number - value)  # not noted: it may be a number of the program's after all
         return number
 
     def fitting(self, vector, near):

@@ -140,6 +140,22 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             return getattr(value, "node", value)
         return self.sizes.argument(value)
 
+    def _arguments(self, func, args, kwargs):
+        """The arguments of an operator as a node's."""
+        declared = getattr(getattr(func, "_schema", None), "arguments", ())
+        numbers = {
+            a.name for a in declared if "int" not in str(a.type).lower()
+        }  # a number where a tensor may stand, too
+        names = [a.name for a in declared]
+
+        def argument(name, value):
+            if type(value) is int and name in numbers:
+                return self.sizes.argument(value, near=False)
+            return self.argument(value)
+
+        named = [*names, *[""] * len(args)]
+        return tuple(map(argument, named, args)), {name: argument(name, value) for name, value in kwargs.items()}
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         if not self.enable_tracing:
@@ -153,7 +169,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             seen = seen if active_fake_mode() is not None else func  # a fake tensor of it is a copy
         if name == "_to_copy" and _stays_where_it_is(args[0], kwargs):
             kwargs.pop("device")
-        node_args, node_kwargs = self.argument(tuple(args)), self.argument(kwargs)
+        node_args, node_kwargs = self._arguments(func, args, kwargs)
         out = seen(*args, **kwargs)
         self.record(func, node_args, node_kwargs, out, args)
         return out
