@@ -492,3 +492,18 @@ def test_functions_of_autograd_are_not_refused_in_one_graph():
     out = torch.compile(lambda x: Square.apply(x + 1).sum(), backend=CompileCounter(), fullgraph=True)(x)
     out.backward()
     assert torch.equal(x.grad, 2 * (x + 1).detach())
+
+
+def test_hooks_of_tensors_are_not_refused_in_one_graph():
+    def add_one(leaf):
+        leaf.grad.add_(1)
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda grad: grad * 3)
+        x.register_post_accumulate_grad_hook(add_one)
+        return (y + 1).sum()
+
+    x = torch.ones(3, requires_grad=True)
+    torch.compile(f, backend=CompileCounter(), fullgraph=True)(x).backward()
+    assert x.grad.tolist() == [7.0] * 3
