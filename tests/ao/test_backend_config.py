@@ -142,6 +142,18 @@ def test_dictionaries_go_both_ways():
     _prepared(nn.Sequential(nn.Linear(3, 3)), x, bc.get_native_backend_config_dict())(x)
 
 
+def test_texts():
+    pattern = bc.BackendPatternConfig(nn.ReLU).set_fused_module(nn.Identity)
+    kept = {
+        "pattern": nn.ReLU, "observation_type": bc.ObservationType.OUTPUT_USE_DIFFERENT_OBSERVER_AS_INPUT,
+        "fused_module": nn.Identity,
+    }  # fmt: skip
+    assert repr(pattern) == f"BackendPatternConfig({kept})"
+    config = bc.BackendConfig("own").set_backend_pattern_config(pattern)
+    kept = {"name": "own", "_pattern_complex_format_to_config": {nn.ReLU: pattern}}
+    assert repr(config) == f"BackendConfig({kept})"
+
+
 def test_answers():
     native = bc.get_native_backend_config()
     assert utils.get_root_module_to_quantized_reference_module(native)[nn.Linear] is nnqr.Linear

@@ -96,7 +96,7 @@ class BackendConfig:
 
     def __init__(self, name=""):
         self.name = name
-        self._by_pattern = {}  # in the order in which they came
+        self._pattern_complex_format_to_config = {}  # torch's name, which repr shows
 
     def __repr__(self):
         return f"BackendConfig({self.__dict__})"
@@ -108,7 +108,7 @@ class BackendConfig:
 
     def set_backend_pattern_config(self, config):
         """Say what holds of a pattern. What was said of the same pattern before is forgotten."""
-        self._by_pattern[config._key()] = config
+        self._pattern_complex_format_to_config[config._key()] = config
         return self
 
     def set_backend_pattern_configs(self, configs):
@@ -120,7 +120,7 @@ class BackendConfig:
     @property
     def configs(self):
         """What was said of each pattern."""
-        return list(self._by_pattern.values())
+        return list(self._pattern_complex_format_to_config.values())
 
     @classmethod
     def from_dict(cls, backend_config_dict):
@@ -169,7 +169,8 @@ class BackendPatternConfig:
 
     def __repr__(self):
         said = {key: value for key, value in self.__dict__.items() if not isinstance(value, (list, dict)) or value}
-        return f"BackendPatternConfig({ {k: v for k, v in said.items() if v is not None} })"
+        kept = {key: value for key, value in said.items() if value is not None}
+        return f"BackendPatternConfig({kept})"
 
     def _key(self):
         """The pattern from its end to its beginning, in pairs, which is the form that joins all others."""

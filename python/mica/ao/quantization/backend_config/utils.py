@@ -8,12 +8,14 @@ __all__ = [
 
 def get_pattern_to_dtype_configs(backend_config):
     """The dtypes that each pattern takes."""
-    return {key: config.dtype_configs for key, config in backend_config._by_pattern.items()}
+    return {key: config.dtype_configs for key, config in backend_config._pattern_complex_format_to_config.items()}
 
 
 def get_pattern_to_input_type_to_index(backend_config):
     """At which place each pattern has its weight and its bias."""
-    return {key: config._input_type_to_index for key, config in backend_config._by_pattern.items()}
+    return {
+        key: config._input_type_to_index for key, config in backend_config._pattern_complex_format_to_config.items()
+    }
 
 
 def get_qat_module_classes(backend_config):
@@ -37,4 +39,8 @@ def get_root_module_to_quantized_reference_module(backend_config):
 
 def get_module_to_qat_module(backend_config):
     """The trained form of each pattern that has one."""
-    return {key: config.qat_module for key, config in backend_config._by_pattern.items() if config.qat_module}
+    return {
+        key: config.qat_module
+        for key, config in backend_config._pattern_complex_format_to_config.items()
+        if config.qat_module
+    }

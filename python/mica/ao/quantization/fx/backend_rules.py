@@ -73,7 +73,7 @@ class BackendRules:
     """A configuration as the flow asks it."""
 
     def __init__(self, config):
-        self._by_pattern = dict(config._by_pattern)
+        self._by_pattern = dict(config._pattern_complex_format_to_config)
         self._methods = {}
         for each in config.configs:
             if each.fuser_method is not None and each.pattern is not None:
