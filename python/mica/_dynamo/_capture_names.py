@@ -396,6 +396,9 @@ def _after_draws(plain):
     return method
 
 
+_STREAMS_AFTER_DRAWS = {name: _after_draws(plain) for name, plain in _STREAMS.items()}
+
+
 class _Patched:
     """While some thread captures a graph, Function.apply ends it, and so does what asks where a random stream stands."""
 
@@ -429,8 +432,8 @@ class _Patched:
             return plain(*args, **kwargs)
 
         Function.apply = classmethod(apply)
-        for name, plain in _STREAMS.items():
-            setattr(_C.Generator, name, _after_draws(plain))
+        for name, method in _STREAMS_AFTER_DRAWS.items():
+            setattr(_C.Generator, name, method)
 
     @staticmethod
     def _restore():
