@@ -71,6 +71,17 @@ def test_a_chain_is_joined_by_the_configurations_function():
     assert torch.equal(joined(x), model(x))
 
 
+def test_functions_that_join():
+    from mica.ao.quantization.fuser_method_mappings import fuse_conv_bn, get_fuser_method
+
+    assert get_fuser_method([nn.Conv2d, nn.BatchNorm2d]) is fuse_conv_bn
+    pattern = bc.BackendPatternConfig((nn.Conv2d, nn.BatchNorm2d)).set_fuser_method(fuse_conv_bn)
+    model, x = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)).eval(), torch.rand(1, 1, 2, 2)
+    joined = fuse_fx(model, backend_config=bc.BackendConfig().set_backend_pattern_config(pattern))
+    assert [n.target for n in joined.graph.nodes if n.op == "call_module"] == ["0"]
+    torch.testing.assert_close(joined(x), model(x))
+
+
 def test_a_reference_form_of_the_programs_own():
     class Rounded(nnqr.Linear):
         pass
