@@ -88,3 +88,18 @@ def test_products_broadcast_dense_dimensions():
 def test_a_copy_is_as_coalesced_as_its_source():
     one = mica.sparse_coo_tensor([[0]], [1.0], (3,))._coalesced_(False)
     assert not one.clone().is_coalesced() and one.coalesce().clone().is_coalesced()
+
+
+@pytest.mark.parametrize("count", [0, 1, 10])
+@pytest.mark.parametrize("dtype", [mica.float32, mica.uint8])
+def test_products_of_a_sparse_number_and_dense_tensors(count, dtype):
+    number = mica.sparse_coo_tensor(
+        mica.zeros(0, count, dtype=mica.int64), mica.ones(count, dtype=dtype), (), check_invariants=True
+    )
+    dense = mica.tensor([1, 2, 3], dtype=dtype)
+    for product in (dense * number, number * dense):
+        assert product.layout is mica.sparse_coo
+        assert product._indices().tolist() == [[0, 1, 2] if count else []]
+        assert product._values().tolist() == ([count, 2 * count, 3 * count] if count else [])
+    assert dense.clone().mul_(number).tolist() == [count, 2 * count, 3 * count]
+    assert (mica.ones(2, 3, dtype=dtype) * number).to_dense().tolist() == [[count] * 3] * 2

@@ -218,7 +218,9 @@ static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul(const Tensor& self, const Tensor& other) {
-  if (!is_sparse(self) || (self.dim() == 0 && other.dim() > 0)) return sparse::mul(other, self);
+  // A sparse number stands behind a larger sparse tensor. A dense one stands behind it, so that the two never swap
+  // twice.
+  if (!is_sparse(self) || (is_sparse(other) && self.dim() == 0 && other.dim() > 0)) return sparse::mul(other, self);
   if (is_sparse(other) && other.dim() > 0) return mul_sparse(self, other);
   if (other.dim() == 0) {
     const Tensor product = values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other);
