@@ -9,7 +9,8 @@ namespace {
 // Whether a row comes before another one: whether its first element that is not equal to the other's is less. An
 // element next to a NaN is neither less nor greater, so that the ones behind them decide.
 template <class T>
-bool comes_before(const T* a, const T* b, int64_t width) {
+bool comes_before(const void* rows, int64_t width, int64_t first, int64_t second) {
+  const T *a = static_cast<const T*>(rows) + first * width, *b = static_cast<const T*>(rows) + second * width;
   for (int64_t c = 0; c < width; ++c) {
     const auto x = order_key(a[c]), y = order_key(b[c]);
     if (x == y || (kHasNan<T> && (x == kNanKey<T> || y == kNanKey<T>))) continue;
@@ -36,17 +37,16 @@ void insert_one_by_one(int64_t* places, int64_t n, const Before& before) {
 
 void order_rows(DType dtype, const void* rows, int64_t n, int64_t width, int64_t* places) {
   for (int64_t i = 0; i < n; ++i) places[i] = i;
-  visit_ordered("unique_dim", dtype, [&]<class T>() {
-    const auto* each = static_cast<const T*>(rows);
-    const auto before = [&](int64_t a, int64_t b) { return comes_before(each + a * width, each + b * width, width); };
-    // Rows with NaN have no order of their own. So few rows are inserted one after the other, as torch does it; a
-    // merge of more of them ends for every answer of `before`, which std::sort does not promise.
-    constexpr int64_t kInserted = 16;
-    if (n <= kInserted)
-      insert_one_by_one(places, n, before);
-    else
-      std::stable_sort(places, places + n, before);
-  });
+  decltype(&comes_before<float>) compare = nullptr;  // so that the sort is compiled once for all dtypes
+  visit_ordered("unique_dim", dtype, [&]<class T>() { compare = comes_before<T>; });
+  const auto before = [&](int64_t a, int64_t b) { return compare(rows, width, a, b); };
+  // Rows with NaN have no order of their own. So few rows are inserted one after the other, as torch does it; a merge
+  // of more of them ends for every answer of `before`, which std::sort does not promise.
+  constexpr int64_t kInserted = 16;
+  if (n <= kInserted)
+    insert_one_by_one(places, n, before);
+  else
+    std::stable_sort(places, places + n, before);
 }
 
 }  // namespace mica::cpu
