@@ -146,6 +146,8 @@ TORCH_NODE_NUMBERS = {
     "min": 1,
     "t": 0,
     "t_": 1,
+    "as_strided": 0,
+    "as_strided_": 1,
     "transpose.int": 0,
     "transpose_": 1,
     "unsqueeze": 0,

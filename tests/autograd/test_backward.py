@@ -289,6 +289,7 @@ def test_as_strided_in_place():
     x = torch.arange(12.0).view(3, 4).requires_grad_()
     y = x * 2
     assert y.as_strided_((2, 3), (1, 2), 1) is y and y.tolist() == [[2.0, 6.0, 10.0], [4.0, 8.0, 12.0]]
+    assert y.grad_fn.name() == "AsStridedBackward1" and y.as_strided((2,), (1,)).grad_fn.name() == "AsStridedBackward0"
     (y * torch.arange(6.0).view(2, 3)).sum().backward()
     assert x.grad.tolist() == [[0, 0, 6, 2], [8, 4, 10, 0], [0, 0, 0, 0]]
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
