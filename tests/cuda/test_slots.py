@@ -19,6 +19,7 @@ ELSEWHERE = {
     "linalg_lu_determinant": "the product of the diagonal and a count of exchanges",
     "linalg_lu_row_order": "linalg_lu_solve exchanges the rows of the identity",
     "linalg_small_qr": "linalg_geqrf and linalg_orgqr take many small matrices at once",
+    "order_rows": "a sort for each column, the last first",
     "unscale_gradients": "unscale_on_device does it without reading anything back",
 }
 

@@ -278,6 +278,8 @@ def _behind(func, args, kwargs):
 
 def _batch_in_chunks(x, chunks):
     """The sequences in groups of as many, the last of fewer."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = -(-len(x) // chunks)
     made = []
     for first in range(0, len(x), size):
