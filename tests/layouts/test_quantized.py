@@ -173,3 +173,18 @@ def test_gradient_stops_outside_the_range():
     x = torch.linspace(-2, 2, 9, requires_grad=True)
     (torch.fake_quantize_per_tensor_affine(x, 0.25, 0, -4, 4) * 3).sum().backward()
     assert torch.equal(x.grad, 3.0 * (x.abs() <= 1.0))
+
+
+def test_quantized_arguments_of_tensors_that_are_not():
+    """The second tensor of such a call was taken for one with a quantizer, which ended the process."""
+    q = torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 5, torch.quint8)
+    x = torch.zeros(2, 3)
+    for call in (
+        lambda: x.masked_fill_(q, 1.0),
+        lambda: x.masked_fill(q, q),
+        lambda: x.index_put_((torch.tensor([0]),), q[0]),
+        lambda: q.masked_fill_(q, q.clone()),
+    ):
+        with pytest.raises(RuntimeError, match="takes no quantized tensors as arguments"):
+            call()
+    assert torch.equal(x, torch.zeros(2, 3)) and q.int_repr().unique().tolist() == [15]

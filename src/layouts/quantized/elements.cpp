@@ -8,7 +8,9 @@
 namespace mica::layouts::quantized {
 namespace {
 
+// A call comes here for any of its tensors that is quantized: a mask, say, of a tensor that is not.
 void need_one_quantizer(const char* name, const Tensor& self) {
+  MICA_CHECK(self.is_quantized(), name, ": a tensor of ", self.dtype(), " takes no quantized tensors as arguments");
   MICA_CHECK(quantizer_of(self).axis < 0, name, " is only there for tensors that are quantized per tensor");
 }
 
