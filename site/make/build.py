@@ -98,11 +98,15 @@ def keep_to_itself(site: Path) -> None:
 
 
 def lighter(text: str) -> str:
-    """Without the indentation of the generator's templates, and without marks in code that have no colour of their own."""
+    """Without the indentation of the generator's templates, and without marks in code that have no colour of their own.
+
+    A page's list of contents loses its line breaks, too: that of nn has 270 entries of ten lines.
+    """
     parts = re.split(r"(<(?:pre|script|textarea)\b.*?</(?:pre|script|textarea)>)", text, flags=re.S)
     for i, part in enumerate(parts):
         if i % 2 == 0:
-            parts[i] = re.sub(r"\s*\n\s*", "\n", part)
+            part = re.sub(r"\s*\n\s*", "\n", part)
+            parts[i] = re.sub(r"<nav\b.*?</nav>", lambda nav: nav[0].replace(">\n<", "><"), part, flags=re.S)
         elif part.startswith("<pre"):
             part = re.sub(r'<a id="__codelineno[^>]*></a>', "", part)
             part = re.sub(r'<span id="__span-[^>]*>(.*?)\n</span>', r"\1\n", part)
