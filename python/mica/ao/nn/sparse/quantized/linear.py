@@ -90,46 +90,27 @@ def rounded_weight(mod, observer):
     return weight
 
 
-def without_values(in_features, out_features):
-    """A weight of zeros."""
-    return _C.quantize_per_tensor(_C.zeros(out_features, in_features), 1.0, 0, _C.qint8)
-
-
-class Linear(Module):
-    """A linear map of quantized tensors with a sparse qint8 weight."""
+class SparseLinear(Module):
+    """What the static and the dynamic linear map share: the weight, its blocks and the bias."""
 
     _version = 1
     _FLOAT_MODULE = nn.Linear
+    _WORDS = ""  # what an error about another dtype calls the class
 
     def __init__(self, in_features, out_features, row_block_size, col_block_size, bias=True, dtype=None):
         super().__init__()
         if dtype not in (None, _C.qint8):
-            raise NotImplementedError("Only QINT8 is supported for Sparse Quantized Linear")
+            raise NotImplementedError(f"Only QINT8 is supported for {self._WORDS}")
         self.in_features, self.out_features = in_features, out_features
         self._packed_params = LinearPackedParams(row_block_size, col_block_size)
-        self.set_weight_bias(
-            without_values(in_features, out_features), _C.zeros(out_features) if bias else None, row_block_size,
-            col_block_size,
-        )  # fmt: skip
-        self.scale, self.zero_point = 1.0, 0
+        zeros = _C.quantize_per_tensor(_C.zeros(out_features, in_features), 1.0, 0, _C.qint8)
+        self.set_weight_bias(zeros, _C.zeros(out_features) if bias else None, row_block_size, col_block_size)
 
     @classmethod
-    def from_float(cls, mod, use_precomputed_fake_quant=False):
-        """The quantized form of an observed nn.Linear that a sparsifier has squashed, and that has kept its blocks."""
-        if type(mod) is not cls._FLOAT_MODULE:
-            raise AssertionError(f"{cls.__name__}.from_float only works for {cls._FLOAT_MODULE.__name__}")
-        if not hasattr(mod, "sparse_params"):
-            raise AssertionError(
-                "Expecting the Linear to have `sparse_params`. Make sure you have provided arguments in the "
-                '`sparsifier.squash_mask(params_to_save=("sparse_block_shape",))` method.'
-            )
-        if not hasattr(mod, "qconfig"):
-            raise AssertionError("Input float module must have qconfig defined")
-        blocks = mod.sparse_params["sparse_block_shape"]
-        scale, zero_point = mod.activation_post_process.calculate_qparams()
+    def _of_float(cls, mod, observer, blocks):
+        """A layer with the weight of an nn.Linear, rounded as the observer says, and its bias."""
         made = cls(mod.in_features, mod.out_features, *blocks, bias=mod.bias is not None)
-        made.set_weight_bias(rounded_weight(mod, mod.qconfig.weight()), mod.bias, *blocks)
-        made.scale, made.zero_point = float(scale), int(zero_point)
+        made.set_weight_bias(rounded_weight(mod, observer), mod.bias, *blocks)
         return made
 
     def set_weight_bias(self, w, b, row_block_size, col_block_size):
@@ -146,6 +127,37 @@ class Linear(Module):
     def bias(self):
         """The bias, in float32."""
         return self._weight_bias()[1]
+
+    def __repr__(self):
+        return f"{self._get_name()}({self.extra_repr()})"
+
+
+class Linear(SparseLinear):
+    """A linear map of quantized tensors with a sparse qint8 weight."""
+
+    _WORDS = "Sparse Quantized Linear"
+
+    def __init__(self, in_features, out_features, row_block_size, col_block_size, bias=True, dtype=None):
+        super().__init__(in_features, out_features, row_block_size, col_block_size, bias, dtype)
+        self.scale, self.zero_point = 1.0, 0
+
+    @classmethod
+    def from_float(cls, mod, use_precomputed_fake_quant=False):
+        """The quantized form of an observed nn.Linear that a sparsifier has squashed, and that has kept its blocks."""
+        if type(mod) is not cls._FLOAT_MODULE:
+            raise AssertionError(f"{cls.__name__}.from_float only works for {cls._FLOAT_MODULE.__name__}")
+        if not hasattr(mod, "sparse_params"):
+            raise AssertionError(
+                "Expecting the Linear to have `sparse_params`. Make sure you have provided arguments in the "
+                '`sparsifier.squash_mask(params_to_save=("sparse_block_shape",))` method.'
+            )
+        if not hasattr(mod, "qconfig"):
+            raise AssertionError("Input float module must have qconfig defined")
+        blocks = mod.sparse_params["sparse_block_shape"]
+        scale, zero_point = mod.activation_post_process.calculate_qparams()
+        made = cls._of_float(mod, mod.qconfig.weight(), blocks)
+        made.scale, made.zero_point = float(scale), int(zero_point)
+        return made
 
     def forward(self, x):
         values = self._packed_params.products(x)
@@ -169,6 +181,3 @@ class Linear(Module):
             f"in_features={self.in_features}, out_features={self.out_features}, scale={self.scale}, "
             f"zero_point={self.zero_point}, qscheme={self.weight().qscheme()}"
         )
-
-    def __repr__(self):
-        return f"{self._get_name()}({self.extra_repr()})"

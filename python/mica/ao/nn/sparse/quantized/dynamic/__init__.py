@@ -1,31 +1,18 @@
 """Linear maps with sparse qint8 weights that take float32 and quantize it as it comes."""
 
-from mica import _C, nn
+from mica import _C
 from mica.ao.nn import intrinsic as nni
-from mica.ao.nn.sparse.quantized.linear import LinearPackedParams, rounded_weight, without_values
+from mica.ao.nn.sparse.quantized.linear import SparseLinear
 from mica.ao.nn.sparse.quantized.utils import LinearBlockSparsePattern
-from mica.nn import Module
 
 __all__ = ["Linear"]
 
 
-class Linear(Module):
+class Linear(SparseLinear):
     """A linear map with a sparse qint8 weight; the input's scale is found at every call."""
 
-    _version = 1
     _op_type = "sparse_dynamic"
-    _FLOAT_MODULE = nn.Linear
-
-    def __init__(self, in_features, out_features, row_block_size, col_block_size, bias=True, dtype=None):
-        super().__init__()
-        if dtype not in (None, _C.qint8):
-            raise NotImplementedError("Only QINT8 is supported for Sparse Quantized Linear Dynamic")
-        self.in_features, self.out_features = in_features, out_features
-        self._packed_params = LinearPackedParams(row_block_size, col_block_size)
-        self.set_weight_bias(
-            without_values(in_features, out_features), _C.zeros(out_features) if bias else None, row_block_size,
-            col_block_size,
-        )  # fmt: skip
+    _WORDS = "Sparse Quantized Linear Dynamic"
 
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):
@@ -36,25 +23,7 @@ class Linear(Module):
             raise AssertionError("Input float module must have qconfig defined")
         observer = mod.qconfig.weight()
         mod = mod[0] if type(mod) is nni.LinearReLU else mod
-        blocks = LinearBlockSparsePattern.block_size()
-        made = cls(mod.in_features, mod.out_features, *blocks, bias=mod.bias is not None)
-        made.set_weight_bias(rounded_weight(mod, observer), mod.bias, *blocks)
-        return made
-
-    def set_weight_bias(self, w, b, row_block_size, col_block_size):
-        """Another quantized weight, another bias or None, and the size of blocks."""
-        self._packed_params.set_weight_bias(w, b, row_block_size, col_block_size)
-
-    def _weight_bias(self):
-        return self._packed_params._weight_bias()
-
-    def weight(self):
-        """The quantized weight, zeros and all."""
-        return self._weight_bias()[0]
-
-    def bias(self):
-        """The bias, in float32."""
-        return self._weight_bias()[1]
+        return cls._of_float(mod, observer, LinearBlockSparsePattern.block_size())
 
     def forward(self, x):
         return self._packed_params.products(_C.quantize_per_tensor_dynamic(x, _C.quint8, False))
@@ -74,6 +43,3 @@ class Linear(Module):
 
     def extra_repr(self):
         return f"in_features={self.in_features}, out_features={self.out_features}, qscheme={self.weight().qscheme()}"
-
-    def __repr__(self):
-        return f"{self._get_name()}({self.extra_repr()})"
