@@ -191,11 +191,7 @@ class Capture(TorchFunctionMode):
         asked = (id(called), tuple(map(id, tensors)))
         if asked in self._asked:  # the class hands the call on as it is
             self.flush(f"{_names.name_of(func)}() of a {kind.__name__}", whole=False)
-            self.active = False
-            try:
-                return func(*args, **kwargs)
-            finally:
-                self.active = True
+            return self.aside(func, args, kwargs)
         self._asked.add(asked)
         try:
             with self:
@@ -232,11 +228,7 @@ class Capture(TorchFunctionMode):
     def array_of(self, tensor):
         """The array of a tensor that the graph computes."""
         self.flush("NumPy asks for values", whole=False)
-        self.active = False
-        try:
-            return tensor.numpy()
-        finally:
-            self.active = True
+        return self.aside(tensor.numpy, (), {})
 
     def _fake(self, tensor):
         return self._open.fake(tensor, self._names.of(tensor))
@@ -261,14 +253,10 @@ class Capture(TorchFunctionMode):
     def uncaptured(self, function, args, kwargs, whole=True):
         """Call a function whose calls are not recorded."""
         self.flush(f"{getattr(function, '__name__', 'a function')} is not to be compiled", whole)
-        self.active = False
-        try:
-            return function(*args, **kwargs)
-        finally:
-            self.active = True
+        return self.aside(function, args, kwargs)
 
     def aside(self, function, args, kwargs):
-        """Call a function that is no part of the program's computation, and reads no values: nothing of it is recorded."""
+        """Call a function of which nothing is recorded. It reads no values that are still to be computed."""
         before, self.active = self.active, False
         try:
             return function(*args, **kwargs)
@@ -289,11 +277,8 @@ class Capture(TorchFunctionMode):
             inner_args, inner_kwargs = tree_map_only(_C.TensorBase, fake, (tuple(args), dict(kwargs)))
             if self.fakes.shape_env is not None:
                 inner_args, inner_kwargs = tree_map(symbolic, (inner_args, inner_kwargs))
-            self.active = False  # what a function of Mica's is made of asks nothing of the program
-            try:
-                out = self._open.call(func, inner_args, inner_kwargs)
-            finally:
-                self.active = True
+            # What a function of Mica's is made of asks nothing of the program.
+            out = self.aside(self._open.call, (func, inner_args, inner_kwargs), {})
         except Exception as error:
             if self._open.fix(error, (inner_args, inner_kwargs)):
                 self._compute_again()
