@@ -81,3 +81,47 @@ def test_the_class_of_what_is_loaded_is_asked(swapping, assign):
     with pytest.raises(RuntimeError, match=r'(?s)While swapping the parameter named "weight".*one of self or other'):
         layer.load_state_dict({"weight": torch.ones(2, 2).as_subclass(Returning)}, assign=assign)
     assert layer.weight.tolist() == [[2, 2], [2, 2]]
+
+
+class Twice(torch.Tensor):
+    """A tensor that stands for two times another one."""
+
+    @staticmethod
+    def __new__(cls, half):
+        return torch.Tensor._make_wrapper_subclass(cls, half.shape, dtype=half.dtype)
+
+    def __init__(self, half):
+        self.half_of = half
+
+    def __tensor_flatten__(self):
+        return ["half_of"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, context, size, stride):
+        return cls(inner["half_of"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        plain = torch.utils._pytree.tree_map_only(Twice, lambda x: x.half_of, (args, kwargs or {}))
+        result = function(*plain[0], **plain[1])
+        return cls(result) if function is torch.ops.aten.detach.default else result * 2
+
+
+class Wrapping(nn.Module):
+    def forward(self, x):
+        return x
+
+    def right_inverse(self, x):
+        return Twice(x / 2)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_parametrizations_whose_originals_wrap_tensors(asked):
+    torch.__future__.set_swap_module_params_on_conversion(asked)
+    module = nn.Linear(2, 2)
+    before, weight = module.weight.detach().clone(), module.weight
+    nn.utils.parametrize.register_parametrization(module, "weight", Wrapping())
+    original = module.parametrizations.weight.original
+    assert original is weight and type(original) is Twice and isinstance(original, nn.Parameter)
+    assert original.requires_grad and torch.equal(original.half_of, before / 2)
+    assert type(module.weight) is Twice

@@ -7,6 +7,7 @@ from copy import deepcopy
 
 from mica._C import Tensor
 from mica.autograd.grad_mode import no_grad
+from mica.nn.modules._conversion import _swaps
 from mica.nn.modules.container import ModuleDict, ModuleList
 from mica.nn.parameter import Parameter
 
@@ -37,6 +38,20 @@ def cached():
             _cache.clear()
 
 
+def _become(original, new):
+    """Give the original the values of another tensor. One of a class that wraps others has no values to take: the two are swapped."""
+    if new is original:
+        return
+    if not _swaps(original) and not _swaps(new):
+        original.set_(new)
+        return
+    from mica.utils import swap_tensors
+
+    if isinstance(original, Parameter) and not isinstance(new, Parameter):
+        new = Parameter(new, requires_grad=original.requires_grad)
+    swap_tensors(original, new)
+
+
 def _register(module, name, tensor):
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
@@ -65,7 +80,7 @@ class ParametrizationList(ModuleList):
                         f"right_inverse(original).{what}: {getattr(new, what)}"
                     )
             with no_grad():
-                original.set_(new)
+                _become(original, new)
             _register(self, "original", original)
         else:
             self._register_sequence(new, original)
@@ -143,7 +158,7 @@ class ParametrizationList(ModuleList):
             raise ValueError(
                 f"{what} returned by `right_inverse` has dtype {value.dtype} while `{name}` has dtype {original.dtype}"
             )
-        original.set_(value)
+        _become(original, value)
 
     def forward(self):
         if self.is_tensor:
@@ -278,7 +293,7 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
         original = parametrizations.original
         if leave_parametrized:
             with no_grad():
-                original.set_(getattr(module, tensor_name))
+                _become(original, getattr(module, tensor_name))
     elif leave_parametrized:
         value = getattr(module, tensor_name)
         original = Parameter(value) if value.requires_grad else value
