@@ -63,3 +63,9 @@ def test_errors_of_callbacks():
 def test_futures_do_not_pickle():
     with pytest.raises(RuntimeError, match="Can not pickle"):
         pickle.dumps(Future())
+
+
+def test_no_future():
+    for call in (wait_all, collect_all):
+        with pytest.raises(RuntimeError, match="Future can't be None"):
+            call((Future(), None))

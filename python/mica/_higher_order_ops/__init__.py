@@ -16,6 +16,12 @@ def cond(pred, true_fn, false_fn, operands=()):
         from mica._higher_order_ops.subgraphs import recorded_cond
 
         return recorded_cond(around, pred, true_fn, false_fn, operands)
+    import mica
+
+    if not isinstance(pred, (mica.Tensor, int, float, mica.SymBool)):
+        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
+    if isinstance(pred, mica.Tensor) and pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
     return (true_fn if bool(pred) else false_fn)(*operands)
 
 

@@ -107,6 +107,8 @@ def _of_callback(error):
 def collect_all(futures):
     """A future of the list of futures, done when all of them are; the error of one is its error."""
     futures = list(futures)
+    if any(future is None for future in futures):
+        raise RuntimeError("Future can't be None")
     together, left, lock = Future(), [len(futures)], threading.Lock()
     if not futures:
         together.set_result([])
