@@ -293,3 +293,14 @@ def test_a_message_that_cannot_be_pickled_leaves_no_segment_behind():
         sender.send(20, [large, large * 2])
         number, (first, second) = receiver.receive()
         assert number == 20 and first.equal(large) and second.equal(large * 2)
+
+
+def test_workers_of_other_libraries_say_who_they_are(monkeypatch):
+    from mica.utils.data import get_worker_info
+    from mica.utils.data._utils import worker
+
+    assert worker._worker_info is None and get_worker_info() is None
+    monkeypatch.setattr(worker, "_worker_info", worker.WorkerInfo(id=1, num_workers=4, seed=7, dataset=None))
+    assert get_worker_info().id == 1 and get_worker_info().num_workers == 4
+    monkeypatch.undo()
+    assert get_worker_info() is None

@@ -134,8 +134,9 @@ def test_backends_of_others():
         dist.destroy_process_group()
 
 
-def test_the_fake_backend():
-    dist.init_process_group("fake", rank=3, world_size=8, store=dist.HashStore())
+@pytest.mark.parametrize("given", [{"store": dist.HashStore()}, {}], ids=["store", "no store"])
+def test_the_fake_backend(given):
+    dist.init_process_group("fake", rank=3, world_size=8, **given)
     try:
         assert dist.get_rank() == 3 and dist.get_world_size() == 8 and dist.get_backend() == "fake"
         x = mica.ones(2)

@@ -42,7 +42,14 @@ _current = _Current()
 
 def get_worker_info():
     """What there is to know about the worker that runs this; None outside of workers."""
-    return _current.info
+    return globals().get("_worker_info") or _current.info
+
+
+def __getattr__(name):
+    # Libraries with workers of their own set this global: then it is what get_worker_info tells.
+    if name == "_worker_info":
+        return _current.info
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 SMALLEST_SHARED = 32768  # bytes: a smaller tensor is copied through the socket
