@@ -123,7 +123,8 @@ _LAZY = {
 _LAZY |= dict.fromkeys(["e", "inf", "nan", "pi"], "math")
 _LAZY |= dict.fromkeys(
     [
-        "_add_relu", "_addmm_activation", "batch_norm_update_stats", "_validate_compressed_sparse_indices", "_batch_norm_with_update", "_choose_qparams_per_tensor", "_chunk_cat", "_dyn_quant_matmul_4bit",
+        "_add_relu", "_addmm_activation", "batch_norm_update_stats", "_validate_compressed_sparse_indices", "_batch_norm_with_update", "_choose_qparams_per_tensor", "_chunk_cat",
+        "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_dyn_quant_matmul_4bit",
         "_dyn_quant_pack_4bit_weight", "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_indices_copy",
         "_native_batch_norm_legit", "_safe_softmax", "_saturate_weight_to_fp16", "_segment_reduce", "_softmax_backward_data",
         "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",

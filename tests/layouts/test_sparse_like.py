@@ -114,3 +114,69 @@ def test_small_things_of_coo_tensors():
     for each in (x, sparse("csr")):
         with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
             each[0] = 1
+
+
+def test_complex_numbers_and_their_parts():
+    x = torch.sparse_coo_tensor([[0, 2]], torch.tensor([[1.0, 2.0], [3.0, 4.0]]), (3, 2), requires_grad=True)
+    z = torch.view_as_complex(x)
+    assert z.shape == (3,) and z._values().tolist() == [1 + 2j, 3 + 4j] and z._indices().tolist() == [[0, 2]]
+    back = torch.view_as_real(z)
+    assert back.shape == (3, 2) and torch.equal(back.to_dense(), x.to_dense())
+    (z * 2j).to_dense().abs().sum().backward()
+    torch.testing.assert_close(x.grad.to_dense()[0], torch.tensor([2.0, 4.0]) / 5**0.5)
+    for wrong in (torch.sparse_coo_tensor([[0, 2], [0, 1]], [1.0, 2.0], (3, 2)), torch.ones(2, 3).to_sparse(1)):
+        with pytest.raises(RuntimeError, match="sparse tensors with the last dim == 2 and dense_dim > 0"):
+            torch.view_as_complex(wrong)
+    with pytest.raises(RuntimeError, match="view_as_real"):
+        torch.view_as_real(torch.ones(2, 2, dtype=torch.complex64).to_sparse_csr())
+
+
+def test_a_number_of_one_part_is_the_factor():
+    one = torch.tensor(True).to_sparse()
+    many = torch.sparse_coo_tensor(torch.zeros(0, 10, dtype=torch.int64), torch.ones(10, dtype=torch.uint8), ())
+    for product in (many * one, one * many):
+        assert product._nnz() == 10 and not product.is_coalesced() and product.to_dense() == 10
+
+
+def test_other_layouts_are_not_joined():
+    x = torch.ones(2, 2)
+    with pytest.raises(RuntimeError, match="but a dense tensor was found at position 1."):
+        torch.cat([x.to_sparse(), x])
+    with pytest.raises(RuntimeError, match="a tensor of layout torch.sparse_csr was found"):
+        torch.cat([x.to_sparse(), x.to_sparse_csr()])
+
+
+def test_parts_of_compressed_tensors_whose_size_is_left_out():
+    numbers = torch.tensor([0, 2, 4]), torch.tensor([0, 1, 0, 2]), torch.ones(4)
+    make = torch.sparse_csr_tensor
+    assert make(*numbers).shape == (2, 3)
+    with pytest.raises(RuntimeError, match="crow_indices must have dimensionality >= 1 but got 0"):
+        make(torch.tensor(0), *numbers[1:])
+    with pytest.raises(
+        RuntimeError, match="crow_indices and col_indices dimensionalities must be equal but got 2 and 1"
+    ):
+        make(numbers[0][None], *numbers[1:])
+    with pytest.raises(RuntimeError, match=r"sum of batch and block dimensionalities \(=0 \+ 0\) but got 0"):
+        make(*numbers[:2], torch.tensor(1.0))
+    with pytest.raises(RuntimeError, match="dtype must be Int or Long, but got Short"):
+        make(numbers[0].short(), numbers[1].short(), numbers[2])
+    with pytest.raises(RuntimeError, match="must have the same dtype, bot got Int and Long, respectively"):
+        make(numbers[0].int(), *numbers[1:])
+
+
+def test_indices_in_their_other_form():
+    pointers = torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2]), 4)
+    assert pointers.tolist() == [0, 2, 2, 3, 3] and pointers.dtype == torch.int64
+    assert torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2]), 4, out_int32=True).dtype == torch.int32
+    assert torch._convert_indices_from_coo_to_csr(torch.tensor([], dtype=torch.int64), 2).tolist() == [0, 0, 0]
+    assert torch.ops.aten._convert_indices_from_coo_to_csr(torch.tensor([1]), 2).tolist() == [0, 0, 1]
+    to_coo = torch._convert_indices_from_csr_to_coo
+    assert to_coo(torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 2])).tolist() == [[0, 0, 2], [0, 1, 2]]
+    turned = to_coo(torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 2]), out_int32=True, transpose=True)
+    assert turned.tolist() == [[0, 1, 2], [0, 0, 2]] and turned.dtype == torch.int32
+    batch = to_coo(torch.tensor([[0, 2, 2, 3], [0, 1, 1, 3]]), torch.tensor([[0, 1, 2], [1, 0, 1]]))
+    assert batch.tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 2, 0, 2, 2], [0, 1, 2, 1, 0, 1]]
+    with pytest.raises(RuntimeError, match="do not count 3 col_indices"):
+        to_coo(torch.tensor([0, 2, 2, 2]), torch.tensor([0, 1, 2]))
+    with pytest.raises(RuntimeError, match="supposed to be a vector"):
+        torch._convert_indices_from_coo_to_csr(torch.tensor([[0]]), 4)

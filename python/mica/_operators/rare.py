@@ -37,6 +37,8 @@ from mica._operators.quantized_makers import (  # noqa: F401
 from mica._operators.segments import segment_reduce
 from mica._operators.sparse_makers import SCHEMAS as _SPARSE_MAKERS
 from mica._operators.sparse_makers import (  # noqa: F401
+    _convert_indices_from_coo_to_csr,
+    _convert_indices_from_csr_to_coo,
     _sparse_compressed_tensor_with_dims,
     _validate_compressed_sparse_indices,
 )
@@ -356,6 +358,11 @@ def empty_quantized(size, qtensor, *, dtype=None, layout=None, device=None, pin_
 
 def _quantized_pool(name):
     def pool(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+        if (
+            name != "max_pool1d"
+            and min(dilation if isinstance(dilation, (tuple, list)) else (dilation,), default=1) < 1
+        ):
+            raise RuntimeError(f"Expected dilation >= 1, but got {dilation}")
         pooled = getattr(mica.nn.functional, name)(
             input.int_repr().float(), kernel_size, stride or None, padding, dilation, ceil_mode
         )

@@ -172,8 +172,8 @@ def _inferred_size(layout, compressed, plain, values):
     """The smallest size that holds all indices."""
     batch = compressed.dim() - 1
     blocks = layout in (_C.sparse_bsr, _C.sparse_bsc)
-    if batch < 0 or values.dim() < batch + 1 + 2 * blocks:
-        raise RuntimeError(f"values must have dimensionality > {batch + 2 * blocks} but got {values.dim()}")
+    if batch < 0 or plain.dim() != batch + 1 or values.dim() < batch + 1 + 2 * blocks:
+        return []  # the check of all parts says what is wrong
     height, width = values.shape[batch + 1 : batch + 3] if blocks else (1, 1)
     lines = max(compressed.size(-1) - 1, 0)
     across = int(plain.max()) + 1 if plain.numel() else 0

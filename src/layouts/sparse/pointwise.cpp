@@ -218,9 +218,12 @@ static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul(const Tensor& self, const Tensor& other) {
-  // A sparse number stands behind a larger sparse tensor. A dense one stands behind it, so that the two never swap
-  // twice.
-  if (!is_sparse(self) || (is_sparse(other) && self.dim() == 0 && other.dim() > 0)) return sparse::mul(other, self);
+  // A sparse number stands behind a larger sparse tensor, and behind a number of several parts. A dense one stands
+  // behind it, so that the two never swap twice.
+  const auto one_part = [](const Tensor& number) { return sparse_parts(number).values.size(0) == 1; };
+  const bool number_first = is_sparse(self) && is_sparse(other) && self.dim() == 0 &&
+                            (other.dim() > 0 || (one_part(self) && !one_part(other)));
+  if (!is_sparse(self) || number_first) return sparse::mul(other, self);
   if (is_sparse(other) && other.dim() > 0) return mul_sparse(self, other);
   if (other.dim() == 0) {
     const Tensor product = values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other);

@@ -121,6 +121,24 @@ Tensor permute(const Tensor& self, IntArrayRef dims) {
   return coo(indices, values_of(self).permute(dense), sizes, false);
 }
 
+Tensor view_as_real(const Tensor& self) {
+  if (!is_coo(self)) entry::refuse_layout("view_as_real", std::vector<Tensor>{self});
+  const SparseParts& p = sparse_parts(self);
+  DimVector sizes(self.sizes());
+  sizes.push_back(2);
+  return coo(p.indices, mica::view_as_real(values_of(self)), sizes, p.coalesced);
+}
+
+Tensor view_as_complex(const Tensor& self) {
+  if (!is_coo(self)) entry::refuse_layout("view_as_complex", std::vector<Tensor>{self});
+  const SparseParts& p = sparse_parts(self);
+  MICA_CHECK(self.dim() > p.sparse_dim && self.sizes().back() == 2,
+             "view_as_complex_sparse is only supported for sparse tensors with the last dim == 2 and dense_dim > 0.");
+  DimVector sizes(self.sizes());
+  sizes.pop_back();
+  return coo(p.indices, mica::view_as_complex(values_of(self)), sizes, p.coalesced);
+}
+
 Tensor unsqueeze(const Tensor& self, int64_t dim) {
   const Tensor c = through_coo(self);
   const SparseParts& p = sparse_parts(c);
@@ -249,9 +267,12 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
 
 Tensor cat(TensorList tensors, int64_t dim) {
   MICA_CHECK(!tensors.empty(), "torch.cat(): expected a non-empty list of Tensors");
-  for (const Tensor& each : tensors)
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& each = tensors[i];
+    MICA_CHECK(is_sparse(each), "Concatenating sparse tensors, but a dense tensor was found at position ", i, ".");
     MICA_CHECK(is_coo(each), "Concatenating sparse tensors, but a tensor of layout ", each.layout(),
                " was found among them");
+  }
   const Tensor& first = tensors[0];
   const SparseParts& p = sparse_parts(first);
   const int64_t d = wrap_dim(dim, first.dim());

@@ -92,9 +92,10 @@ void check_compressed(Layout layout, const Tensor& compressed, const Tensor& pla
   MICA_CHECK(values.size(batch) == nnz, plain_name, ".shape[-1] must be equal to nnz (=", values.size(batch),
              ") as defined by values.shape[", batch, "], but got ", nnz);
   MICA_CHECK(compressed.dtype() == DType::Int32 || compressed.dtype() == DType::Int64, compressed_name, " and ",
-             plain_name, " must be an int32 or int64 type, but got ", compressed.dtype());
+             plain_name, " dtype must be Int or Long, but got ", info(compressed.dtype()).legacy);
   MICA_CHECK(compressed.dtype() == plain.dtype(), compressed_name, " and ", plain_name,
-             " must have the same dtype, bot got ", compressed.dtype(), " and ", plain.dtype(), ", respectively");
+             " must have the same dtype, bot got ", info(compressed.dtype()).legacy, " and ",
+             info(plain.dtype()).legacy, ", respectively");
   MICA_CHECK(compressed.device() == values.device() && plain.device() == values.device(), "device of ", compressed_name,
              " (=", compressed.device(), ") must match device of values (=", values.device(), ")");
   if (values.is_meta()) return;
