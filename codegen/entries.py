@@ -321,9 +321,10 @@ class Writer(RareForms, DispatchedForms):
                 self.put(f"{o}_.finish();")
         else:
             call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
-            if is_factory(schema) and schema.has_argument("start"):
-                # A sequence takes any shape that has room for it; of another one arange alone tells.
-                warns = "true" if schema.name == "arange" else "false"
+            frequencies = schema.name in ("fft_fftfreq", "fft_rfftfreq")
+            if is_factory(schema) and (schema.has_argument("start") or frequencies):
+                # A sequence takes any shape that has room for it; of another one arange tells, which makes frequencies too.
+                warns = "true" if schema.name == "arange" or frequencies else "false"
                 self.put(f"entry::write_sequence({outs[0]}, {call}, {warns});")
             elif is_factory(schema):
                 self.put(f"entry::write_new({outs[0]}, {call});")

@@ -197,3 +197,23 @@ def test_sums_of_float16_are_kept_as_asked():
         assert (torch.ones(4, 5000).half() @ torch.ones(5000).half()).tolist() == [5000.0] * 4
     finally:
         torch._C._set_cpu_allow_fp16_reduced_precision_reduction(False)
+
+
+def test_frequencies_warn_of_another_length_as_arange():
+    for frequencies, count in ((torch.fft.fftfreq, 4), (torch.fft.rfftfreq, 3)):
+        out = torch.empty(())
+        with pytest.warns(UserWarning, match="The out tensor will be resized to a tensor of shape"):
+            frequencies(4, 0.5, out=out)
+        assert out.shape == (count,) and torch.equal(out, frequencies(4, 0.5))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert frequencies(4, out=torch.empty(0)).shape == frequencies(4, out=torch.empty(count)).shape == (count,)
+
+
+def test_quantized_pools_refuse_dilations_below_one():
+    x = torch.quantize_per_tensor(torch.randn(1, 1, 4, 4), 0.1, 10, torch.quint8)
+    with refused(RuntimeError, "Expected dilation >= 1"):
+        torch.quantized_max_pool2d(x, (2, 2), (1, 1), (0, 0), (-3, 1))
+    with refused(RuntimeError, "Expected dilation >= 1"):
+        torch.quantized_max_pool3d(x[None], (1, 2, 2), (1, 1, 1), (0, 0, 0), (0, 1, 1))
+    assert torch.quantized_max_pool2d(x, (2, 2)).shape == (1, 1, 2, 2)
