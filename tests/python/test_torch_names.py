@@ -229,6 +229,9 @@ def test_functions_of_functions():
     assert mica.allclose(associative_scan(lambda a, b: a + b, x, 0), x.cumsum(0))
     assert mica.allclose(associative_scan(lambda a, b: a * b, x, 1, reverse=True), x.flip(1).cumprod(1).flip(1))
     assert mica.cond(mica.tensor(True), lambda x: x + 1, lambda x: x - 1, (1,)) == 2
+    for wrong in (None, "text", mica.ones(2)):
+        with pytest.raises(RuntimeError, match="Expected pred to be bool or"):
+            mica.cond(wrong, lambda x: x + 1, lambda x: x - 1, (1,))
     assert mica.while_loop(lambda i: i < 5, lambda i: (i + 1,), (mica.tensor(0),))[0] == 5
 
 
@@ -284,3 +287,8 @@ def test_types_of_sparse_tensors():
     assert not isinstance(made, mica.sparse.LongTensor) and mica.sparse.IntTensor(2, 3).shape == (2, 3)
     with pytest.raises(AttributeError):
         _ = mica.sparse.NoTensor
+
+
+def test_functions_by_the_name_of_their_module():
+    assert mica._C._VariableFunctions.relu is mica.relu and mica._C._VariableFunctions.rsub is mica.rsub
+    assert not hasattr(mica._C._VariableFunctions, "no_such_function")

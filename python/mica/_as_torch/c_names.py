@@ -335,6 +335,8 @@ def __getattr__(name):
         return Future
     if name in ("ScriptModule", "ScriptFunction"):
         return getattr(importlib.import_module("mica.jit"), name)
+    if name == "_VariableFunctions":
+        return importlib.import_module("mica._VF")
     if name == "Tag":
         from mica._functions.tags import Tag
 
