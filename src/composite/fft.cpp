@@ -51,23 +51,28 @@ Tensor resized(const Tensor& x, IntArrayRef dims, IntArrayRef sizes) {
   return pads ? constant_pad_nd(result, pad) : result;
 }
 
-Tensor complex_transform(const Tensor& self, std::optional<int64_t> n, int64_t dim, OptionalString norm, bool forward) {
-  Tensor x = promoted(self, true);
+// The whole spectrum, or of reals its first half where that is asked for. A backward transform of reals is the
+// conjugate of the forward one.
+Tensor transform(const Tensor& self, std::optional<int64_t> n, int64_t dim, OptionalString norm, bool forward,
+                 bool half) {
+  Tensor x = promoted(self, false);
   const int64_t d = wrap_dim(dim, x.dim(), false);
   if (n) x = resized(x, IntArrayRef(d), IntArrayRef(*n));
   check_points(x.size(d));
-  return _fft_c2c(x, IntArrayRef(d), normalization_of(norm, forward), forward);
+  const int64_t mode = normalization_of(norm, forward);
+  if (x.is_complex()) return _fft_c2c(x, IntArrayRef(d), mode, forward);
+  const Tensor result = _fft_r2c(x, IntArrayRef(d), mode, half);
+  return forward ? result : result.conj();
+}
+
+Tensor complex_transform(const Tensor& self, std::optional<int64_t> n, int64_t dim, OptionalString norm, bool forward) {
+  return transform(self, n, dim, norm, forward, false);
 }
 
 Tensor from_real(const char* name, const Tensor& self, std::optional<int64_t> n, int64_t dim, OptionalString norm,
                  bool forward) {
   MICA_CHECK(!self.is_complex(), name, " expects a real input tensor, but got ", info(self.dtype()).legacy);
-  Tensor x = promoted(self, false);
-  const int64_t d = wrap_dim(dim, x.dim(), false);
-  if (n) x = resized(x, IntArrayRef(d), IntArrayRef(*n));
-  check_points(x.size(d));
-  const Tensor result = _fft_r2c(x, IntArrayRef(d), normalization_of(norm, forward), true);
-  return forward ? result : result.conj_physical();
+  return transform(self, n, dim, norm, forward, true);
 }
 
 Tensor to_real_signal(const Tensor& self, std::optional<int64_t> n, int64_t dim, OptionalString norm, bool forward) {

@@ -126,18 +126,15 @@ void _fft_r2c(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
   const DimVector dims = wrap_dims(dim, self.dim());
   MICA_CHECK(!dims.empty(), "_fft_r2c needs a dimension");
   const TensorOptions complex = self.options().dtype(to_complex(self.dtype()));
-  if (!onesided) {
-    out.take(mica::empty(self.sizes(), complex));
-    const Tensor& result = out.tensor();
-    if (result.is_meta() || result.numel() == 0) return;
-    result.copy_(self);
-    transform_rest(result.view_of(), dims, dims.size(), true, scale_of(self.sizes(), dims, normalization));
+  if (!onesided && takes_many(self)) {
+    out.take(transformed(self.to(complex.dtype()), self.sizes(), complex.dtype(), dims, true,
+                         scale_of(self.sizes(), dims, normalization)));
     return;
   }
   const size_t rest = dims.size() - 1;
   DimVector sizes(self.sizes());
   int64_t& bins = sizes[static_cast<size_t>(dims[rest])];
-  bins = bins / 2 + 1;
+  if (onesided) bins = bins / 2 + 1;
   if (takes_many(self)) {
     out.take(
         transformed(self, sizes, to_complex(self.dtype()), dims, true, scale_of(self.sizes(), dims, normalization)));

@@ -57,7 +57,7 @@ def numbers(shape, real, complex_, seed=0):
 
 
 def assert_spectrum(ours, theirs, real, n):
-    ours = ours.numpy()
+    ours = ours.resolve_conj().numpy()
     assert ours.shape == theirs.shape
     size = np.abs(theirs).max() if theirs.size else 1
     assert np.abs(ours - theirs).max(initial=0) <= TOLERANCE[real] * (8 + np.log2(n + 1)) * max(size, 1e-30), n
@@ -73,6 +73,7 @@ def test_lengths(n, real):
         assert_spectrum(mica.fft.fft(mica.from_numpy(z)), np.fft.fft(z.astype(np.complex128)), real, n)
         assert_spectrum(mica.fft.ifft(mica.from_numpy(z)), np.fft.ifft(z.astype(np.complex128)), real, n)
         assert_spectrum(mica.fft.fft(mica.from_numpy(x)), np.fft.fft(x.astype(np.float64)), real, n)
+        assert_spectrum(mica.fft.ifft(mica.from_numpy(x)), np.fft.ifft(x.astype(np.float64)), real, n)
         half = np.fft.rfft(x.astype(np.float64))
         assert_spectrum(mica.fft.rfft(mica.from_numpy(x)), half, real, n)
         given = half.astype(np.complex64 if real is np.float32 else np.complex128)
@@ -266,3 +267,46 @@ def test_planes_in_turn():
     assert_spectrum(mica.fft.ifft2(turned), np.fft.ifft2(z.swapaxes(1, 2)), np.float32, z[0].size)
     half = np.fft.rfft2(z.real.astype(np.float64))
     assert_spectrum(mica.fft.rfft2(mica.from_numpy(z).real), half, np.float32, z[0].size)
+
+
+@pytest.mark.parametrize("n", (1, 2, 3, 8, 37, 74, 103, 227, 243, 360, 999, 1024, 1030, 40009, 65536))
+def test_whole_spectra_of_reals(n):
+    """A real sequence goes by half of its spectrum; the other half are exact conjugates, in any layout."""
+    for shape, dim in (((9, n), 1), ((n, 9), 0), ((2, n, 3), 1)):
+        if n > 5000 and dim == 0:
+            continue
+        x = numbers(shape, np.float32, False, seed=n)
+        for given in (mica.from_numpy(x), mica.from_numpy(np.flip(x, dim).copy()).flip(dim)):
+            spectrum = mica.fft.fft(given, dim=dim)
+            assert_spectrum(spectrum, np.fft.fft(x.astype(np.float64), axis=dim), np.float32, n)
+            mirror = (-mica.arange(n)) % n
+            assert mica.equal(spectrum.index_select(dim, mirror).conj(), spectrum)
+            half = mica.fft.rfft(given, dim=dim)
+            assert mica.equal(half, spectrum.narrow(dim, 0, n // 2 + 1))
+            out = mica.empty(0, dtype=mica.complex64)
+            assert mica.fft.fft(given, dim=dim, out=out) is out
+            assert mica.equal(out, spectrum)
+
+
+def test_transforms_of_reals_are_recorded_as_such():
+    x = mica.rand(5, 7, dtype=mica.float64, requires_grad=True)
+    assert mica.fft.fft(x).grad_fn.name() == "FftR2CBackward0"
+    assert not mica.fft.fft(x).is_conj()
+    assert mica.fft.ifft(x).is_conj()
+    assert mica.fft.ihfft(x).is_conj()
+    assert not mica.fft.ihfft2(x).is_conj()
+    for transform in (mica.fft.fft, mica.fft.ifft):
+        for norm in (None, "ortho", "forward"):
+            assert gradcheck(lambda x, t=transform, norm=norm: t(x, norm=norm), (x,))
+        assert gradcheck(lambda x, t=transform: t(x, n=4, dim=0), (x,))
+        assert gradgradcheck(lambda x, t=transform: t(x), (x,))
+
+
+def test_two_sided_pieces_of_a_signal():
+    signal = mica.rand(2, 500, dtype=mica.float64)
+    window = mica.hann_window(60, dtype=mica.float64)
+    half = mica.stft(signal, 60, window=window, return_complex=True)
+    whole = mica.stft(signal, 60, window=window, onesided=False, return_complex=True)
+    assert whole.shape == (2, 60, half.shape[2])
+    assert mica.equal(whole[:, :31], half)
+    assert mica.equal(whole[:, 31:], half[:, 1:30].flip(1).conj())

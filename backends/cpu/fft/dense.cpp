@@ -159,6 +159,24 @@ void fold_pairs(const T* x, T* z, int64_t half, const T* roots) {
   z[1] = first - last;
 }
 
+// The second half of the spectrum of n reals, pairs: conjugates of the first, in the opposite order.
+template <class T>
+void mirror_pairs(T* x, int64_t n) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), last = (n - 1) / 2;
+  int64_t k = 1;
+  for (; k + lanes - 1 <= last; k += lanes) {
+    Parts<V> a;
+    hn::LoadInterleaved2(d, x + 2 * k, a.re, a.im);
+    hn::StoreInterleaved2(hn::Reverse(d, a.re), hn::Neg(hn::Reverse(d, a.im)), d, x + 2 * (n - k - lanes + 1));
+  }
+  for (; k <= last; ++k) {
+    x[2 * (n - k)] = x[2 * k];
+    x[2 * (n - k) + 1] = -x[2 * k + 1];
+  }
+}
+
 template <class T>
 void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::Batch<T>& batch, int64_t first,
                      int64_t last) {
@@ -175,13 +193,16 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
     } else if (batch.kind == Kind::FromReal && batch.halved()) {
       run_complex(plan, in, next, z, false, batch.scale, room);
       unfold_pairs(z, out, half, roots);
+      if (batch.whole) mirror_pairs(out, n);
     } else if (batch.kind == Kind::FromReal) {
       for (int64_t k = 0; k < n; ++k) {
         z[2 * k] = in[k];
         z[2 * k + 1] = 0;
       }
       run_complex<T>(plan, z, nullptr, z, false, batch.scale, room);
+      z[1] = 0;  // which a convolution only comes near
       std::copy(z, z + 2 * (half + 1), out);
+      if (batch.whole) mirror_pairs(out, n);
     } else if (batch.halved()) {
       fold_pairs(in, z, half, roots);
       run_complex(plan, z, next, out, true, batch.scale, room);

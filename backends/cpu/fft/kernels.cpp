@@ -51,6 +51,7 @@ void run(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bo
   batch.in_offsets = in_offsets.data();
   batch.out_offsets = out_offsets.data();
   batch.backward = backward;
+  batch.whole = kind == Kind::FromReal && out.sizes[dim] > batch.length / 2 + 1;
   batch.scale = static_cast<T>(scale);
   const int64_t count = static_cast<int64_t>(in_offsets.size());
   const int64_t threads = get_num_threads();

@@ -83,21 +83,33 @@ int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequen
   return k;
 }
 
+// Elements in lanes that are to be written: those of all lanes lie `step` numbers from the next ones, which is less
+// than zero where they are written in the opposite order. Their parts are multiplied by factors.
 template <class T>
-int64_t store_pair_tiles(T* out, const LaneOffsets& lanes, int64_t n, Sequence<T> from, T scale) {
+struct Written {
+  const T *re, *im;
+  int64_t step;
+  T re_factor, im_factor;
+
+  Written(Sequence<T> from, T scale)
+      : re(from.re), im(from.im), step(hn::MaxLanes(hn::ScalableTag<T>())), re_factor(scale), im_factor(scale) {}
+};
+
+template <class T>
+int64_t store_pair_tiles(T* out, const LaneOffsets& lanes, int64_t n, const Written<T>& from) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = hn::MaxLanes(d), kPairs = kLanes / 2;
   int64_t k = 0;
   if constexpr (sizeof(T) == 4 && kLanes > 4) {
     const hn::ScalableTag<double> pairs;
     using V = hn::Vec<decltype(pairs)>;
-    const auto s = hn::Set(d, scale);
+    const auto re_factor = hn::Set(d, from.re_factor), im_factor = hn::Set(d, from.im_factor);
     for (; k + kPairs <= n; k += kPairs) {
       V low[kPairs], high[kPairs];
 #pragma GCC unroll 8
       for (int64_t r = 0; r < kPairs; ++r) {
-        const auto re = hn::Mul(hn::Load(d, from.re + (k + r) * kLanes), s),
-                   im = hn::Mul(hn::Load(d, from.im + (k + r) * kLanes), s);
+        const auto re = hn::Mul(hn::Load(d, from.re + (k + r) * from.step), re_factor),
+                   im = hn::Mul(hn::Load(d, from.im + (k + r) * from.step), im_factor);
         low[r] = hn::BitCast(pairs, hn::InterleaveLower(d, re, im));
         high[r] = hn::BitCast(pairs, hn::InterleaveUpper(d, re, im));
       }
@@ -113,13 +125,13 @@ int64_t store_pair_tiles(T* out, const LaneOffsets& lanes, int64_t n, Sequence<T
     }
   }
   if constexpr (sizeof(T) == 8 && kLanes == 8) {
-    const auto s = hn::Set(d, scale);
+    const auto re_factor = hn::Set(d, from.re_factor), im_factor = hn::Set(d, from.im_factor);
     for (; k + 4 <= n; k += 4) {
       hn::Vec<decltype(d)> even[4], odd[4];  // pairs of even and of odd lanes
 #pragma GCC unroll 4
       for (int64_t r = 0; r < 4; ++r) {
-        const auto re = hn::Mul(hn::Load(d, from.re + (k + r) * kLanes), s),
-                   im = hn::Mul(hn::Load(d, from.im + (k + r) * kLanes), s);
+        const auto re = hn::Mul(hn::Load(d, from.re + (k + r) * from.step), re_factor),
+                   im = hn::Mul(hn::Load(d, from.im + (k + r) * from.step), im_factor);
         even[r] = hn::InterleaveLower(d, re, im);
         odd[r] = hn::InterleaveUpper(d, re, im);
       }
@@ -177,29 +189,29 @@ void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t
 }
 
 template <class T>
-void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> from, T scale) {
+void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, const Written<T>& from) {
   const hn::ScalableTag<T> d;
   const int64_t width = lanes.lanes;
   if (lanes.adjacent(2)) {
     T* to = out + lanes.at[0];
-    const auto s = hn::Set(d, scale);
+    const auto re_factor = hn::Set(d, from.re_factor), im_factor = hn::Set(d, from.im_factor);
     for (int64_t k = 0; k < n; ++k, to += stride)
-      hn::StoreInterleaved2(hn::Mul(hn::Load(d, from.re + k * width), s), hn::Mul(hn::Load(d, from.im + k * width), s),
-                            d, to);
+      hn::StoreInterleaved2(hn::Mul(hn::Load(d, from.re + k * from.step), re_factor),
+                            hn::Mul(hn::Load(d, from.im + k * from.step), im_factor), d, to);
     return;
   }
   const bool dense = stride == 2 && lanes.used == width;
-  int64_t k = dense ? store_pair_tiles(out, lanes, n, from, scale) : 0;
+  int64_t k = dense ? store_pair_tiles(out, lanes, n, from) : 0;
   if (dense) {
     const hn::CappedTag<T, 16 / sizeof(T)> block;
     constexpr int64_t kSide = 16 / sizeof(T);
-    const auto s = hn::Set(block, scale);
+    const auto re_factor = hn::Set(block, from.re_factor), im_factor = hn::Set(block, from.im_factor);
     for (; k + kSide <= n; k += kSide)
       for (int64_t l = 0; l < width; l += kSide) {
         hn::Vec<decltype(block)> re[kSide], im[kSide];
         for (int64_t r = 0; r < kSide; ++r) {
-          re[r] = hn::Mul(hn::LoadU(block, from.re + (k + r) * width + l), s);
-          im[r] = hn::Mul(hn::LoadU(block, from.im + (k + r) * width + l), s);
+          re[r] = hn::Mul(hn::LoadU(block, from.re + (k + r) * from.step + l), re_factor);
+          im[r] = hn::Mul(hn::LoadU(block, from.im + (k + r) * from.step + l), im_factor);
         }
         transpose_blocks(block, re);
         transpose_blocks(block, im);
@@ -209,9 +221,27 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
   for (; k < n; ++k)
     for (int64_t l = 0; l < lanes.used; ++l) {
       T* const to = out + lanes.at[l] + k * stride;
-      to[0] = from.re[k * width + l] * scale;
-      to[1] = from.im[k * width + l] * scale;
+      to[0] = from.re[k * from.step + l] * from.re_factor;
+      to[1] = from.im[k * from.step + l] * from.im_factor;
     }
+}
+template <class T>
+void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> from, T scale) {
+  store_complex(out, lanes, stride, n, Written<T>(from, scale));
+}
+
+// All n elements of the spectrum of reals, of which `from` has the first half: the others are conjugates of these, in
+// the opposite order.
+template <class T>
+void store_mirrored(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> from, T scale) {
+  const int64_t bins = n / 2 + 1;
+  Written<T> half(from, scale);
+  store_complex(out, lanes, stride, bins, half);
+  half.re += (n - bins) * half.step;
+  half.im += (n - bins) * half.step;
+  half.step = -half.step;
+  half.im_factor = -scale;
+  store_complex(out + bins * stride, lanes, stride, n - bins, half);
 }
 
 // Real sequences of even length: elements 2 k and 2 k + 1 are the parts of number k.

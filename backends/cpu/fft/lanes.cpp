@@ -191,9 +191,14 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
       } else {
         for (int64_t i = 0; i < n * in.lanes; i += in.lanes) hn::Store(hn::Zero(d), d, a.im + i);
         result = run_plan(plan, a, b);
+        hn::Store(hn::Zero(d), d, result.im);  // which a convolution only comes near
       }
     }
-    store_complex(batch.out, out, batch.out_stride, bins, result, batch.scale);
+    if (batch.whole) {
+      store_mirrored(batch.out, out, batch.out_stride, n, result, batch.scale);
+    } else {
+      store_complex(batch.out, out, batch.out_stride, bins, result, batch.scale);
+    }
   } else if (batch.halved()) {
     load_complex(batch.in, in, batch.in_stride, bins, a, next);
     fold_real(a, b, n / 2, half_roots);

@@ -51,6 +51,7 @@ struct Batch {
   const int64_t* in_offsets = nullptr;
   const int64_t* out_offsets = nullptr;
   bool backward = false;
+  bool whole = false;  // from reals: all of the spectrum is written, not only its first half
   T scale = 1;
   // Element k of transform t is multiplied by table[2 k columns + t] + i table[(2 k + 1) columns + t] before it is
   // written.

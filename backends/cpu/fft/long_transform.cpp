@@ -152,6 +152,7 @@ void from_real(const Batch<T>& batch) {
       x[2 * k + 1] = 0;
     }
     complex_long(x, 2, y, 2, n, false, batch.scale);
+    y[1] = 0;  // which a convolution only comes near
     for (int64_t k = 0; k <= half; ++k) {
       batch.out[k * batch.out_stride] = y[2 * k];
       batch.out[k * batch.out_stride + 1] = y[2 * k + 1];
@@ -180,6 +181,19 @@ void from_real(const Batch<T>& batch) {
       const auto bins = unfolded(z[2 * k], z[2 * k + 1], z[2 * mirror], z[2 * mirror + 1], w + 2 * k);
       put(k, bins.re, bins.im);
       put(mirror, bins.mirror_re, bins.mirror_im);
+    }
+  });
+}
+
+// The second half of the spectrum of reals: conjugates of the first, in the opposite order.
+template <class T>
+void mirror(const Batch<T>& batch) {
+  parallel_for(1, (batch.length + 1) / 2, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const T* const from = batch.out + k * batch.out_stride;
+      T* const to = batch.out + (batch.length - k) * batch.out_stride;
+      to[0] = from[0];
+      to[1] = -from[1];
     }
   });
 }
@@ -240,7 +254,9 @@ void run_long(const Batch<T>& batch) {
       return complex_long(batch.in, batch.in_stride, batch.out, batch.out_stride, batch.length, batch.backward,
                           batch.scale);
     case Kind::FromReal:
-      return from_real(batch);
+      from_real(batch);
+      if (batch.whole) mirror(batch);
+      return;
     case Kind::ToReal:
       return to_real(batch);
   }
