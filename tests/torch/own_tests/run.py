@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs the tests of torch's own repository on torch and on Mica, and writes a page: how many of those that torch passes Mica passes too.
 
-usage: run.py --tests FOLDER --python INTERPRETER --mica PATH [--only NAME ...] [--every N] [--without TEXT] [--limit S] [--results FOLDER]
+usage: run.py --tests FOLDER --python INTERPRETER --mica PATH [--only NAME ...] [--every N] [--offset K] [--without TEXT] [--limit S] [--results FOLDER]
 
 FOLDER is `test/` of a copy of torch's repository (Debian's source package pytorch has one); nothing is fetched. INTERPRETER has torch's wheel,
 whose testing utilities run on both libraries, and numpy, expecttest and hypothesis. Each file has processes of its own; a test that
 ends its process is counted, and another process goes on behind it. What torch passes is kept in the results' folder, and asked for
-again only where it is missing. `--every 3` takes each third of a file's tests, in the order of their names, on both libraries.
+again only where it is missing. `--every 3` takes each third of a file's tests, in the order of their names, on both libraries,
+and `--offset 1` begins with the second of them, so that several runs together take all.
 """
 
 import argparse
@@ -38,10 +39,14 @@ def arguments():
     parser.add_argument(
         "--every", type=int, default=1, help="take each Nth of a file's tests, in the order of their names"
     )
+    parser.add_argument("--offset", type=int, default=0, help="with --every, how many tests to pass over first")
     parser.add_argument("--without", help="leave tests out whose names have this text, such as compile")
     parser.add_argument("--limit", type=float, default=60, help="seconds that a test may take")
     parser.add_argument("--results", type=Path, default=Path("build/torch_tests"))
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.every < 1 or not 0 <= options.offset < options.every:
+        parser.error("--every wants a number above zero, and --offset one from zero up to it")
+    return options
 
 
 def wheel_of(python):
@@ -122,7 +127,7 @@ def named(options, wheel, file, text):
         run_file(options, wheel, "list", file, listed)
     names = sorted(name for name, row in read(listed).items() if row["outcome"] == "listed")
     names = [name for name in names if not options.without or options.without not in name]
-    return [name for name in names if text in name] if text else names[:: options.every]
+    return [name for name in names if text in name] if text else names[options.offset :: options.every]
 
 
 def shortened(reason):
