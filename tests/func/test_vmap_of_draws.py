@@ -28,6 +28,46 @@ def test_different_numbers_are_those_of_the_batch(name):
     mica.testing.assert_close(row.to(mica.float32), mica.tensor(expected, dtype=mica.float32), atol=1e-5, rtol=1e-4)
 
 
+def test_what_draws_is_told_how():
+    below = -mica.ones(4, 6)
+    drawn = {
+        mode: vmap(lambda a: mica.rrelu(a, training=True), randomness=mode)(below) for mode in ("same", "different")
+    }
+    assert all(mica.equal(row, drawn["same"][0]) for row in drawn["same"])
+    assert not mica.equal(*drawn["different"][:2])
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(lambda a: mica.rrelu(a, training=True))(below)
+    assert mica.equal(vmap(mica.rrelu)(below), mica.rrelu(below))
+    for one in (
+        lambda a: mica.binomial((a * 10).round(), mica.tensor(0.5)),
+        lambda a: mica.binomial(mica.tensor(3.0), a),
+    ):
+        assert vmap(one, randomness="different")(X).shape == X.shape
+    out = mica.zeros(3)
+    for one in (lambda a: mica.randn(3, out=out), lambda a: mica.normal(0.0, mica.ones(3), out=out)):
+        with pytest.raises(RuntimeError, match="do not support calling out variants of random operations"):
+            vmap(one, randomness="different")(X)
+
+
+def test_products_of_examples_of_other_ranks_are_refused():
+    for call, a, b in (
+        (mica.mv, mica.ones(7, 2, 2, 2), mica.ones(7, 2)),
+        (mica.mv, mica.ones(7, 2, 2), mica.ones(7, 2, 2)),
+        (mica.mm, mica.ones(7, 2, 2, 2), mica.ones(7, 2, 2)),
+        (mica.bmm, mica.ones(7, 2, 2), mica.ones(7, 2, 2)),
+        (lambda a, b: mica.addmm(a, a, b), mica.ones(7, 1, 2, 2), mica.ones(7, 2, 2)),
+    ):
+        with pytest.raises(RuntimeError, match="Shape mismatch: Got incorrect dims for"):
+            vmap(call)(a, b)
+
+
+def test_take_of_numbers():
+    table, places = mica.arange(28.0).view(7, 4), mica.arange(7) % 4
+    assert vmap(mica.take)(table, places).tolist() == [0, 5, 10, 15, 16, 21, 26]
+    assert vmap(mica.take)(places.float(), mica.zeros(7, dtype=mica.int64)).tolist() == [0, 1, 2, 3, 0, 1, 2]
+    assert vmap(mica.take, in_dims=(None, 0))(table[0], places).tolist() == [0, 1, 2, 3, 0, 1, 2]
+
+
 CALLS = []
 
 

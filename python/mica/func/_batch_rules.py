@@ -23,7 +23,7 @@ POINTWISE = tuple(
     igammac isclose isfinite isinf isnan isneginf isposinf isreal lcm ldexp le leaky_relu lerp less less_equal
     lgamma log log10 log1p log2 log_ndtr logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
     logsigmoid lt maximum minimum mish mul multiply mvlgamma nan_to_num ndtr ndtri ne neg negative nextafter
-    not_equal polar polygamma positive pow rad2deg reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sgn
+    not_equal polar polygamma positive pow rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn
     sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh
     tanhshrink threshold true_divide trunc where xlog1py xlogy zeta resolve_conj resolve_neg gammaln gammainc
     gammaincc expit psi erfinv multigammaln __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__
@@ -65,7 +65,7 @@ def _pointwise_in_place(call):
 
 
 rule(*POINTWISE)(_pointwise)
-rule(*(f"{name}_" for name in POINTWISE if not name.startswith("_")))(_pointwise_in_place)
+rule(*(f"{name}_" for name in (*POINTWISE, "rrelu") if not name.startswith("_")))(_pointwise_in_place)
 rule(
     *(f"__i{name}__" for name in ["add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]),
     "copy_", "fill_", "zero_", "fill",

@@ -304,6 +304,16 @@ def _dropout(call):
     return call.func(value, *call.rest(), **call.kwargs) if call.name == "dropout" else NotImplemented
 
 
+@rule("rrelu")
+def _rrelu(call):
+    """It draws the slopes of numbers below zero, while a network is trained."""
+    if call.argument(3, "training", False):
+        _check_random(call)
+        if call.level.randomness == "same":
+            return _same_for_all(call)
+    return call.func(call.value(call.args[0]), *call.rest(), **call.kwargs)
+
+
 def _same_for_all(call):
     """Each example with the same draws."""
     state = mica.get_rng_state()
@@ -328,6 +338,9 @@ def _random(call):
         weights = call.value(call.args[0])
         drawn = call.func(weights.reshape(-1, weights.shape[-1]), *call.rest(), **call.kwargs)
         return drawn.reshape(*weights.shape[:-1], drawn.shape[-1])
+    if call.name in ("binomial", "normal"):  # they broadcast their arguments
+        rank = max(x.dim() for x in call.args if isinstance(x, Tensor))
+        return call.func(*[padded(call, x, rank) for x in call.args], **call.kwargs)
     return call.func(*[call.full(x) for x in call.args], **call.kwargs)
 
 
@@ -365,6 +378,11 @@ class DrawForEach(mica.overrides.TorchFunctionMode):
         known = getattr(_C, name, None), getattr(mica.nn.functional, name, None)
         if level is None or level.randomness != "different" or func not in known:
             return func(*args, **kwargs)
+        if kwargs.get("out") is not None and (name in self._DRAWS | self._DRAWS_FOR_TENSORS or name == "randperm"):
+            raise RuntimeError(
+                "vmap: We do not support calling out variants of random operations inside of vmap. Please use non-out "
+                "variants as a workaround"
+            )
         if name in self._DRAWS and not any(isinstance(x, Tensor) for x in args):
             return self._drawn(func, name, args, kwargs, level)
         if name in self._DRAWS_FOR_TENSORS and args and not any(is_batched(x, level) for x in args):

@@ -157,7 +157,7 @@ def _isin(call):
 @rule("take")
 def _take(call):
     first, index = call.args
-    value, where = call.full(first).flatten(1), call.full(index)
+    value, where = call.full(first).reshape(call.size, -1), call.full(index)
     where = _C.where(where < 0, where + value.shape[1], where)
     return value.gather(1, where.reshape(call.size, -1)).reshape(where.shape)
 

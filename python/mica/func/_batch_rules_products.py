@@ -78,7 +78,22 @@ def matmul(call, a, b, turned=False):
 
 @rule("matmul", "mm", "bmm", "mv", "dot", "__matmul__", "linalg_matmul")
 def _matmul(call):
-    return matmul(call, call.argument(0, "input"), _second(call))
+    a, b = call.argument(0, "input"), _second(call)
+    _check_ranks(call.name, a, b)
+    return matmul(call, a, b)
+
+
+_RANKS = {"mm": (2, 2), "addmm": (2, 2), "bmm": (3, 3), "baddbmm": (3, 3), "mv": (2, 1), "addmv": (2, 1), "dot": (1, 1)}
+
+
+def _check_ranks(name, a, b):
+    """Refuse examples of other ranks than the function takes, which matmul would multiply."""
+    ranks = _RANKS.get(name)
+    if ranks and ranks != (a.dim(), b.dim()):
+        raise RuntimeError(
+            f"Shape mismatch: Got incorrect dims for {name}(a, b). a has dim {a.dim()} and b has dim {b.dim()} but "
+            f"expected them to have dim {ranks[0]} and dim {ranks[1]}"
+        )
 
 
 def _second(call):
@@ -120,6 +135,7 @@ def _weighted(call, product, beta, alpha):
 def _addmm(call):
     if len(call.args) < 3:
         return NotImplemented
+    _check_ranks(call.name, call.args[1], call.args[2])
     product = matmul(call, call.args[1], call.args[2])
     return _weighted(call, product, call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1))
 
