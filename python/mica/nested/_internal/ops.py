@@ -9,12 +9,15 @@ from mica.func._batch_rules import POINTWISE
 from mica.nested._internal.nested_tensor import NestedInt, NestedTensor, _length_of, answer_with, jagged_view
 
 Tensor = mica.Tensor
-_POINTWISE = frozenset((*POINTWISE, "masked_fill", "fill", "dropout", "gelu", "relu"))
-_IN_PLACE = frozenset([f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_"])
+_POINTWISE = frozenset((*POINTWISE, "masked_fill", "fill", "dropout", "gelu", "relu", "rrelu"))
+_IN_PLACE = frozenset(
+    [f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_", "rrelu_"]
+)
 _SAME = frozenset(
     """
-    _to_copy clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like
-    empty_like full_like rand_like randn_like requires_grad_ alpha_dropout feature_dropout
+    _to_copy clone contiguous detach to float double half bfloat16 int long bool byte char short cfloat cdouble chalf
+    cpu cuda type_as zeros_like ones_like empty_like full_like rand_like randn_like randint_like requires_grad_
+    alpha_dropout feature_dropout real imag view_as_real view_as_complex
     """.split()  # noqa: SIM905
 )
 _RULES = {}
@@ -77,8 +80,29 @@ def _matched(name, nested, x):
 
 def _pointwise(func, args, kwargs):
     nested = _first((*args, *kwargs.values()))
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, NestedInt):
+            raise RuntimeError(
+                f"NestedTensor {func.__name__}: invalid argument {x!r}, a size that differs from sequence to sequence"
+            )
     args = [_matched(func.__name__, nested, x) for x in args]
-    return nested._rewrapped(func(*args, **{k: _matched(func.__name__, nested, x) for k, x in kwargs.items()}))
+    made = func(*args, **{k: _matched(func.__name__, nested, x) for k, x in kwargs.items()})
+    return nested._rewrapped(made) if isinstance(made, Tensor) else type(made)(map(nested._rewrapped, made))
+
+
+def _inside(x):
+    """Where the values are those of a sequence and not of a gap, as it broadcasts with them."""
+    places, owners = _C.arange(x.values().shape[x._ragged - 1], device=x._offsets.device), x._owners()
+    behind = places - x._offsets[owners]
+    inside = (behind >= 0) & (behind < x._lengths[owners])
+    return inside.reshape([-1] + [1] * (x.dim() - x._ragged - 1))
+
+
+def _weighted(x, values):
+    """The result with weights that all sequences share: gaps give the weights no gradient."""
+    if x._lengths is not None and values.requires_grad:
+        values = mica.where(_inside(x), values, values.detach())
+    return x._rewrapped(values)
 
 
 def _placed(x, dim):
@@ -114,14 +138,14 @@ def _linear(func, args, kwargs):
     x = args[0]
     if not isinstance(x, NestedTensor) or x._ragged == x.dim() - 1:
         return NotImplemented
-    return x._rewrapped(func(x.values(), *args[1:], **kwargs))
+    return _weighted(x, func(x.values(), *args[1:], **kwargs))
 
 
 @_rule("matmul", "__matmul__", "bmm")
 def _matmul(func, args, kwargs):
-    a, b = args[:2]
+    a, b = args[0], args[1] if len(args) > 1 else kwargs.get("mat2", kwargs.get("other"))
     if isinstance(a, NestedTensor) and not isinstance(b, NestedTensor) and b.dim() == 2 and a._ragged < a.dim() - 1:
-        return a._rewrapped(a.values() @ b)
+        return _weighted(a, a.values() @ b)
     if isinstance(a, NestedTensor) and not isinstance(b, NestedTensor) and b.dim() == a.dim() == 3 and len(a) == len(b):
         parts = [x @ y for x, y in zip(a.unbind(), b, strict=True)]
         return mica.stack(parts) if a._ragged == 2 else _like_rows(a, parts)
@@ -132,7 +156,10 @@ def _matmul(func, args, kwargs):
 
 
 def _like_rows(x, parts):
-    return jagged_view(mica.cat(parts, x._ragged - 1), x._offsets, None, x._ragged)
+    offsets = x._offsets
+    if x._lengths is not None:  # the gaps between the sequences are gone
+        offsets = mica.nn.functional.pad(x._lengths.cumsum(0), (1, 0))
+    return jagged_view(mica.cat(parts, x._ragged - 1), offsets, None, x._ragged)
 
 
 @_rule("layer_norm", "rms_norm")
@@ -153,15 +180,7 @@ def _layer_norm(func, args, kwargs):
             )
         rest = {k: v for k, v in kwargs.items() if k != "normalized_shape"}
         return _like_rows(x, [func(part, part.shape[-len(shape) :], *args[2:], **rest) for part in x.unbind()])
-    return x._rewrapped(func(x.values(), *args[1:], **kwargs))
-
-
-@_rule("embedding")
-def _embedding(func, args, kwargs):
-    x, rest = args[0], args[1:]
-    if not isinstance(x, NestedTensor):
-        return NotImplemented
-    return x._rewrapped(func(x.values(), *rest, **kwargs))
+    return _weighted(x, func(x.values(), *args[1:], **kwargs))
 
 
 @_rule("transpose", "swapaxes")
@@ -199,11 +218,6 @@ def _expand(func, args, kwargs):
     if len(sizes) != x.dim() or sizes[0] not in (-1, len(x)) or sizes[x._ragged] not in (-1, length):
         raise RuntimeError(f"expand(): cannot expand shape {_shown(x)} -> {tuple(sizes)}")
     return x._rewrapped(x.values().expand([-1 if d == x._ragged else sizes[d] for d in range(1, x.dim())]))
-
-
-@_rule("one_hot")
-def _one_hot(func, args, kwargs):
-    return args[0]._rewrapped(func(args[0].values(), *args[1:], **kwargs))
 
 
 @_rule("unsqueeze", "squeeze")
@@ -295,30 +309,16 @@ def _view(func, args, kwargs):
     x = args[0]
     sizes = list(args[1]) if len(args) == 2 and not isinstance(args[1], int) else list(args[1:])
     length = _length_of(x._offsets)
-    if sizes.count(-1) == 1 and length not in sizes:
-        sizes[sizes.index(-1)] = length
-    if len(sizes) < 2 or sizes[0] not in (len(x), -1) or length not in sizes or x._lengths is not None:
+    if length not in sizes and -1 in sizes[1:]:  # the first -1 behind the batch is the ragged dimension
+        sizes[sizes.index(-1, 1)] = length
+    ragged = sizes.index(length) if length in sizes else 0
+    stays = ragged and math.prod(sizes[1:ragged]) == math.prod(x.values().shape[: x._ragged - 1])
+    if sizes[:1] not in ([len(x)], [-1]) or not stays or x._lengths is not None:
         raise RuntimeError(
             f"view(): cannot view shape {_shown(x)} as {tuple(sizes)}: batch and ragged dimensions must stay"
         )
-    ragged = sizes.index(length)
     total = x.values().shape[x._ragged - 1]
     return x._rewrapped(x.values().reshape(*sizes[1:ragged], total, *sizes[ragged + 1 :]), ragged)
-
-
-@_rule("__getitem__")
-def _getitem(func, args, kwargs):
-    x, index = args
-    if isinstance(index, int):
-        return x.unbind()[index]
-    if isinstance(index, tuple) and index and isinstance(index[0], int):
-        return x.unbind()[index[0]][index[1:]]
-    if isinstance(index, tuple) and len(index) == 2 and index[0] is Ellipsis and x._ragged < x.dim() - 1:
-        values = x.values()[index]
-        return x._rewrapped(values)
-    raise RuntimeError(
-        "nested tensors are indexed by the number of a sequence first, or by [..., i] behind the ragged dim"
-    )
 
 
 @_rule("scaled_dot_product_attention")

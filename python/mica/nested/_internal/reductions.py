@@ -6,6 +6,11 @@ import mica
 from mica.nested._internal.ops import _argument, _like_rows, _outer_to_inner_dim, _placed, _rule
 
 
+def _together(x):
+    """All elements of the sequences: the values, without gaps."""
+    return x.values() if x._lengths is None else mica.cat([p.flatten() for p in x.unbind()])
+
+
 @_rule(
     "softmax", "log_softmax", "sum", "mean", "amax", "amin", "logsumexp", "prod", "any", "all", "var", "std", "norm_"
 )
@@ -13,8 +18,7 @@ def _along(func, args, kwargs):
     x, name = args[0], func.__name__
     dim = _argument(args, kwargs, 1, "dim")
     if dim is None:
-        parts = x.values() if x._lengths is None else mica.cat([p.flatten() for p in x.unbind()])
-        return func(parts, **{k: v for k, v in kwargs.items() if k != "dim"})
+        return func(_together(x), **{k: v for k, v in kwargs.items() if k != "dim"})
     dims = [dim] if isinstance(dim, int) else list(dim)
     places = [_placed(x, d) for d in dims]
     rest = args[2:]
@@ -83,8 +87,12 @@ def _extreme(func, args, kwargs):
     if len(args) > 1 and isinstance(args[1], mica.Tensor) and isinstance(x, mica.Tensor):
         return (mica.maximum if name == "max" else mica.minimum)(x, args[1])
     dim = _argument(args, kwargs, 1, "dim")
+    if dim is None and x._lengths is not None and name in ("argmax", "argmin"):
+        kept = mica.arange(x.values().numel(), device=x.device).reshape(x.values().shape)
+        kept = x._rewrapped(kept)  # the place among the values, of which gaps are not asked
+        return _together(kept)[func(_together(x))]
     if dim is None:
-        return func(x.values() if x._lengths is None else mica.cat([p.flatten() for p in x.unbind()]))
+        return func(_together(x))
     at = _placed(x, dim)
     _check_reduced(x, name, [at])
     keepdim = _argument(args, kwargs, 2, "keepdim", False)

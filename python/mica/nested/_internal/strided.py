@@ -13,8 +13,10 @@ from mica._functions.families import own_name
 from mica.func._batch_rules import POINTWISE
 
 Tensor = mica.Tensor
-_POINTWISE = frozenset((*POINTWISE, "dropout", "masked_fill"))
-_IN_PLACE = frozenset([f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_"])
+_POINTWISE = frozenset((*POINTWISE, "dropout", "masked_fill", "rrelu"))
+_IN_PLACE = frozenset(
+    [f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_", "rrelu_"]
+)
 _SAME = frozenset(
     """
     clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like
@@ -183,6 +185,7 @@ def _nested_in(args):
 _REFUSALS = {
     "softmax": "Cannot apply softmax across nested dimension 0",
     "transpose": "Nested tensor dimension 0 cannot be transposed",
+    "sum": "NestedTensor can only be reduced across the last dimension for now got dimension 0 instead",
 }
 
 
@@ -312,7 +315,11 @@ def call(func, args, kwargs):
             raise RuntimeError("Expected both self and other to be nested, but got a nested self and non-nested other")
         if dense:  # one part of it for each part
             if any(x.dim() != nested.dim() or x.shape[0] != len(nested) for x in dense):
-                raise RuntimeError(f"{name}: a plain tensor with a nested one must have {nested.dim()} dimensions")
+                kinds = ("nested", "non-nested") if args[0] is nested else ("non-nested", "nested")
+                raise RuntimeError(
+                    f"Expected both self and other {_NOT_BOTH.format(*kinds)}; {name} takes a plain tensor of "
+                    f"{nested.dim()} dimensions, with a part for each of the {len(nested)} parts"
+                )
             args = [strided_from_list(list(x)) if any(x is d for d in dense) else x for x in args]
             return _as_parts(func, args, kwargs, nested)
         values = [x.buffer() if isinstance(x, StridedNestedTensor) else x for x in args]
@@ -348,6 +355,8 @@ def call(func, args, kwargs):
         given = [x.buffer() if isinstance(x, StridedNestedTensor) else x for x in args]  # the seed of backward too
         named = {key: x.buffer() if isinstance(x, StridedNestedTensor) else x for key, x in kwargs.items()}
         return func(*given, **named)
+    if name in ("softmax", "log_softmax") and not len(nested):
+        return nested
     if name in _DIMS or name in _BY_PART:
         args, kwargs = list(args), dict(kwargs)
         for place, key in _DIMS.get(name, ()):
