@@ -153,7 +153,15 @@ def _into(out, result):
         return result
     if out.dtype != result.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
-    if out.shape != result.shape:
+    if out.shape != result.shape and out.requires_grad:
+        if _C.is_grad_enabled():
+            raise RuntimeError(
+                "tensordot(): the 'out' tensor was specified and requires gradients, and its shape does not match the "
+                f"expected result: it is {list(out.shape)}, and the result is {list(result.shape)}. Leave 'out' away, "
+                "or give one of this shape or one that does not require gradients."
+            )
+        out.data = out.data.resize_(result.shape)
+    elif out.shape != result.shape:
         out.resize_(result.shape)
     return out.copy_(result)
 

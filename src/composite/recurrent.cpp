@@ -194,8 +194,13 @@ std::pair<Tensor, Tensor> run_cell(int64_t mode, const Tensor& input, const Tens
              w_hh);
   MICA_CHECK(input.size(1) == w_ih.size(1), "input has inconsistent input_size: got ", input.size(1), " expected ",
              w_ih.size(1));
-  check_cell_state(input, hx, w_hh.size(1), 0);
-  if (cx.defined()) check_cell_state(input, cx, w_hh.size(1), 1);
+  const int64_t gates = mode == kLstm ? 4 : mode == kGru ? 3 : 1, hidden = w_hh.size(1);
+  MICA_CHECK(w_ih.size(0) == gates * hidden, "weight_ih first dim must be ", gates, " * hidden_size = ", gates * hidden,
+             ", but got ", w_ih.size(0));
+  MICA_CHECK(w_hh.size(0) == gates * hidden, "weight_hh first dim must be ", gates, " * hidden_size = ", gates * hidden,
+             ", but got ", w_hh.size(0));
+  check_cell_state(input, hx, hidden, 0);
+  if (cx.defined()) check_cell_state(input, cx, hidden, 1);
   const auto policy = mode >= kLstm ? autocast::Policy::Float32 : autocast::Policy::Lower;
   const RecurrentResult r = run_layer(input, input.size(0), hx, cx, {w_ih, w_hh, b_ih, b_hh, {}}, mode, false, policy);
   return {r.output, r.cy};

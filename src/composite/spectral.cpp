@@ -165,6 +165,8 @@ template <class Weights>
 Tensor make_window(const char* name, int64_t length, bool periodic, const TensorOptions& options,
                    const Weights& weights) {
   const DType dtype = options.dtype();
+  MICA_CHECK(options.layout() == Layout::Strided, name,
+             " is not implemented for sparse types, got: ", options.layout());
   MICA_CHECK(is_floating(dtype), name, " expects floating point dtypes, got: ", info(dtype).legacy);
   MICA_CHECK(length >= 0, name, " requires non-negative window_length, got window_length=", length);
   const TensorOptions own = options.dtype(dtype);

@@ -126,7 +126,11 @@ static void replace_parts(const char* op, const Tensor& self, const Tensor& resu
   if (value.is_same(self)) return;
   self.impl()->rare->sparse = value.impl()->rare->sparse;
   mark_changed(self);
-  if (needs) take_history(self, value);
+  if (!needs) return;
+  // The empty storage counts the changes. What a node has saved of `value` must not count those of `self`.
+  const auto own = self.impl()->storage;
+  take_history(self, value);
+  self.impl()->storage = own;
 }
 
 // What torch changes in place only where no index repeats: functions of one element that are not linear.

@@ -35,8 +35,9 @@ void row_order(const TensorView& order, const TensorView& pivots) {
     for (int64_t row = 0; row < m; ++row) mine[row] = row;
     for (int64_t row = 0; row < k; ++row) {
       const int64_t other = int64_t{exchanges[i][row]} - 1;
-      MICA_CHECK(other >= 0 && other < m, "torch.lu_unpack: pivots must be between 1 and the number of rows, but ",
-                 other + 1, " is not in [1, ", m, "]");
+      MICA_CHECK(other >= 0 && other < m,
+                 "torch.lu_unpack: pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive, which is ",
+                 m, ", but one is ", other + 1);
       std::swap(mine[row], mine[other]);
     }
   }

@@ -27,7 +27,7 @@ T distance(const T* a, const T* b, int64_t n, double p) {
   for (int64_t k = 0; k < n; ++k) {
     const double d = std::abs(static_cast<double>(a[k]) - static_cast<double>(b[k]));
     if (p == 0) {
-      total += d != 0;
+      total += std::isnan(d) ? d : d != 0;
     } else if (p == 1) {
       total += d;
     } else if (std::isinf(p)) {

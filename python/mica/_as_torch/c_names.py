@@ -111,6 +111,20 @@ def _data_address(tensor):
     return tensor.untyped_storage()._address() + tensor.storage_offset() * tensor.itemsize
 
 
+def _infer_size(a, b):
+    """The shape to which two shapes broadcast."""
+    from mica.functional import broadcast_shapes
+
+    return broadcast_shapes(a, b)
+
+
+def _add_docstr(function, text):
+    """Give a function its documentation; the engine's own functions keep theirs."""
+    with contextlib.suppress(AttributeError, TypeError):
+        function.__doc__ = text
+    return function
+
+
 def _is_any_autocast_enabled():
     """Whether autocast is on for a device that there is."""
     return any(_C.is_autocast_enabled(device) for device in ("cpu", "cuda"))

@@ -111,7 +111,10 @@ def _binary(op):
 
     def change(a, b, **extra):
         if op in ("maximum", "minimum", "clamp_max", "clamp_min"):
-            a.copy_(value(a, b))
+            if isinstance(b, _C.Tensor):
+                getattr(_C, _BOUNDS.get(op, op))(a, b, out=a)
+            else:
+                a.clamp_(**{"max" if op in ("minimum", "clamp_max") else "min": b})
         else:
             getattr(a, f"{op}_")(b, **extra)
 
@@ -173,6 +176,11 @@ def _foreach_norm(self, ord=2, dtype=None):
 def _foreach_max(self):
     _check(self, "_foreach_max")
     return tuple(map(_C.max, self))
+
+
+def _foreach_mm(self, mat2):
+    _check(self, "_foreach_mm")
+    return tuple(map(_C.mm, self, _spread(self, mat2)))
 
 
 def _foreach_zero_(self):

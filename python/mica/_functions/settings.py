@@ -150,6 +150,11 @@ def set_default_tensor_type(t):
         stacklevel=2,
     )
     kind = _legacy_types.by_name(t) if isinstance(t, str) else t
+    if not isinstance(kind, _legacy_types.tensortype):
+        raise TypeError(
+            "invalid type object: only floating-point types are supported as the default type, such as "
+            f"torch.FloatTensor, but got {t!r}; a dtype is set by torch.set_default_dtype"
+        )
     if kind.is_cuda:
         kind.check_there()
     _C.set_default_dtype(kind.dtype)

@@ -156,6 +156,8 @@ static Tensor array_like(PyObject* o, std::optional<DType> dtype, std::optional<
   if (!x.defined() && PyObject_CheckBuffer(o) && !is_numpy_scalar(o))
     x = tensor_over_buffer(o, dtype.value_or(default_dtype()), -1, 0);
   if (!x.defined()) {
+    MICA_CHECK(copy != false || !is_numpy_scalar(o),
+               "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.");
     MICA_CHECK_KIND(copy != false, Value, "can't alias arbitrary sequence into a tensor.");
     return tensor_from_data(o, dtype, device.value_or(default_device()));
   }

@@ -205,7 +205,7 @@ Tensor _to_dense(const Tensor& self, std::optional<DType> dtype, std::optional<b
 
 Tensor to_sparse(const Tensor& self, int64_t sparse_dim) {
   if (is_coo(self)) {
-    MICA_CHECK(sparse_dim == sparse_parts(self).sparse_dim, "to_sparse: conversion from SparseCoo to SparseCoo with ",
+    MICA_CHECK(sparse_dim == sparse_parts(self).sparse_dim, "to_sparse: conversion from Sparse to Sparse with ",
                "sparse_dim argument !=self.sparse_dim() is not supported");
     return self;
   }

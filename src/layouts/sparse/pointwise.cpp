@@ -296,7 +296,9 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
   const Tensor values = values_of(self).clone();
   if (is_coo(self)) {
     Tensor copy = coo(p.indices.clone(), values, self.sizes(), p.coalesced);
-    if (!p.coalesced) mica::_coalesced_(copy, false);  // which one of few elements is of itself
+    // One of few elements is coalesced of itself. The flag is set here, not by an operation: that would count as a
+    // change of what the copy's node has saved.
+    if (!p.coalesced) copy.impl()->rare->sparse->coalesced = false;
     return copy;
   }
   return mica::_sparse_compressed_tensor_unsafe(copied_indices(p.compressed), p.indices.clone(), values, self.sizes(),

@@ -183,8 +183,9 @@ class BatchSender:
                 "serializing (e.g., putting it on the queue)."
             )
         requires_grad = tensor.requires_grad
-        if not tensor.is_cpu or tensor.is_conj() or tensor.is_neg():
-            return tensor.__reduce_ex__(5)
+        plain = tensor.is_cpu and tensor.layout is _C.strided and not (tensor.is_nested or tensor.is_quantized)
+        if not plain or tensor.is_conj() or tensor.is_neg():
+            return tensor.__reduce_ex__(5)  # of its parts, which are such tensors, where it has some
         storage = tensor.untyped_storage()
         if len(storage) > max(2 * tensor.nbytes, 64) and storage._cdata not in self._storages:
             tensor = tensor.detach().clone()  # a small part of a large storage that does not go anyway

@@ -1,0 +1,120 @@
+"""More causes that torch's own tests found: what torch 2.13 says, on the CPU."""
+
+import math
+
+import mica as torch
+import pytest
+from mica.utils.data import DataLoader
+
+
+def refused(error, words):
+    return pytest.raises(error, match=words)
+
+
+def test_counted_distances_say_where_there_is_no_number():
+    inf, nan = math.inf, math.nan
+    for dtype in (torch.float32, torch.float64):
+        for rows in ([[inf, inf], [inf, inf]], [[nan, 1.0, 3.0], [1.0, 1.0, 3.0]]):
+            x = torch.tensor(rows, dtype=dtype)
+            assert torch.pdist(x, 0.0).isnan().all()
+            assert torch.cdist(x, x, 0.0)[0, 1].isnan()
+        assert torch.pdist(torch.tensor([[inf, 1.0], [1.0, 1.0]], dtype=dtype), 0.0).tolist() == [1.0]
+
+
+def test_cells_name_the_weight_that_does_not_fit():
+    x, h = torch.randn(4, 8), torch.randn(4, 16)
+    for gates, cell in ((1, torch.rnn_tanh_cell), (1, torch.rnn_relu_cell), (3, torch.gru_cell), (4, torch.lstm_cell)):
+        state, rows = ((h, h) if gates == 4 else h), gates * 16
+        w, u, b = torch.randn(rows, 8), torch.randn(rows, 16), torch.randn(rows)
+        for name, weights in (
+            ("weight_ih", (torch.randn(rows + 1, 8), u, b, b)),
+            ("weight_hh", (w, torch.randn(rows + 1, 16), b, b)),
+        ):
+            words = rf"{name} first dim must be {gates} \* hidden_size = {rows}, but got {rows + 1}"
+            with refused(RuntimeError, words):
+                cell(x, state, *weights)
+
+
+def test_pivots_that_name_no_row():
+    with refused(RuntimeError, r"pivots passed to lu_unpack must be between 1 and LU.size\(-2\) inclusive"):
+        torch.lu_unpack(torch.randn(2, 2), torch.tensor([0, 2], dtype=torch.int32))
+
+
+def test_tensordot_into_a_tensor_that_requires_grad():
+    a, b = torch.randn(4, 2, requires_grad=True), torch.randn(2, 4, requires_grad=True)
+    out = torch.zeros(2, 2, requires_grad=True)
+    with refused(RuntimeError, "the 'out' tensor was specified and requires gradients"):
+        torch.tensordot(a, b, dims=([1], [0]), out=out)
+    assert out.shape == (2, 2)
+    with torch.no_grad():
+        assert torch.tensordot(a, b, dims=([1], [0]), out=out) is out
+    assert torch.equal(out, a @ b)
+
+
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def sparse(x, layout):
+    return x.to_sparse(layout=layout, blocksize=(2, 2) if layout in LAYOUTS[3:] else None)
+
+
+def test_sparse_tensors_come_from_the_loader_s_processes():
+    x = torch.zeros(64, 64)
+    x[1, 2], x[5, 7] = 3, 8
+    data = [sparse(x, layout) for layout in LAYOUTS]
+    data.append(torch.quantize_per_tensor(x, 0.1, 3, torch.quint8))
+    data += [torch.nested.nested_tensor([x[:2], x[:5]], layout=layout) for layout in (torch.strided, torch.jagged)]
+    for want, got in zip(data, DataLoader(data, batch_size=None, num_workers=1), strict=True):
+        assert got.layout is want.layout
+        if want.is_nested:
+            assert all(torch.equal(a, b) for a, b in zip(want.unbind(), got.unbind(), strict=True))
+        else:
+            whole = torch.Tensor.dequantize if want.is_quantized else torch.Tensor.to_dense
+            assert torch.equal(whole(want), whole(got))
+
+
+def test_a_sparse_copy_has_the_gradient_of_its_source():
+    target = torch.sparse_coo_tensor([[0, 1], [1, 2]], [1.0, 2.0], (3, 3))
+    source = torch.sparse_coo_tensor([[0, 2], [1, 2]], [1.0, 5.0], (3, 3)).requires_grad_()
+    target.copy_(source)
+    (target * 2).backward(source.detach().clone())
+    assert source.grad.to_dense().tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 10]]
+    with refused(RuntimeError, r"conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim\(\)"):
+        torch.eye(3).to_sparse(1).to_sparse(2)
+
+
+def test_lists_are_changed_in_place_where_the_result_fits():
+    whole, truth = [torch.ones(2, dtype=torch.int32)], [torch.ones(2, dtype=torch.bool)]
+    for name in ("minimum", "maximum", "clamp_min", "clamp_max"):
+        change = getattr(torch, f"_foreach_{name}_")
+        for tensors, bound in ((whole, 1.5), (whole, [1.5]), (truth, 1), (truth, [torch.ones(2, dtype=torch.int64)])):
+            with refused(RuntimeError, "result type .* can't be cast to the desired output type"):
+                change(tensors, bound)
+        want = [1, 2] if name in ("minimum", "clamp_max") else [2, 3]
+        assert change([torch.tensor([1.0, 3.0])], 2)[0].tolist() == want
+    assert whole[0].tolist() == [1, 1]
+    a, b = torch.arange(4.0).view(2, 2), torch.ones(2, 3)
+    assert [x.tolist() for x in torch._foreach_mm([a, a], [b, a])] == [(a @ b).tolist(), (a @ a).tolist()]
+
+
+def test_arguments_of_another_kind():
+    for wrong in (torch.float32, 1, None, int):
+        with refused(TypeError, "only floating-point types are supported as the default type"):
+            torch.set_default_tensor_type(wrong)
+    assert torch.get_default_dtype() is torch.float32
+    numpy = pytest.importorskip("numpy")
+    with refused(RuntimeError, "can't alias NumPy scalars"):
+        torch.asarray(numpy.float64(0.5), copy=False)
+    assert torch.asarray(numpy.float64(0.5)).item() == 0.5
+    for name in ("hann_window", "hamming_window", "bartlett_window", "blackman_window", "kaiser_window"):
+        with refused(RuntimeError, f"{name} is not implemented for sparse types"):
+            getattr(torch, name)(3, layout=torch.sparse_coo)
+
+
+def test_names_of_the_engine_that_copies_of_torchs_functions_import():
+    from mica._C import _add_docstr, _infer_size
+
+    assert _infer_size(torch.Size([2, 1]), torch.Size([3])) == torch.Size([2, 3])
+    with refused(RuntimeError, "broadcast"):
+        _infer_size(torch.Size([2]), torch.Size([3]))
+    assert _add_docstr(torch.add, "text") is torch.add
