@@ -99,3 +99,27 @@ def test_a_tensor_that_a_graph_holds_is_not_swapped(device):
     assert a.tolist() == [1, 1]
     held.sum().backward()
     assert a.grad.tolist() == [2, 2]
+
+
+def test_sparse_complex_numbers_and_their_parts(device):
+    x = mica.sparse_coo_tensor([[0, 2]], mica.tensor([[1.0, 2.0], [3.0, 4.0]]), (3, 2), device=device)
+    z = mica.view_as_complex(x)
+    assert z.device == x.device and z._values().tolist() == [1 + 2j, 3 + 4j] and z._indices().tolist() == [[0, 2]]
+    assert mica.equal(mica.view_as_real(z).to_dense(), x.to_dense())
+
+
+def test_sparse_numbers_in_any_order(device):
+    one = mica.tensor(True, device=device).to_sparse()
+    places = mica.zeros(0, 10, dtype=mica.int64, device=device)
+    many = mica.sparse_coo_tensor(places, mica.ones(10, dtype=mica.uint8, device=device), ())
+    for product in (many * one, one * many):
+        assert product._nnz() == 10 and product.to_dense() == 10
+
+
+def test_indices_in_their_other_form(device):
+    rows = mica.tensor([0, 0, 2], device=device)
+    pointers = mica._convert_indices_from_coo_to_csr(rows, 4)
+    assert pointers.device == rows.device and pointers.tolist() == [0, 2, 2, 3, 3]
+    columns = mica.tensor([0, 1, 2], device=device)
+    found = mica._convert_indices_from_csr_to_coo(pointers, columns)
+    assert found.device == rows.device and found.tolist() == [[0, 0, 2], [0, 1, 2]]
