@@ -109,3 +109,30 @@ def test_graphs_are_compiled():
     graph = mica.fx.symbolic_trace(lambda x: (x * 2 + 1).relu())
     x = mica.randn(100)
     assert mica.equal(mica._inductor.compile(graph, [x])(x), graph(x))
+
+
+def test_settings_of_a_class_of_tests():
+    """torch 2.13 gives the class back, whose tests run with the settings."""
+    import unittest
+
+    from mica._dynamo import config
+
+    seen = []
+
+    @config.patch(recompile_limit=3)
+    class Tests(unittest.TestCase):
+        """Its own words."""
+
+        @classmethod
+        def setUpClass(cls):
+            seen.append(("class", config.recompile_limit))
+
+        def test_one(self):
+            seen.append(("test", config.recompile_limit))
+
+    before = config.recompile_limit
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Tests).run(result)
+    assert result.testsRun == 1 and result.wasSuccessful()
+    assert seen == [("class", 3), ("test", 3)] and config.recompile_limit == before
+    assert (Tests.__name__, Tests.__doc__) == ("Tests", "Its own words.")

@@ -92,7 +92,7 @@ class SettingsModule(types.ModuleType):
         return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._values)})
 
     def patch(self, arg1=None, arg2=None, **kwargs):
-        """Have other settings in a with block or a decorated function. A setting that is none is an error there."""
+        """Have other settings in a with block, a decorated function or a class of unittest. A setting that is none is an error there."""
         changes = {arg1: arg2} if isinstance(arg1, str) else dict(arg1 or {})
         return _Patch(self, {**changes, **kwargs})
 
@@ -119,6 +119,12 @@ class _Patch(contextlib.ContextDecorator):
     def _recreate_cm(self):
         return _Patch(self._module, self._changes)
 
+    def __call__(self, function):
+        unittest = sys.modules.get("unittest")
+        if unittest is not None and isinstance(function, type) and issubclass(function, unittest.TestCase):
+            return _tests_with(self._recreate_cm(), function)
+        return super().__call__(function)
+
     def __enter__(self):
         changes = {self._module._key(name): value for name, value in self._changes.items()}
         self._before.append({name: self._module._values[name] for name in changes})
@@ -126,6 +132,21 @@ class _Patch(contextlib.ContextDecorator):
 
     def __exit__(self, *exception):
         self._module._write(self._before.pop())
+
+
+def _tests_with(patch, tests):
+    """A class of tests that run with other settings."""
+
+    class Patched(tests):
+        @classmethod
+        def setUpClass(cls):
+            patch.__enter__()
+            cls.addClassCleanup(patch.__exit__)
+            super().setUpClass()
+
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(Patched, name, getattr(tests, name))
+    return Patched
 
 
 def settings(name, place):
