@@ -176,7 +176,10 @@ def record_operators() -> None:
     found = {
         s
         for s in found
-        if "Tensor" in s and "..." not in s and "_test_" not in s and not s.startswith(("_foobar", "prim::"))
+        if ("Tensor" in s or s.startswith("_assert_scalar("))
+        and "..." not in s
+        and "_test_" not in s
+        and not s.startswith(("_foobar", "prim::"))
     }
     schemas = sorted(found, key=lambda s: ("::" in s.partition("(")[0], s))
     OPERATORS.write_text("\n".join(schemas) + "\n")

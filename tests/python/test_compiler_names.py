@@ -15,7 +15,9 @@ def test_same_compares_nests():
     assert same(collections.deque([x]), [x]) and same({1, 2}, {1, 2}) and same(1.0, 1.00001)
     assert not same(x, x + 1) and not same([x], [x, x]) and not same(x, x.double()) and not same(1, 2)
     assert same(x, x.double(), exact_dtype=False) and same(x, 2 * x, cos_similarity=True)
-    assert not same(x, mica.zeros(2)) and mica._dynamo.utils.same is same
+    assert same(x[1:2], 1.0) and same(mica.ones(3), mica.ones(1)) and mica._dynamo.utils.same is same
+    with pytest.raises(RuntimeError, match="must match the size"):  # shapes are those of allclose, as in torch
+        same(x, mica.zeros(2))
     with pytest.raises(AssertionError, match="keys mismatch"):
         same({"a": x}, {"b": x})
     with pytest.raises(RuntimeError, match="unsupported type: object"):

@@ -53,6 +53,7 @@ class OpenInputs:
     def __init__(self, owner, fakes, names):
         self._owner, self._fakes, self._names = owner, fakes, names
         self.shows_numbers = True  # Python sees the numbers of this call; else SymInts, of which it may ask
+        self.presets = {}  # what an earlier trace of the same call has found to be fixed
         self.sources, self._promised = {}, {}  # symbol -> the input that it is the size of; those of mark_dynamic
 
     @property
@@ -91,6 +92,7 @@ class OpenInputs:
         own = getattr(tensor, "__dict__", {})
         if self.env is None:
             self._fakes.shape_env = ShapeEnv()
+            self.env.presets = dict(self.presets)
             self.env.shown = self._shown if self.shows_numbers else None
         apart = own.get("_dynamo_dynamic_indices", ()) if self._owner.sizes_apart else ()
         kinds = [

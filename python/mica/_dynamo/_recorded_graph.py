@@ -3,6 +3,7 @@
 capture.py decides what is recorded, and when it is run.
 """
 
+import enum
 import weakref
 
 import mica
@@ -134,6 +135,8 @@ class RecordedGraph(TorchFunctionMode):
             return value.item()  # a number of NumPy's
         if isinstance(value, slice):
             return slice(*map(self._argument, (value.start, value.stop, value.step)))
+        if isinstance(value, enum.IntEnum):
+            return int(value)
         return self._open_number(value) if type(value) is OpenNumber else value
 
     def _open_number(self, value):

@@ -8,16 +8,14 @@ import inspect
 from typing import NamedTuple
 
 import mica
-from mica import _C
 from mica._dynamo import _capture_names as _names
 from mica._dynamo import _open_inputs as _open
-from mica._dynamo.capture import Capture
+from mica._dynamo._whole_capture import Again, Owner, WholeCapture, current
 from mica._dynamo.exc import Unsupported
 from mica._subclasses.fake_tensor import FakeTensorMode
-from mica._subclasses.open_sizes import NeedsStatic, OpenSize
+from mica._subclasses.open_sizes import NeedsStatic
 from mica.fx._pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
 from mica.fx.experimental.symbolic_shapes import (
-    ConstraintViolationError,
     DimDynamic,
     ShapeEnv,
     StatelessSymbolicContext,
@@ -25,14 +23,9 @@ from mica.fx.experimental.symbolic_shapes import (
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
 from mica.fx.interpreter import Interpreter
-from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_map
 
-__all__ = ["ExportResult", "export_graph"]
-
-_CONSTANTS = (
-    int, float, bool, str, bytes, complex, type(None), type(Ellipsis), range, mica.Size, mica.dtype, mica.device,
-    mica.layout, mica.memory_format,
-)  # fmt: skip
+__all__ = ["ExportResult", "current", "export_graph"]
 
 
 class ExportResult(NamedTuple):
@@ -40,109 +33,6 @@ class ExportResult(NamedTuple):
 
     graph_module: GraphModule
     guards: list
-
-
-class _Owner:
-    """What a capture asks of the function that it belongs to."""
-
-    fullgraph, sizes_apart = True, True
-
-    def __init__(self, function, dynamic):
-        self.function, self.dynamic, self.seen = function, dynamic, {}
-
-
-class WholeCapture(Capture):
-    """A call that is recorded and not computed. What asks for a value is refused."""
-
-    def __init__(self, owner, args, kwargs):
-        super().__init__(owner, args, kwargs)
-        self._open.shows_numbers = False
-        self._note_modes()  # the graph runs in the modes of its caller
-
-    def flush(self, reason, whole=True):
-        if self.active and reason is not None:
-            raise Unsupported(
-                f"{reason}\n\nfrom user code:\n{_names.user_line()}\ntorch._dynamo.export makes one graph, without values"
-            )
-
-    def _argument(self, value):
-        if isinstance(value, (mica.SymInt, mica.SymFloat)):
-            self._add_sizes(_open.OpenInputs.symbols(value))
-            return self._size_nodes.argument(value)
-        return super()._argument(value)
-
-    def end_with(self, result):
-        """(nodes of what a graph is to return, [(index into them, None) or (None, constant) for each leaf], nesting)."""
-        leaves, spec = tree_flatten(
-            tree_map_only(OpenSize, tuple, result, is_leaf=lambda each: isinstance(each, OpenSize))
-        )
-        nodes, places = [], []
-        self._restore_modes()
-        for leaf in leaves:
-            node = self._argument(leaf) if isinstance(leaf, (_C.TensorBase, mica.SymInt, mica.SymFloat)) else leaf
-            if hasattr(node, "graph"):
-                places.append((len(nodes), None))
-                nodes.append(node)
-            elif isinstance(node, _CONSTANTS):
-                places.append((None, node))
-            else:
-                raise Unsupported(f"torch._dynamo.export: the function returns a {type(node).__name__}")
-        return nodes, places, spec
-
-    def inputs(self):
-        """(a tensor or a size, its node). A size is asked of a tensor, which is an input too."""
-        known = {
-            symbol for given, _, node in self._inputs if isinstance(given, _C.TensorBase) for symbol in _symbols(node)
-        }
-        for given, _, node in list(self._inputs):
-            if isinstance(given, _open.SizeInput) and known.isdisjoint(own := set(_symbols(node))):
-                tensors = (tensor for tensor, name in self._names.given() if self._names.is_argument(name))
-                tensor = next((t for t in tensors if own & set(_open.OpenInputs.symbols(self._fake(t)))), None)
-                if tensor is not None:
-                    known.update(_symbols(self._node_of(tensor)))
-        return [(given, node) for given, _, node in self._inputs]
-
-    def open_axes(self, tensor):
-        """The dimensions of an argument whose sizes are open after all."""
-        sizes = self._fake(tensor).__dict__.get("_sizes", ())
-        replaced = self.fakes.shape_env.replace if sizes else None
-        return {axis for axis, size in enumerate(sizes) if not isinstance(size, int) and not replaced(size).is_number}
-
-    def fixed(self, tensor, axis, named):
-        """A guard on a size that the operators of the graph need to be what it is; an error if it was said to be open."""
-        where, size = f"{self._names.of(tensor)}.size()[{axis}]", tensor.shape[axis]
-        if any(each is tensor and at == axis for each, at, _ in named):
-            raise ConstraintViolationError(f"Constraints violated ({where})! The graph needs it to be {size}")
-        return f"Eq({where}, {size})"
-
-    def guards(self):
-        return [] if self.fakes.shape_env is None else [str(each.expr) for each in self.fakes.shape_env.guards]
-
-    def check(self, named):
-        """Raise if a size that was said to be open is not, or not in all of the range that was said."""
-        self._open.check()
-        env = self.fakes.shape_env
-        for tensor, axis, label in named:
-            size = self._fake(tensor).__dict__.get("_sizes", tensor.shape)[axis]
-            where = f"{self._names.of(tensor)}.size()[{axis}]"
-            if isinstance(size, int) or env.replace(size).is_number:
-                raise ConstraintViolationError(
-                    f"Constraints violated ({where})! The graph needs it to be {tensor.shape[axis]}"
-                )
-            if not size.is_symbol:
-                continue
-            ((name,),) = size.terms
-            low, high = env._ranges[name]
-            least, most = getattr(label, "min", None) or 0, getattr(label, "max", None)
-            if low > max(least, 2) or (high is not None and (most is None or high < most)):
-                raise ConstraintViolationError(
-                    f"Constraints violated ({where})! The graph needs {low} <= size"
-                    f"{'' if high is None else f' <= {high}'}, which is less than what {label!r} says"
-                )
-
-
-def _symbols(node):
-    return _open.OpenInputs.symbols(node.meta["val"])
 
 
 def export_graph(
@@ -173,12 +63,23 @@ def export_graph(
 
 
 def _run(function, args, kwargs, dynamic, named):
-    capture = WholeCapture(_Owner(function, dynamic), args, kwargs)
+    presets = {}
+    while True:
+        try:
+            return _run_once(function, args, kwargs, dynamic, named, presets)
+        except Again as again:
+            presets = again.presets
+
+
+def _run_once(function, args, kwargs, dynamic, named, presets):
+    capture = WholeCapture(Owner(function, dynamic), args, kwargs, presets)
     state = _State(function)
     _names.set_active(capture)
     try:
         with _names.functions_break(capture), capture:
-            result = function(*args, **kwargs)
+            # Lists and dicts are copies: what the function does to them is done to nobody's.
+            inner_args, inner_kwargs = tree_map(lambda leaf: leaf, (tuple(args), dict(kwargs)))
+            result = function(*inner_args, **inner_kwargs)
         made = capture.end_with(result)
         capture.check(named)
         return capture, made
@@ -227,6 +128,8 @@ def _flat_module(function, capture, flat, outputs):
     """(a module that takes the tensors that the graph reads of the arguments, these tensors)."""
     graph, root, made, attributes = Graph(), mica.nn.Module(), {}, {}
     paths, given, sizes = _paths(function), [], []
+    for name, each in capture.modules.items():
+        root.add_module(name, each)
     for value, node in capture.inputs():
         if isinstance(value, _open.SizeInput):
             sizes.append(node)
@@ -339,7 +242,8 @@ def _parameter_names(function, args, kwargs):
     try:
         parameters = inspect.signature(inner).parameters.values()
         names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
     except (TypeError, ValueError):
-        names = []
-    names = names[: len(args)] + [f"args_{i}" for i in range(len(names), len(args))]
+        names, rest = [], "args"
+    names = names[: len(args)] + [f"{rest}_{i}" for i in range(len(args) - len(names))]
     return [*names, *kwargs]

@@ -249,6 +249,9 @@ class SymFloat(_Number):
     def __ceil__(self):
         return -math.floor(-float(self))
 
+    def __round__(self, ndigits=None):
+        return round(float(self), ndigits)
+
 
 class SymBool(_Open):
     """A truth that a graph leaves open."""

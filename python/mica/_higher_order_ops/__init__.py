@@ -11,18 +11,31 @@ def _is_traced(value):
 
 def cond(pred, true_fn, false_fn, operands=()):
     """One of two functions of the operands. While a graph is made, both are part of it."""
+    _check_cond(pred, true_fn, false_fn, operands)
     around = _is_traced(pred)
     if around is not None:
         from mica._higher_order_ops.subgraphs import recorded_cond
 
         return recorded_cond(around, pred, true_fn, false_fn, operands)
-    import mica
+    return (true_fn if bool(pred) else false_fn)(*operands)
 
-    if not isinstance(pred, (mica.Tensor, int, float, mica.SymBool)):
+
+def _check_cond(pred, true_fn, false_fn, operands):
+    import mica
+    from mica.utils._pytree import tree_leaves
+
+    if not isinstance(pred, (int, float, mica.Tensor, mica.SymBool)):
         raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
     if isinstance(pred, mica.Tensor) and pred.numel() != 1:
         raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
-    return (true_fn if bool(pred) else false_fn)(*operands)
+    if not callable(true_fn) or not callable(false_fn):
+        raise RuntimeError("Expect both branches to be callable.")
+    kinds = (mica.Tensor, int, mica.SymInt)
+    if not isinstance(operands, (tuple, list)) or not all(isinstance(leaf, kinds) for leaf in tree_leaves(operands)):
+        raise RuntimeError(
+            "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists of tensor leaves, but got "
+            f"{operands}."
+        )
 
 
 def while_loop(cond_fn, body_fn, carried_inputs):
@@ -45,6 +58,8 @@ def map(f, xs, *args):
     from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
     leaves, spec = tree_flatten(xs)
+    if not leaves or len(leaves[0]) == 0:
+        raise RuntimeError("Leading dimensions of mapped xs cannot be 0.")
     rows = [f(tree_unflatten([leaf[i] for leaf in leaves], spec), *args) for i in range(len(leaves[0]))]
     return tree_map(lambda *each: mica.stack(each), *rows)
 

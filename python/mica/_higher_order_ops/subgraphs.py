@@ -20,7 +20,10 @@ def recorder():
     if mode is not None and mode.enable_tracing:
         return mode
     recording = sys.modules.get("mica.export._record")
-    return None if recording is None else recording.current()
+    if recording is not None and (current := recording.current()) is not None:
+        return current
+    whole = sys.modules.get("mica._dynamo._whole_graphs")
+    return None if whole is None else whole.current()
 
 
 def _traced(around, functions, operands):
@@ -44,7 +47,10 @@ def _traced(around, functions, operands):
             node = own.get(id(tensor)) or graph.create_node("placeholder", f"lifted_{i}", (), {}, f"lifted_{i}")
             node.meta.setdefault("val", around.likeness(tensor))
             first.prepend(node)
-        modules.append(GraphModule(mica.nn.Module(), graph))
+        root = mica.nn.Module()
+        for name, module in graph.inner_modules.items():  # branches within the branch
+            root.add_module(name, module)
+        modules.append(GraphModule(root, graph))
     return modules, [result for _, result, _ in parts], [*leaves, *extra]
 
 

@@ -24,7 +24,6 @@ _METHODS = frozenset(
         "is_nonzero",
         "is_pinned",
         "is_signed",
-        "item",
         "numel",
         "pin_memory",
         "requires_grad_",
@@ -213,6 +212,17 @@ def op__local_scalar_dense(self):
     if self.numel() == 0:
         raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
     return self.item()
+
+
+def op_item(self):
+    return self.item()
+
+
+def op__assert_scalar(self, assert_msg):
+    if isinstance(self, mica.SymBool):
+        self.node.shape_env.assume(self.node._expr)
+    elif not self:
+        raise RuntimeError(assert_msg)
 
 
 def _of_all_examples(x):

@@ -5,13 +5,12 @@ import math
 import mica
 from mica import _C
 from mica._functions.families import own_name
-from mica._subclasses import open_pieces, open_sizes
+from mica._subclasses import of_data, open_pieces, open_sizes
 from mica.utils._pytree import tree_leaves
 
 # Calls that need numbers, which there are none of; and those whose results' sizes depend on them.
 _NUMBERS = {"item": "_local_scalar_dense", "is_nonzero": "_local_scalar_dense"}
 _NUMBERS |= {"equal": "equal", "allclose": "allclose"}
-OF_DATA = frozenset(["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "_unique2"])
 _PLACES = frozenset(["to", "cuda", "cpu", "xpu", "type_as"])
 
 
@@ -131,10 +130,16 @@ class FakeTensor(mica.Tensor):
         return -1 if self.fake_device.type == "cpu" else self.fake_device.index
 
     def item(self):
-        env = self.fake_mode.shape_env
-        is_whole = not self.dtype.is_floating_point and self.dtype is not mica.bool
-        if env is not None and is_whole and self.fake_mode.before_values is None:
-            return env.create_unbacked_symint()
+        if self.fake_mode.items is not None:
+            return self.fake_mode.items(self)
+        if self.fake_mode.shape_env is not None and self.fake_mode.before_values is None:
+            if _C.TensorBase.numel(self) != 1:
+                raise RuntimeError(f"a Tensor with {_C.TensorBase.numel(self)} elements cannot be converted to Scalar")
+            number = of_data.number(self, self.fake_mode.shape_env)
+            if number is not None:
+                for recorder in self.fake_mode.shape_env.recorders[-1:]:
+                    recorder.note_number(self, number)
+                return number
         return self._asked("item")
 
     def _asked(self, name, *args, **kwargs):
@@ -147,6 +152,9 @@ class FakeTensor(mica.Tensor):
         return getattr(self, name)(*args, **kwargs)
 
     def tolist(self):
+        is_listed = self.fake_mode.shape_env is not None and self.dim() < 2 and "_sizes" not in self.__dict__
+        if is_listed and self.fake_mode.before_values is None and self.dtype is not mica.bool:
+            return [each.item() for each in self.unbind()] if self.dim() else self.item()
         return self._asked("tolist")
 
     def __bool__(self):
@@ -213,7 +221,7 @@ class FakeTensor(mica.Tensor):
         if name in _NUMBERS:
             packet = getattr(mica.ops.aten, _NUMBERS[name])
             raise DataDependentOutputException(getattr(packet, packet.overloads()[0]))
-        if name in OF_DATA and not (mode.shape_env is not None and name in ("nonzero", "masked_select")):
+        if name in of_data.NAMES and mode.shape_env is None:
             packet = getattr(mica.ops.aten, name)
             raise DynamicOutputShapeException(getattr(packet, packet.overloads()[0]))
         with _C.DisableTorchFunctionSubclass():

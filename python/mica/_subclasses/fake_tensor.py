@@ -5,9 +5,8 @@ The class is in _fake_class.py; here is the mode that computes with its tensors.
 
 import mica
 from mica import _C
-from mica._subclasses import open_sizes
+from mica._subclasses import of_data, open_pieces, open_sizes
 from mica._subclasses._fake_class import (
-    OF_DATA,
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
@@ -97,6 +96,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.fake_tensor_converter = FakeTensorConverter()
         self._entered, self._numbers = [], _OpenNumbers()
         self.arrays = None  # what makes arrays of fake tensors, if anything does
+        self.items = None  # what answers item() of fake tensors, if anything does
         self.before_values = None  # what makes fake tensors real ones when a value is asked for, if anything does
 
     @classmethod
@@ -136,9 +136,13 @@ class FakeTensorMode(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name in ("lift_fresh", "lift"):
             return args[0] if isinstance(args[0], FakeTensor) else self._fresh(args[0])
-        if name in OF_DATA:
-            return self._of_data(func, name, args)
         args, kwargs = tree_map_only(_C.TensorBase, lambda t: self._checked(t, func), (args, kwargs))
+        if (made := of_data.result(self, func, name, args, kwargs)) is not None:
+            return made
+        if name == "slice" and self.shape_env is not None and self.shape_env.has_data():
+            made = open_pieces.sliced(self, *args, **kwargs)
+            if made is not None:
+                return made
         if name in _PUTS and any(index is not None and index.dtype is mica.bool for index in args[1]):
             return (
                 args[0]
@@ -180,16 +184,6 @@ class FakeTensorMode(TorchDispatchMode):
                 leaf = _as_fake(leaf, self, place or self._common_device(fakes))
                 leaves[i] = open_sizes.result(leaf, [column[i] for column in columns], near, env, func)
         return tree_unflatten(leaves, spec)
-
-    def _of_data(self, func, name, args):
-        """The result of an operator whose sizes only data decide: with a ShapeEnv, a size without a hint."""
-        if self.shape_env is None or name not in ("nonzero", "masked_select"):
-            raise DynamicOutputShapeException(func)
-        count = self.shape_env.create_unbacked_symint().node._expr
-        sizes, dtype = ((count, args[0].dim()), mica.int64) if name == "nonzero" else ((count,), args[0].dtype)
-        with mica.utils._python_dispatch._disable_current_modes():
-            meta, sizes, others = open_sizes.of_sizes(sizes, self.shape_env, dtype)
-        return open_sizes.attach(_as_fake(meta, self, args[0].device), sizes, others)
 
     def _fresh(self, tensor):
         with mica.utils._python_dispatch._disable_current_modes():

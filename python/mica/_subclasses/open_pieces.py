@@ -1,19 +1,27 @@
 """Pieces of a fake tensor along a size that is open: chunk, split and their kin, as slices between open places.
 
 The engine would compute the places from the numbers of one world, and nobody could tell what they follow from.
+Slices whose places only data decide are computed here: no number of a world lies within a size that is fixed.
 """
 
 import mica
+from mica import _C
+from mica._subclasses import open_sizes
 
-__all__ = ["NAMES", "pieces"]
+__all__ = ["NAMES", "pieces", "sliced"]
 
-NAMES = frozenset(["chunk", "unsafe_chunk", "split", "unsafe_split", "split_with_sizes", "tensor_split", "glu"])
+_PLACED = frozenset(["narrow", "select", "__getitem__"])
+NAMES = frozenset(
+    ["chunk", "unsafe_chunk", "split", "unsafe_split", "split_with_sizes", "tensor_split", "glu", *_PLACED]
+)
 _ARGUMENTS = {"chunk": "chunks", "unsafe_chunk": "chunks", "split": "split_size", "unsafe_split": "split_size",
               "split_with_sizes": "split_sizes", "tensor_split": "indices_or_sections"}  # fmt: skip
 
 
 def pieces(name, args, kwargs, env):
     """The result of a call by its name, or None where it does not cut an open size."""
+    if name in _PLACED:
+        return _placed(name, env, *args, **kwargs) if env.has_data() else None
     names = ("input", "dim") if name == "glu" else ("input", _ARGUMENTS[name], "dim")
     given = dict(zip(names, args, strict=False)) | {_renamed(key, name): value for key, value in kwargs.items()}
     x, dim = given.get("input"), given.get("dim", -1 if name == "glu" else 0)
@@ -92,3 +100,101 @@ def _glu(x, dim, size):
         return None
     first, second = _cut(x, dim, [size // 2, size // 2])
     return first * mica.sigmoid(second)
+
+
+# ---- slices at places that only data decide
+
+
+def _data(value, env):
+    """The expression of a number that only data decide; None of others."""
+    if isinstance(value, mica.SymInt):
+        expr = env.replace(value.node._expr)
+    elif type(value) is int and not isinstance(known := env.worlds.known(value), int):
+        expr = env.replace(known)
+    else:
+        return None
+    return expr if any(name.startswith("u") for name in expr.free_symbols) else None
+
+
+def _placed(name, env, x, *args, **kwargs):
+    if name == "__getitem__":
+        return _subscripted(x, args[0], env)
+    if name == "select":
+        dim, index = _given(("dim", "index"), args, kwargs, env)
+        if _data(index, env) is None:
+            return None
+        return _within(x, dim, index, 1, env).squeeze(dim)
+    dim, start, length = _given(("dim", "start", "length"), args, kwargs, env)
+    if not isinstance(start, (int, mica.SymInt)) or all(_data(each, env) is None for each in (start, length)):
+        return None
+    return _within(x, dim, start, length, env)
+
+
+def _within(x, dim, start, length, env):
+    """The slice at a place that has to lie within: that is asserted, and relied on."""
+    for truth in (start >= 0, length >= 0, start + length <= _size(x, dim, env)):
+        if isinstance(truth, mica.SymBool) and not _is_known(truth):
+            env.assume(truth.node._expr)
+    return mica.ops.aten.slice.Tensor(x, dim, start, start + length)
+
+
+def _size(x, dim, env):
+    size = (x.__dict__.get("_sizes") or _C.TensorBase.size(x))[dim]
+    return size if isinstance(size, int) else env.create_symintnode(size)
+
+
+def _given(names, args, kwargs, env):
+    found = dict(zip(names, args, strict=False)) | kwargs
+    return [_opened(found.get(name), env) for name in names]
+
+
+def _subscripted(x, index, env):
+    """x[u] and the like, step by step; None where no index is one of data."""
+    places = index if isinstance(index, tuple) else (index,)
+    if not any(_data(each, env) is not None for each in places if not isinstance(each, slice)):
+        return None
+    from mica.export._targets import index_steps
+
+    for step, rest in index_steps(x, index) or ():
+        x = getattr(x, step)(*rest) if step == "select" else getattr(mica.ops.aten, step)(x, *rest)
+    return x
+
+
+def sliced(mode, x, dim=0, start=None, end=None, step=1):
+    """The operator slice between places that only data decide: None of other places.
+
+    Its size is their distance where both are known to lie within, or one that data decide.
+    """
+    env = mode.shape_env
+    start, end = _opened(start, env), _opened(end, env)
+    if step not in (None, 1) or all(_data(each, env) is None for each in (start, end)):
+        return None
+    sizes = list(x.__dict__.get("_sizes") or _C.TensorBase.size(x))
+    size, start, dim = _size(x, dim, env), 0 if start is None else start, dim % len(sizes)
+    end = size if end is None or (type(end) is int and end >= 2**62) else end
+    length = end - start if all(map(_is_known, (start >= 0, end <= size, start <= end))) else None
+    if length is None or (isinstance(length, mica.SymInt) and not _is_positive(length, env)):
+        length = env.create_unbacked_symint(least=0, greatest=size if isinstance(size, int) else None)
+    sizes[dim] = length if isinstance(length, int) else env.replace(length.node._expr)
+    made = []
+    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
+        for world in range(len(env.worlds)):
+            whole = x if world == 0 else x.__dict__["_others"][world - 1] if "_others" in x.__dict__ else x
+            numbers = [env.worlds.number(each, world) for each in sizes]
+            made.append(_C.empty_strided(numbers, _C.TensorBase.stride(whole), dtype=x.dtype, device="meta"))
+    fake = mica._subclasses.fake_tensor._as_fake(made[0], mode, x.fake_device)
+    return (
+        fake
+        if isinstance(length, int) and "_sizes" not in x.__dict__
+        else open_sizes.attach(fake, tuple(sizes), made[1:])
+    )
+
+
+def _is_positive(length, env):
+    """Whether a length is one in every world: 5 - u0 is none where u0 is a prime of five digits."""
+    expr = env.replace(length.node._expr)
+    return all(env.worlds.number(expr, world) >= 0 for world in range(len(env.worlds)))
+
+
+def _is_known(truth):
+    return truth.node._expr.decided(truth.node.shape_env) is True if isinstance(truth, mica.SymBool) else bool(truth)

@@ -14,6 +14,10 @@ from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatt
 __all__ = ["attach", "engine_values", "open_input", "run", "shape_of"]
 
 
+# Functions whose results' sizes follow from numbers that are not whole.
+NEEDS_NUMBERS = frozenset(["arange", "range", "interpolate", "upsample"])
+
+
 class OpenSize(tuple):
     """The sizes of a tensor, some of which are open: what torch.Size is for numbers."""
 
@@ -38,7 +42,8 @@ def engine_values(values):
             env = value.node.shape_env
             return env.worlds.noted(env.replace(value.node._expr))
         if isinstance(value, mica.SymFloat):
-            return float(value)
+            # Of a number that only data decide any will do: no rule of shapes is asked for it (NEEDS_NUMBERS).
+            return float(value) if value.node.has_hint() else value.node.shape_env.stand_in(value)
         return slice(*map(plain, (value.start, value.stop, value.step))) if isinstance(value, slice) else value
 
     return tree_map(plain, values)

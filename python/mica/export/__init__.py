@@ -67,8 +67,8 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     if isinstance(dynamic_shapes, ShapesCollection):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     named = named_sizes(dynamic_shapes, args, kwargs, parameters)
-    program = _exported(mod, args, kwargs, named, parameters)
-    if named:
+    program, is_traced = _exported(mod, args, kwargs, named, parameters)
+    if is_traced:
         _compare(mod, program, args, kwargs)
     return program
 
@@ -117,7 +117,36 @@ def _names(value, name):
 
 
 def _exported(mod, args, kwargs, named, parameters):
-    """The program. Where an operation does not work for open sizes, those that may be fixed are, and it is begun anew."""
+    """(the program, whether it was run on fake tensors).
+
+    Where sizes or numbers follow from data, fake tensors are needed. Where an operation does not work for open sizes,
+    those that may be fixed are, and it is begun anew.
+    """
+    from mica._subclasses.fake_tensor import DataDependentOutputException
+    from mica.export._data import DataDependentError, NeedsData, SizeOfData
+    from mica.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    if named:
+        return _traced(mod, args, kwargs, named, parameters), True
+    try:
+        return _run_once(mod, args, kwargs, {}, parameters), False
+    except NeedsData:
+        pass
+    try:
+        return _traced(mod, args, kwargs, {}, parameters), True
+    except (DataDependentError, GuardOnDataDependentSymNode):
+        raise
+    except (NotImplementedError, RuntimeError, ValueError, IndexError) as error:
+        # What fake tensors cannot do, the example may, as long as nobody asks for a size that data decide.
+        try:
+            return _run_once(mod, args, kwargs, {}, parameters, watches_sizes=True), False
+        except (SizeOfData, DataDependentError) as refused:
+            is_asked = isinstance(error, DataDependentOutputException) and isinstance(refused, DataDependentError)
+            raise (refused if is_asked else error) from None
+
+
+def _traced(mod, args, kwargs, named, parameters):
+    """The program of a run on fake tensors."""
     from mica._subclasses.open_sizes import NeedsStatic
 
     presets = {}
@@ -143,7 +172,8 @@ def _unchanged(mod):
                     value.detach().copy_(copy)
 
 
-def _run_once(mod, args, kwargs, named, parameters, presets):
+def _run_once(mod, args, kwargs, named, parameters, presets=None, watches_sizes=False):
+    """The program of one run: on the example, or on fake tensors where there are `presets` for their sizes."""
     from mica.export._open_inputs import OpenInputs
     from mica.export._record import Recorder
     from mica.utils._pytree import tree_flatten, tree_unflatten
@@ -153,8 +183,9 @@ def _run_once(mod, args, kwargs, named, parameters, presets):
     given = {**dict(zip(parameters, args, strict=False)), **kwargs}
     extra = [leaf for i, value in enumerate(args[len(parameters) :]) for leaf in _names(value, f"args_{i}")]
     names = [leaf for name, value in given.items() for leaf in _names(value, name)] + extra
-    opened = OpenInputs(leaves, named, names, state.values(), presets) if named else None
+    opened = OpenInputs(leaves, named, names, state.values(), presets) if presets is not None else None
     recorder, specs = Recorder(None if opened is None else opened.env), []
+    recorder.runs_again, recorder.watches_sizes = opened is None and not watches_sizes, watches_sizes
     constants, persistent = {}, set(state)
     for kind, prefix, values in (
         (InputKind.PARAMETER, "p_", mod.named_parameters()),
@@ -210,6 +241,7 @@ def _run_once(mod, args, kwargs, named, parameters, presets):
         for name, (key, low, _) in opened.labels.items():
             if name in ranges and key is not None:
                 ranges[name] = ranges[name]._replace(lower=low)
+        ranges |= {name: ends for name, ends in opened.env.var_to_range.items() if name.startswith(("u", "z"))}
     return ExportedProgram(
         root, recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top],
         (args, kwargs), constants, training=mod.training, parameters=parameters,

@@ -52,8 +52,6 @@ def found_target(name):
     """The function that a node's target names: an operator of torch.ops, or arithmetic of sizes."""
     space, operator_name = name[:10], name[10:]
     parts = (space + _OVERLOADS.get(operator_name, operator_name)).split(".")
-    if operator_name == "aten._assert_scalar.default":
-        return mica._assert
     is_plain = not any(part.startswith("__") and part not in _DOUBLE for part in parts)
     if parts[:2] == ["torch", "ops"] and len(parts) in (4, 5) and is_plain:
         try:

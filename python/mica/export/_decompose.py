@@ -10,6 +10,7 @@ from mica.export.graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
+    SymIntArgument,
     TensorArgument,
 )
 from mica.fx.experimental.proxy_tensor import (
@@ -19,6 +20,7 @@ from mica.fx.experimental.proxy_tensor import (
     disable_proxy_modes_tracing,
     track_tensor_tree,
 )
+from mica.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from mica.fx.interpreter import Interpreter
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_map
@@ -26,6 +28,7 @@ from mica.utils._pytree import tree_map
 __all__ = ["core_table", "decomposed"]
 
 aten = mica.ops.aten
+_NAMED = (TensorArgument, SymIntArgument)
 
 
 def _t(x):
@@ -46,7 +49,7 @@ def core_table():
 def _fake_mode(graph):
     for node in graph.nodes:
         value = node.meta.get("val")
-        if node.op == "placeholder" and isinstance(value, FakeTensor) and "_sizes" in value.__dict__:
+        if isinstance(value, FakeTensor) and value.fake_mode.shape_env is not None:
             return value.fake_mode
     return FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -88,9 +91,7 @@ def decomposed(program, table):
     graph, changed = _changes(graph)
     specs = {each.arg.name: each for each in program.graph_signature.input_specs}
     user = [
-        OutputSpec(
-            each.kind, TensorArgument(out.name) if isinstance(each.arg, TensorArgument) else each.arg, each.target
-        )
+        OutputSpec(each.kind, type(each.arg)(out.name) if isinstance(each.arg, _NAMED) else each.arg, each.target)
         for each, out in zip(program.graph_signature.output_specs, outputs, strict=True)
     ]
     mutations = []
@@ -124,11 +125,19 @@ class _Steps(Interpreter):
 
     def __init__(self, module, mode):
         super().__init__(module)
-        self._mode, self._made = mode, mode.tracer.graph
+        self._mode, self._made, self._seen = mode, mode.tracer.graph, set()
 
     def run_node(self, n):
-        count = len(self._made.nodes)
-        result = super().run_node(n)
+        count, env = len(self._made.nodes), self._mode.shape_env
+        if env is not None and n.op == "call_function":  # what only data decide keeps its names
+            found = free_unbacked_symbols(n.meta.get("val")) if env.has_data() else set()
+            env.expected = sorted(found - self._seen)
+            self._seen |= found
+        try:
+            result = super().run_node(n)
+        finally:
+            if env is not None:
+                env.expected = []
         new, nodes = len(self._made.nodes) - count, reversed(self._made.nodes)
         for _ in range(new if "nn_module_stack" in n.meta else 0):
             next(nodes).meta["nn_module_stack"] = n.meta["nn_module_stack"]

@@ -10,9 +10,19 @@ import operator
 import mica
 from mica import _C
 from mica._functions.families import own_name
+from mica._subclasses import open_sizes
 from mica._subclasses.dispatching import _more_targets
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from mica.export import _targets
+from mica.export._data import (
+    SIZES,
+    DataDependentError,
+    NeedsData,
+    SizeOfData,
+    has_open_float,
+    has_sizes_of_data,
+    tensors_in,
+)
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.graph import Graph
 from mica.fx.node import Node
@@ -24,11 +34,8 @@ _VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__ind
            "is_nonzero", "equal", "allclose"}  # fmt: skip
 _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
 _VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes have as their values
+_ITEMS = {"item", "tolist"}
 _CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
-
-
-class DataDependentError(RuntimeError):
-    """A program asks for a value that only its inputs decide."""
 
 
 def meta_of(value):
@@ -78,7 +85,9 @@ class Recorder(TorchFunctionMode):
         self.modules = {}  # graphs of branches and loops, by name
         self._sources = {}  # function -> how often it was called
         self.of_inputs = set()  # nodes that depend on the inputs
-        self.first_input = None
+        self.first_input, self.is_inner = None, False
+        self.runs_again = False  # whether NeedsData is answered by a run on fake tensors
+        self.watches_sizes, self._of_data = False, set()  # nodes whose sizes follow from data, in a run on the example
         self._grad = mica.is_grad_enabled()
 
     @contextlib.contextmanager
@@ -142,18 +151,21 @@ class Recorder(TorchFunctionMode):
             return node
         if self.sees_all:
             raise _Unseen
-        name = f"c_lifted_tensor_{len(self.constants)}"
+        name = f"c_lifted_tensor_{len(self.originals)}"
         if self.first_input is None:
             node = self.graph.create_node("placeholder", name, (), {}, name)
         else:
             with self.graph.inserting_before(self.first_input):
                 node = self.graph.create_node("placeholder", name, (), {}, name)
         node.meta["val"] = meta_of(tensor)
-        if isinstance(tensor, FakeTensor):
-            raise RuntimeError(
-                "torch.export: the program uses a tensor that was made by a call which Mica does not see"
-            )
         self.originals[node.name] = tensor
+        if isinstance(tensor, FakeTensor):
+            if not self.is_inner:
+                raise RuntimeError(
+                    "torch.export: the program uses a tensor that was made by a call which Mica does not see"
+                )
+            self._bind(tensor, node)  # of the graph around
+            return node
         with _C.DisableTorchFunction(), _disable_current_modes():
             self.constants[node.name] = tensor.detach().clone()
         if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
@@ -184,10 +196,18 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if self.is_aside:
             return func(*args, **(kwargs or {}))
+        if self._of_data and self._asks_sizes(func, args):
+            raise SizeOfData
         last = next(reversed(self.graph.nodes), None)
         out = self._recorded(func, args, kwargs or {})
         self._note_source(func, last)
+        if self.watches_sizes and has_sizes_of_data(own_name(func), args):
+            self._of_data |= {self._nodes[id(tensor)] for tensor in tensors_in((out,)) if id(tensor) in self._nodes}
         return out
+
+    def _asks_sizes(self, func, args):
+        name = func.__self__.__name__ if func.__name__ == "__get__" else func.__name__
+        return name in SIZES and self._nodes.get(id(args[0])) in self._of_data
 
     def _note_source(self, func, last):
         """Let the nodes behind `last` know the function that was called, by its name and a number."""
@@ -204,7 +224,12 @@ class Recorder(TorchFunctionMode):
 
     def _recorded(self, func, args, kwargs):
         name = own_name(func)
-        if name in _VALUES and any(self._nodes.get(id(t)) in self.of_inputs for t in _tensors((args, kwargs))):
+        depends = any(self._nodes.get(id(t)) in self.of_inputs for t in tensors_in((args, kwargs)))
+        if depends and self.runs_again and (name in _ITEMS or has_sizes_of_data(name, args)):
+            raise NeedsData
+        if depends and name in open_sizes.NEEDS_NUMBERS and has_open_float((args, kwargs)):
+            raise DataDependentError(f"the size of what {name}() makes follows from a number that only data decide")
+        if name in _VALUES and depends:
             raise DataDependentError(
                 f"Could not guard on data-dependent expression: the program calls {name}() on a tensor that depends on "
                 "its inputs, and an exported graph cannot follow the value. torch.where or torch.cond says it within "
@@ -236,33 +261,46 @@ class Recorder(TorchFunctionMode):
             if name in _CONSTANTS:
                 self._fresh.add(id(out))
                 self._kept.append(out)
-            elif _tensors((out,)) and not (name == "__get__" and id(out) in self._nodes):
+            elif tensors_in((out,)) and not (name == "__get__" and id(out) in self._nodes):
                 self._record_function(func, args, kwargs, out)
             return out
         target, args, kwargs = found
         out = target(*args, **kwargs)
-        if _tensors((out,)):
+        if tensors_in((out,)):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
         return out
+
+    def note_number(self, tensor, number):
+        """The program has asked for a number that only data decide."""
+        if not self.is_aside:
+            node = self.graph.create_node(
+                "call_function", mica.ops.aten.item.default, (self.node_of(tensor),), {}, "item"
+            )
+            self.of_inputs.add(node)
+            self.sizes.add_number(node, number)
+
+    def note_statement(self, relation):
+        """The program has stated something of such numbers."""
+        self.sizes.assertion(relation)
 
     def _with_casts(self, name, func, args, kwargs):
         before = mica.is_autocast_cache_enabled()
         mica.set_autocast_cache_enabled(False)  # a cast that was kept would not be seen
         try:
-            parts = self._in_parts(func, args, kwargs) if _tensors((args, kwargs)) else (func(*args, **kwargs),)
+            parts = self._in_parts(func, args, kwargs) if tensors_in((args, kwargs)) else (func(*args, **kwargs),)
         finally:
             mica.set_autocast_cache_enabled(before)
         if parts is not None:
             return parts[0]
         out = func(*args, **kwargs)
-        if _tensors((out,)):
+        if tensors_in((out,)):
             raise NotImplementedError(f"torch.export: {name} under autocast; export what is cast by hand instead")
         return out
 
     def _in_parts(self, func, args, kwargs):
         """(the result of a call,) recorded as the operators that the call is made of; None if not all of them are seen."""
-        tensors = _tensors((args, kwargs))
+        tensors = tensors_in((args, kwargs))
         if not tensors or _WHOLE_CALLS & {own_name(func)}:
             return None
         self.argument((args, kwargs))
@@ -272,7 +310,7 @@ class Recorder(TorchFunctionMode):
         try:
             with _Parts(self):
                 out = func(*args, **kwargs)
-            if all(id(tensor) in self._nodes for tensor in _tensors((out,))) and _tensors((out,)):
+            if all(id(tensor) in self._nodes for tensor in tensors_in((out,))) and tensors_in((out,)):
                 return (out,)
         except _Unseen:
             pass
@@ -311,13 +349,17 @@ class Recorder(TorchFunctionMode):
     def _name_result(self, out, node, depends):
         if depends:
             self.of_inputs.add(node)
+        if any(each in self._of_data for each in node.all_input_nodes):
+            self._of_data.add(node)
         if isinstance(out, _C.TensorBase):
             node.meta["val"] = meta_of(out)
             self._bind(out, node)
+            if self.sizes._env is not None and self.sizes._env.has_data():
+                self.sizes.add_input(node, out)
         elif isinstance(out, (tuple, list)):
             node.meta["val"] = type(out)(map(meta_of, out)) if type(out) in (tuple, list) else tuple(map(meta_of, out))
             for i, each in enumerate(out):
-                if _tensors((each,)):
+                if tensors_in((each,)):
                     part = self.graph.create_node("call_function", operator.getitem, (node, i), {}, "getitem")
                     self._name_result(each, part, depends)
 
@@ -360,10 +402,14 @@ class Recorder(TorchFunctionMode):
 
     def __enter__(self):
         _active.append(self)
+        if self.sizes._env is not None:
+            self.sizes._env.recorders.append(self)
         return super().__enter__()
 
     def __exit__(self, *exception):
         _active.remove(self)
+        if self.sizes._env is not None:
+            self.sizes._env.recorders.remove(self)
         return super().__exit__(*exception)
 
     @staticmethod
@@ -373,15 +419,17 @@ class Recorder(TorchFunctionMode):
     def subgraph(self, function, leaves):
         """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
         inner = Recorder(self.sizes._env)
+        inner.is_inner, inner.runs_again = True, self.runs_again
         for i, leaf in enumerate(leaves):
             inner.placeholder(f"arg{i}_1", leaf, is_input=True)
         with _aside(self), inner:
             result = function(*leaves)
         lifted, made = [], tuple(inner.argument(each) for each in tree_leaves(result))
-        for name in inner.constants:
+        for name in inner.originals:
             node = next(n for n in inner.graph.nodes if n.name == name)
             lifted.append((inner.originals[name], node))
         inner.graph.create_node("output", "output", (made,), {}, "output")
+        inner.graph.inner_modules = inner.modules
         return inner.graph, result, lifted
 
     def attach(self, name, module):
@@ -391,6 +439,7 @@ class Recorder(TorchFunctionMode):
         return self.graph.create_node("get_attr", f"{name}_{number}")
 
     def record_call(self, target, args, out, name):
+        args = tuple(self.sizes.truth(each) if isinstance(each, mica.SymBool) else each for each in args)
         args = tuple(tuple(each) if isinstance(each, list) else each for each in self.argument(args))
         node = self.graph.create_node("call_function", target, args, {}, name)
         self._name_result(out, node, any(each in self.of_inputs for each in node.all_input_nodes))
@@ -426,13 +475,3 @@ def _aside(recorder):
         yield
     finally:
         recorder.is_aside = False
-
-
-def _tensors(values):
-    found = []
-    for value in values.values() if isinstance(values, dict) else values:
-        if isinstance(value, _C.TensorBase):
-            found.append(value)
-        elif isinstance(value, (list, tuple, dict)):
-            found += _tensors(value)
-    return found

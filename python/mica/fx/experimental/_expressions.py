@@ -214,6 +214,8 @@ def _atom_text(atom):
 
 
 def _product(bounds):
+    if len(bounds) == 1:
+        return bounds[0]
     low, high = 1, 1
     for a, b in bounds:
         if a is None or a < 0:

@@ -7,6 +7,7 @@ import mica
 from mica import _C
 from mica.fx._codegen import CodeGen
 from mica.fx.experimental._expressions import Symbol
+from mica.fx.experimental._truths import Joined
 from mica.fx.node import Node
 from mica.utils._pytree import tree_flatten
 
@@ -70,6 +71,14 @@ class _FlattenBySpec:
         return leaves
 
 
+SIGNS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def has_data(truth):
+    """Whether only data decide a truth."""
+    return any(name.startswith(("u", "z")) for name in truth.free_symbols)
+
+
 _FUNCTIONS = {"FloorDiv": operator.floordiv, "Mod": operator.mod, "TrueDiv": operator.truediv}
 
 
@@ -93,6 +102,31 @@ class SizeNodes:
     def has(self, symbol):
         return symbol in self._inputs
 
+    def add_number(self, node, value):
+        """A node that computes a number which only data decide."""
+        ((name,),) = value.node._expr.terms
+        node.meta.setdefault("val", value)
+        self._inputs.setdefault(name, (node, None))
+
+    def assertion(self, relation):
+        """Nodes that assert what a program states of data."""
+        node = self._truth(relation)
+        words = f"Runtime assertion failed for expression {relation} on node '{node.name}'"
+        target = mica.ops.aten._assert_scalar.default
+        self._graph.create_node("call_function", target, (node, words), {}, "_assert_scalar_default")
+
+    def truth(self, value):
+        """The node of a truth that is left open."""
+        return self._truth(value.node._expr)
+
+    def _truth(self, relation):
+        if isinstance(relation, Joined):
+            first, *others = map(self._truth, relation.parts)
+            for each in others:
+                first = self._call(operator.and_ if relation.word == "and" else operator.or_, (first, each))
+            return first
+        return self._call(SIGNS[relation.sign], (self.node(relation.left), self.node(relation.right)))
+
     def argument(self, value, near=True):
         """A value as an argument: an open size as its node. What is a factor or a bound is none by being close to one."""
         if self._env is None:
@@ -100,7 +134,9 @@ class SizeNodes:
         if isinstance(value, (mica.SymInt, mica.SymFloat)):
             return self.node(self._env.replace(value.node._expr))
         if isinstance(value, mica.SymBool):
-            return bool(value)
+            return self._truth(value.node._expr) if has_data(value.node._expr) else bool(value)
+        if type(value) is float and value in self._env.stand_ins:
+            return self.node(self._env.stand_ins[value].node.expr)
         if type(value) is int:
             found = self._env.worlds.known(value, near)
             return found if isinstance(found, int) else self.node(self._env.replace(found))
@@ -128,6 +164,8 @@ class SizeNodes:
 
     def _note(self, node, expr):
         self._made[expr] = node
+        if any(name.startswith("z") for name in expr.free_symbols):
+            return  # no whole number: the node knows its value
         node.meta["val"] = self._env.create_symintnode(expr)
 
     def _atom(self, atom):

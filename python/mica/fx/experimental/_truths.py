@@ -104,6 +104,8 @@ class ValueRange(NamedTuple):
     upper: Any
 
     def __repr__(self):
-        return f"VR[{self.lower}, {'int_oo' if self.upper is None else self.upper}]"
+        return (
+            f"VR[{'-int_oo' if self.lower is None else self.lower}, {'int_oo' if self.upper is None else self.upper}]"
+        )
 
     __str__ = __repr__

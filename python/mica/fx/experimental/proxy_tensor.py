@@ -121,10 +121,14 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def __enter__(self):
         _traces().append(self)
+        if self.shape_env is not None:
+            self.shape_env.recorders.append(self)
         return super().__enter__()
 
     def __exit__(self, *exception):
         _traces().remove(self)
+        if self.shape_env is not None:
+            self.shape_env.recorders.remove(self)
         return super().__exit__(*exception)
 
     def argument(self, value):
@@ -181,7 +185,25 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             "call_function", func, tuple(node_args), dict(node_kwargs), name or getattr(packet, "__name__", None)
         )
         track_tensor_tree(out, node, tracer=self.tracer, constant=None)
+        if self.shape_env is not None and self.shape_env.has_data() and isinstance(out, _C.TensorBase):
+            self.sizes.add_input(node, out)
         return node
+
+    # ---- numbers that only data decide
+
+    def note_number(self, tensor, number):
+        """The function has asked for such a number."""
+        if self.enable_tracing:
+            target = mica.ops.aten._local_scalar_dense.default
+            node = self.tracer.graph.create_node(
+                "call_function", target, (self.tracer.node_of(tensor),), {}, "_local_scalar_dense"
+            )
+            self.sizes.add_number(node, number)
+
+    def note_statement(self, relation):
+        """The function has stated something of such numbers."""
+        if self.enable_tracing:
+            self.sizes.assertion(relation)
 
     # ---- graphs within the graph (torch.cond, torch.while_loop)
 
@@ -201,7 +223,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             result = function(*leaves)
             outputs = tuple(tree_leaves(tree_map(inner.argument, result)))
         lifted = []
+        tracer.graph.inner_modules = dict(tracer.root.named_children())
         for node in [n for n in tracer.graph.nodes if n.op == "get_attr"]:
+            if node.target in tracer.graph.inner_modules:
+                continue
             tensor = getattr(tracer.root, node.target)
             with tracer.graph.inserting_before(next(iter(tracer.graph.nodes))):
                 made = tracer.graph.create_node("placeholder", node.name, (), {}, node.name)
@@ -220,6 +245,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return self.tracer.graph.create_node("get_attr", f"{name}_{number}")
 
     def record_call(self, target, args, out, name):
+        args = tuple(self.sizes.truth(each) if isinstance(each, mica.SymBool) else each for each in args)
         self.record(target, tuple(self.argument(each) for each in args), {}, out, name=name)
 
 
@@ -303,9 +329,12 @@ class _Refusals(TorchFunctionMode):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         mode = self._mode
         if mode.shape_env is not None:
-            from mica._subclasses.open_sizes import engine_values
+            from mica._subclasses.open_sizes import NEEDS_NUMBERS, engine_values
 
+            given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, mica.SymFloat)]
             args, kwargs = engine_values((tuple(args), dict(kwargs)))
+            if mode.enable_tracing and any(not each.node.has_hint() for each in given):
+                return self._with_numbers(func, args, kwargs, name in NEEDS_NUMBERS)
         if name in _VALUES and self._refuses and mode.enable_tracing and _is_tracked(args, mode.tracer):
             from mica._subclasses.fake_tensor import FakeTensor
 
@@ -322,6 +351,19 @@ class _Refusals(TorchFunctionMode):
         node_args = mode.argument(tuple(args))
         out = func(*args, **kwargs)
         mode.record(mica.ops.aten.detach.default, node_args, {}, out)
+        return out
+
+    def _with_numbers(self, func, args, kwargs, is_refused):
+        """A call with numbers that only data decide: the nodes that it is recorded as have to read them."""
+        graph, count = self._mode.tracer.graph, len(self._mode.tracer.graph.nodes)
+        out = None if is_refused else func(*args, **kwargs)
+        nodes = reversed(graph.nodes)
+        new = [next(nodes) for _ in range(len(graph.nodes) - count)]
+        is_number = [isinstance(each.meta.get("val"), mica.SymFloat) for node in new for each in node.all_input_nodes]
+        if is_refused or not any(is_number):
+            raise NotImplementedError(
+                f"{getattr(func, '__name__', func)} with a number that only data decide: a tensor of it can be in a graph"
+            )
         return out
 
 

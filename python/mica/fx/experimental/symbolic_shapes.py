@@ -6,6 +6,35 @@ from typing import Any, NamedTuple
 
 import mica
 from mica.fx.experimental._expressions import Expression, Symbol, make, symbol
+from mica.fx.experimental._size_questions import (
+    canonicalize_bool_expr,
+    free_symbols,
+    free_unbacked_symbols,
+    guard_bool,
+    guard_float,
+    guard_int,
+    guard_or_false,
+    guard_or_true,
+    guard_scalar,
+    guard_size_oblivious,
+    has_free_symbols,
+    has_free_unbacked_symbols,
+    has_static_value,
+    hint_int,
+    is_accessor_node,
+    is_concrete_bool,
+    is_concrete_float,
+    is_concrete_int,
+    is_symbolic,
+    parallel_and,
+    parallel_or,
+    size_hint,
+    statically_known_false,
+    statically_known_true,
+    sym_and,
+    sym_eq,
+    sym_or,
+)
 from mica.fx.experimental._truths import TURNED, Joined, Relation, ValueRange
 
 __all__ = [
@@ -81,7 +110,10 @@ class ShapeEnv:
         self.specialize_zero_one, self.assume_static_by_default = specialize_zero_one, assume_static_by_default
         self.guards, self.replacements, self.var_to_val, self._ranges = [], {}, {}, {}
         self.var_to_sources, self.val_to_var, self.deferred_runtime_asserts = {}, {}, {}
-        self.frozen, self.worlds, self._unbacked, self.avoid = False, Worlds(), 0, set()
+        self.frozen, self.worlds, self._unbacked, self.avoid = False, Worlds(), {}, set()
+        self.stand_ins = {}  # numbers of the engine's -> those that only data decide
+        self.expected = []  # symbols that the next values of data get, where a graph is run again
+        self.recorders = []  # who writes down numbers of data that a program asks for, and what it states of them
         # What an earlier trace of the same inputs has shown not to be open: a number, or the key of an equal size.
         self.presets, self._by_key, self._keys = {}, {}, {}
         self.shown = None  # what a program gets for a SymInt among the sizes of a tensor, if it is no SymInt
@@ -139,13 +171,37 @@ class ShapeEnv:
         expr = self.replace(make(sym))
         return expr.number if expr.is_number else mica.SymInt(mica._functions.symbolic.SymNode(expr, self, int))
 
-    def create_unbacked_symint(self, source=None):
-        """A size that only data decide."""
-        name = Symbol(f"u{self._unbacked}")
-        self._unbacked += 1
-        self._ranges[name] = (0, None)
-        self.worlds.add(name, None)
+    def create_unbacked_symint(self, source=None, *, least=None, greatest=None):
+        """A whole number that only data decide."""
+        name = self._data_symbol("u")
+        if name not in self._ranges:
+            self._ranges[name] = (least, greatest)
+            self.worlds.add(name, None)
         return self.create_symintnode(symbol(name))
+
+    def create_unbacked_symfloat(self):
+        """A number that only data decide."""
+        name = self._data_symbol("zuf")
+        self._ranges.setdefault(name, (None, None))
+        return mica.SymFloat(mica._functions.symbolic.SymNode(symbol(name), self, float))
+
+    def stand_in(self, number):
+        """A number that the engine gets in the place of one which only data decide, and by which that is known again."""
+        found = next((value for value, each in self.stand_ins.items() if each.node.expr == number.node.expr), None)
+        if found is None:
+            found = 0.50000018310547 + len(self.stand_ins) * 1.31072e-7
+            self.stand_ins[found] = number
+        return found
+
+    def _data_symbol(self, prefix):
+        if self.expected:  # a graph is run again, and its symbols stay
+            return self.expected.pop(0)
+        self._unbacked[prefix] = self._unbacked.get(prefix, -1) + 1
+        return Symbol(f"{prefix}{self._unbacked[prefix]}")
+
+    def has_data(self):
+        """Whether there are numbers that only data decide."""
+        return bool(self._unbacked) or any(name.startswith("u") for name in self._ranges)
 
     def is_unbacked_symint(self, name):
         return str(name).startswith("u")
@@ -155,9 +211,9 @@ class ShapeEnv:
 
     def _narrow(self, name, low, high):
         a, b = self._ranges.get(name, (0, None))
-        low = a if low is None else max(a, low)
+        low = a if low is None else low if a is None else max(a, low)
         high = b if high is None else high if b is None else min(b, high)
-        if high is not None and low > high:
+        if low is not None and high is not None and low > high:
             raise ConstraintViolationError(f"no value of {name} is left: {low} <= {name} <= {high}")
         self._ranges[name] = (low, high)
 
@@ -226,16 +282,24 @@ class ShapeEnv:
         self.guards.append(guard)
         self._learn(relation)
 
-    def check(self, relation):
-        """Rely on a truth that a program states (torch._check)."""
+    def state(self, relation):
+        """Whether what a program states of sizes (torch._check) holds. Of data it is believed, and asserted where they are."""
         if isinstance(relation, bool):
             return relation
-        answer = relation.decided(self)
-        if answer is None:
-            self.guards.append(ShapeGuard(relation))
-            self._learn(relation)
-            answer = True
-        return answer
+        try:
+            return self.evaluate_expr(relation)
+        except GuardOnDataDependentSymNode:
+            if not self.recorders:
+                raise
+        self.assume(relation)
+        return True
+
+    def assume(self, relation):
+        """Believe what a program asserts of data, and write the assertion down."""
+        for recorder in self.recorders[-1:]:
+            recorder.note_statement(relation)
+        self.deferred_runtime_asserts.setdefault(max(relation.free_symbols), []).append(relation)
+        self._learn(relation)
 
     def _learn(self, relation):
         if isinstance(relation, Joined):
@@ -251,11 +315,13 @@ class ShapeEnv:
             ((name,),) = left.terms
             if sign == "==" and name not in right.free_symbols:
                 self.replacements[name] = right
-                if right.is_number:
+                if right.is_number and isinstance(right.number, int):
                     self._ranges[name] = (right.number, right.number)
                 return
             if right.is_number and sign in ("<", "<=", ">", ">="):
                 number = right.number
+                if not isinstance(number, int) or name.startswith("z"):
+                    return
                 self._narrow(
                     name,
                     number + (sign == ">") if sign in (">", ">=") else None,
@@ -306,173 +372,3 @@ def _unanswerable(expr):
     return GuardOnDataDependentSymNode(
         expr, f"Could not guard on data-dependent expression {expr} (unhinted: {expr}): only data decide this size"
     )
-
-
-# ---- questions that programs ask
-
-
-def _known(a, worth):
-    if isinstance(a, mica.SymBool):
-        return a.node._expr.decided(a.node.shape_env) is worth
-    return a is worth or (isinstance(a, (int, float)) and bool(a) is worth)
-
-
-def is_nested_int(s):
-    """Whether a size differs from sequence to sequence of a nested tensor."""
-    from mica.nested._internal.nested_tensor import NestedInt
-
-    return isinstance(s, NestedInt)
-
-
-def statically_known_true(x):
-    """Whether something holds for every size; adds no guard."""
-    return _known(x, True)
-
-
-def statically_known_false(x):
-    """Whether something holds for no size; adds no guard."""
-    return _known(x, False)
-
-
-def guard_or_false(a):
-    """The answer; False if only data decide it."""
-    return _guarded(a, False)
-
-
-def guard_or_true(a):
-    """The answer; True if only data decide it."""
-    return _guarded(a, True)
-
-
-def _guarded(a, otherwise):
-    if not isinstance(a, mica.SymBool):
-        return bool(a)
-    return a.node.shape_env.evaluate_expr(a.node._expr, fallback_value=otherwise)
-
-
-def guard_size_oblivious(expr):
-    """The answer to a question."""
-    return bool(expr)
-
-
-guard_bool = guard_size_oblivious
-
-
-def guard_int(a):
-    """The number in the example, which the size has from now on."""
-    return int(a)
-
-
-def guard_float(a):
-    """The number in the example, which it has from now on."""
-    return float(a)
-
-
-def guard_scalar(a):
-    """The number or truth in the example, which it has from now on."""
-    if isinstance(a, (mica.SymBool, bool)):
-        return bool(a)
-    return int(a) if isinstance(a, (mica.SymInt, int)) else float(a)
-
-
-def is_symbolic(val):
-    """Whether a value is open."""
-    return isinstance(val, (mica.SymInt, mica.SymFloat, mica.SymBool))
-
-
-def is_concrete_int(a):
-    """Whether a whole number is known for every size."""
-    return not isinstance(a, mica.SymInt) or a.node.expr.is_number
-
-
-def is_concrete_float(a):
-    """Whether a number is known for every size."""
-    return not isinstance(a, mica.SymFloat) or a.node.expr.is_number
-
-
-def is_concrete_bool(a):
-    """Whether a truth is known for every size."""
-    return not isinstance(a, mica.SymBool) or a.node._expr.decided(a.node.shape_env) is not None
-
-
-has_static_value = is_concrete_int
-
-
-def hint_int(a, fallback=None):
-    """The value in the example; adds no guard."""
-    return a.node.require_hint(fallback) if isinstance(a, mica.SymInt) else a
-
-
-size_hint = hint_int
-
-
-def free_symbols(val):
-    """The symbols in a value, a tensor's sizes or a nest of them."""
-    if isinstance(val, (mica.SymInt, mica.SymFloat)):
-        return val.node.expr.free_symbols
-    if isinstance(val, (mica.SymBool,)):
-        return val.node._expr.free_symbols
-    if isinstance(val, (Expression, Relation, Joined)):
-        return val.free_symbols
-    if isinstance(val, mica.Tensor):
-        return free_symbols(tuple(val.shape))
-    if isinstance(val, (tuple, list)):
-        return set().union(*map(free_symbols, val)) if val else set()
-    return set()
-
-
-def free_unbacked_symbols(x):
-    """The symbols in a value that only data decide."""
-    return {name for name in free_symbols(x) if name.startswith("u")}
-
-
-def has_free_symbols(val):
-    """Whether anything in a value is open."""
-    return bool(free_symbols(val))
-
-
-def has_free_unbacked_symbols(x):
-    """Whether only data decide something in a value."""
-    return bool(free_unbacked_symbols(x))
-
-
-def is_accessor_node(node):
-    """Whether a node of a graph only reads a size."""
-    names = ("sym_size", "sym_stride", "sym_storage_offset", "sym_numel")
-    return (
-        node.op == "call_function" and getattr(getattr(node.target, "_overloadpacket", None), "__name__", "") in names
-    )
-
-
-def canonicalize_bool_expr(expr):
-    """The truth as it is: it has one form."""
-    return expr
-
-
-def sym_eq(x, y):
-    """Whether two nests of sizes are equal, as one truth."""
-    if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)):
-        if len(x) != len(y):
-            return False
-        found = True
-        for a, b in zip(x, y, strict=True):
-            found = sym_and(found, sym_eq(a, b))
-        return found
-    return x == y
-
-
-def sym_and(x, *others):
-    """Truths joined by "and", left open where they are."""
-    for each in others:
-        x = (x & each) if isinstance(x, mica.SymBool) else (each if x else False)
-    return x
-
-
-def sym_or(x, *others):
-    """Truths joined by "or", left open where they are."""
-    for each in others:
-        x = (x | each) if isinstance(x, mica.SymBool) else (True if x else each)
-    return x
-
-
-parallel_and, parallel_or = sym_and, sym_or

@@ -1,0 +1,121 @@
+"""Fake results of operators whose sizes or numbers only data decide: with a ShapeEnv, symbols without an example.
+
+What is asked of the same tensor again, unchanged, is the same symbol: x[mask] and y[mask] have as many rows.
+"""
+
+import mica
+from mica import _C
+from mica._subclasses import open_sizes
+
+__all__ = ["NAMES", "number", "result"]
+
+NAMES = frozenset(["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "_unique2"])
+_INDEXING = frozenset(["index", "_unsafe_index"])
+_MASKS = (mica.bool, mica.uint8)
+_BYTES = {mica.uint8: (0, 255), mica.int8: (-128, 127)}
+
+
+def _remembered(fake, what, make):
+    """What was found out about a tensor, unless it has changed since."""
+    known, version = fake.__dict__.setdefault("_of_data", {}), _C.TensorBase._version.__get__(fake)
+    if what not in known or known[what][0] != version:
+        known[what] = (version, make())
+    return known[what][1]
+
+
+def number(fake, env):
+    """The one number of a tensor; None of bools and complex numbers, which have no open form."""
+    if fake.dtype is mica.bool or fake.dtype.is_complex:
+        return None
+    if fake.dtype.is_floating_point:
+        return _remembered(fake, "item", env.create_unbacked_symfloat)
+    low, high = _BYTES.get(fake.dtype, (None, None))
+    return _remembered(fake, "item", lambda: env.create_unbacked_symint(least=low, greatest=high))
+
+
+def _count(fake, env, what="nonzero", least=0):
+    """How many elements of a tensor are chosen."""
+    total = _C.TensorBase.numel(fake) if "_sizes" not in fake.__dict__ else None
+
+    def made():
+        return env.create_unbacked_symint(least=least, greatest=total).node._expr
+
+    return _remembered(fake, what, made)
+
+
+def result(mode, func, name, args, kwargs):
+    """The result of an operator whose sizes only data decide; None of others."""
+    env = mode.shape_env
+    if name in _INDEXING:
+        if not any(index is not None and index.dtype in _MASKS for index in args[1]):
+            return None
+        if env is None:
+            raise mica._subclasses.fake_tensor.DynamicOutputShapeException(func)
+        return mode.__torch_dispatch__(func, (), (args[0], _rows_of_masks(mode, args[1])))
+    if name not in NAMES:
+        return None
+    if env is None or name not in _RULES:
+        raise mica._subclasses.fake_tensor.DynamicOutputShapeException(func)
+    return _RULES[name](mode, env, *args, **kwargs)
+
+
+def _made(mode, like, sizes, dtype):
+    sizes = tuple(size.number if hasattr(size, "is_number") and size.is_number else size for size in sizes)
+    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
+        meta, sizes, others = open_sizes.of_sizes(sizes, mode.shape_env, dtype)
+    fake = mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device)
+    fake = open_sizes.attach(fake, sizes, others) if any(not isinstance(size, int) for size in sizes) else fake
+    if mica.is_grad_enabled() and like.requires_grad and dtype.is_floating_point:
+        fake.requires_grad_()
+    return fake
+
+
+def _own_sizes(fake):
+    return fake.__dict__.get("_sizes") or tuple(_C.TensorBase.size(fake))
+
+
+def _rows_of_masks(mode, indices):
+    """Indices with lists of places for masks. Lists that stand side by side are of one length, or the call is an error."""
+    masks = [index for index in indices if index is not None and index.dtype in _MASKS]
+    others = [index for index in indices if index is not None and index.dtype not in _MASKS and index.dim()]
+    length = next((size for index in others if (size := _own_sizes(index)[-1]) != 1), None)
+    made = []
+    for index in indices:
+        if index is None or index.dtype not in _MASKS:
+            made.append(index)
+        else:
+            count = _count(masks[0], mode.shape_env) if length is None else length
+            made += [_made(mode, index, (count,), mica.int64) for _ in range(index.dim())]
+    return made
+
+
+def _nonzero(mode, env, x):
+    return _made(mode, x, (_count(x, env), x.dim()), mica.int64)
+
+
+def _masked_select(mode, env, x, mask):
+    return _made(mode, x, (_count(mask, env),), x.dtype)
+
+
+def _unique(mode, env, x, sorted=True, return_inverse=False, return_counts=False):
+    count = _count(x, env, "unique", least=1 if _C.TensorBase.numel(x) else 0)
+    values = _made(mode, x, (count,), x.dtype)
+    inverse = _made(mode, x, _own_sizes(x) if return_inverse else (0,), mica.int64)
+    counts = _made(mode, x, (count,) if return_counts else (0,), mica.int64)
+    return values, inverse, counts
+
+
+def _unique_consecutive(mode, env, x, return_inverse=False, return_counts=False, dim=None):
+    if dim is not None:
+        raise mica._subclasses.fake_tensor.DynamicOutputShapeException(mica.ops.aten.unique_consecutive.default)
+    return _unique(mode, env, x, True, return_inverse, return_counts)
+
+
+def _bincount(mode, env, x, weights=None, minlength=0):
+    count = _remembered(x, f"bincount {minlength}", lambda: env.create_unbacked_symint(least=minlength).node._expr)
+    dtype = mica.int64 if weights is None else weights.dtype if weights.dtype is mica.float32 else mica.float64
+    return _made(mode, x, (count,), dtype)
+
+
+_RULES = {"nonzero": _nonzero, "argwhere": _nonzero, "masked_select": _masked_select, "_unique2": _unique,
+          "unique_consecutive": _unique_consecutive, "bincount": _bincount}  # fmt: skip
