@@ -161,7 +161,7 @@ AdvancedIndex::AdvancedIndex(const Tensor& source, TensorList given) : self(sour
   DimVector indexed, rest;
   for (size_t d = 0; d < ndim; ++d)
     (d < each.size() && each[d].defined() ? indexed : rest).push_back(static_cast<int64_t>(d));
-  MICA_CHECK_KIND(!indexed.empty(), Index, "at least one index must be a tensor");
+  MICA_CHECK_KIND(!indexed.empty(), Index, "at least one index must be provided, and be a tensor");
   first = indexed[0];
   const bool together = indexed.back() - first + 1 == static_cast<int64_t>(indexed.size());
   for (int64_t d : indexed) {

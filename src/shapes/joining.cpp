@@ -38,6 +38,9 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
       break;
     }
   const DType dtype = result_type(tensors);
+  if (const std::optional<DType> given = out.given_dtype())
+    MICA_CHECK_KIND(can_cast(dtype, *given), Type, "torch.cat(): input types can't be cast to the desired output type ",
+                    info(*given).legacy);
   const Device device = (lead ? *lead : tensors[0]).device();
   if (!lead) {
     out.set({0}, dtype, device);

@@ -1,6 +1,10 @@
 """More causes that torch's own tests found: what torch 2.13 says, on the CPU."""
 
+import datetime
+import io
 import math
+import pickle
+import zoneinfo
 
 import mica as torch
 import pytest
@@ -118,3 +122,30 @@ def test_names_of_the_engine_that_copies_of_torchs_functions_import():
     with refused(RuntimeError, "broadcast"):
         _infer_size(torch.Size([2]), torch.Size([3]))
     assert _add_docstr(torch.add, "text") is torch.add
+
+
+def test_words_of_what_is_refused():
+    x = torch.arange(3.0)
+    for out in (torch.zeros(6, dtype=torch.uint8), torch.zeros(6, dtype=torch.int64)):
+        with refused(TypeError, r"torch.cat\(\): input types can't be cast to the desired output type"):
+            torch.cat([x, x], out=out)
+    with refused(BufferError, "types are not supported by dlpack"):
+        torch.from_dlpack(torch.quantize_per_tensor(x, 0.1, 10, torch.qint8))
+    with refused(IndexError, "at least one index must be provided"):
+        torch.ops.aten.index.Tensor(x, [])
+    for dims in (1, 2, 3):
+        with refused(RuntimeError, "expects a tensor with <= 2 sparse and 0 dense dimensions"):
+            torch.rand(2, 2, 2).to_sparse(dims).t()
+
+
+def test_methods_of_classes_are_safe_globals():
+    data = {"a": datetime.datetime(2025, 1, 1, 12, tzinfo=zoneinfo.ZoneInfo("UTC"))}
+    file = io.BytesIO()
+    torch.save(data, file)
+    safe = [datetime.datetime, getattr, zoneinfo.ZoneInfo]
+    file.seek(0)
+    with torch.serialization.safe_globals(safe), refused(pickle.UnpicklingError, "_unpickle.*zoneinfo.ZoneInfo"):
+        torch.load(file)
+    file.seek(0)
+    with torch.serialization.safe_globals([*safe, zoneinfo.ZoneInfo._unpickle]):
+        assert torch.load(file) == data

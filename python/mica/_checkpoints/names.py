@@ -82,6 +82,8 @@ def full_name(obj):
 
 def _pair(obj):
     module, name = obj.__module__, obj.__qualname__
+    if module is None:  # a class's method that is written in C
+        module = getattr(getattr(obj, "__self__", None), "__module__", None) or "builtins"
     # Where torch is Mica the module itself goes by torch's name.
     here = "mica" + module.removeprefix("torch") if module.startswith("torch.") else module
     return _THERE.get((here, name)) or (torch_module_name(module), name)

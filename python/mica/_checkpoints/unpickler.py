@@ -6,6 +6,7 @@ A pickle is a program for a small stack machine. Here it runs with a fixed table
 
 import struct
 import sys
+import types
 from collections import Counter, OrderedDict
 from pickle import UnpicklingError, decode_long
 
@@ -119,7 +120,11 @@ class Unpickler:
         self._push(self._named(module, name))
 
     def _is_users(self, value):
-        return any(value is each for each in self._user.values())
+        # A class's method is another object each time that it is asked for.
+        bound = isinstance(value, (types.MethodType, types.BuiltinMethodType))
+        return any(
+            value is each or (bound and type(each) is type(value) and value == each) for each in self._user.values()
+        )
 
     def _call(self, function, args, what):
         if not isinstance(args, tuple):
@@ -139,7 +144,9 @@ class Unpickler:
         args, function = self._pop(), self._pop()
         made = self._call(function, args, "REDUCE")
         if made is NotImplemented:
-            refuse(f"Trying to call reduce for unrecognized function {function!r:.200}")
+            owner = getattr(function, "__self__", None)
+            of = f" of {owner!r:.200}" if isinstance(owner, type) else ""
+            refuse(f"Trying to call reduce for unrecognized function {function!r:.200}{of}")
         self._push(made)
 
     def _new_object(self):
@@ -186,7 +193,7 @@ class Unpickler:
         if not isinstance(pid, (tuple, int)):
             refuse(f"persistent_load id must be tuple or int, but got {type(pid)}")
         if isinstance(pid, tuple) and (not pid or pid[0] not in ("storage", b"storage")):
-            refuse(f"Only persistent_load of storage is allowed, but got {pid[0] if pid else pid!r:.80}")
+            refuse(f"Only persistent_load of storage is allowed, but got {type(pid[0]) if pid else pid}")
         self._push(self.persistent_load(pid))
 
     # -- containers

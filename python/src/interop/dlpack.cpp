@@ -135,8 +135,8 @@ static Tensor placed(const Tensor& x, PyObject* dl_device, std::optional<bool> c
 }
 
 static PyObject* to_capsule(const Tensor& x, bool versioned, PyObject* dl_device, PyObject* copy) {
-  MICA_CHECK_KIND(x.layout() == Layout::Strided && !x.is_quantized(), Buffer,
-                  "Can't export tensors with layout other than torch.strided");
+  MICA_CHECK_KIND(!x.is_quantized(), Buffer, "QUInt/QInt types are not supported by dlpack");
+  MICA_CHECK_KIND(x.layout() == Layout::Strided, Buffer, "Can't export tensors with layout other than torch.strided");
   MICA_CHECK_KIND(!x.requires_grad(), Buffer, "Can't export tensors that require gradient, use tensor.detach()");
   MICA_CHECK_KIND(!x.is_conj(), Buffer, "Can't export tensors with the conjugate bit set");
   MICA_CHECK_KIND(!x.is_neg(), Buffer, "Can't export tensors with the negative bit set, use tensor.resolve_neg()");

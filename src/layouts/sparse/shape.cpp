@@ -82,6 +82,10 @@ Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
 }
 
 Tensor t(const Tensor& self) {
+  if (is_coo(self))
+    MICA_CHECK(self.dim() < 2 || (self.dim() == 2 && sparse_parts(self).sparse_dim == 2),
+               "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got ", sparse_parts(self).sparse_dim,
+               " sparse and ", sparse_parts(self).dense_dim, " dense dimensions");
   MICA_CHECK(self.dim() <= 2, "t() expects a tensor with <= 2 dimensions, but self is ", self.dim(), "D");
   return self.dim() < 2 ? with_values(self, values_of(self)) : sparse::transpose(self, 0, 1);
 }
