@@ -296,6 +296,7 @@ class TypedStorage:
         return TypedStorage(wrap_storage=mapped, dtype=dtype, _internal=True)
 
 
+TypedStorage.filename = property(lambda self: self._untyped_storage.filename)
 # torch's names for the same without a warning that typed storages are old.
 TypedStorage._dtype = property(lambda self: self.dtype)
 for _name in (

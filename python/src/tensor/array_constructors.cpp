@@ -5,6 +5,7 @@
 #include "mica/warning.h"
 #include "operations/entry.h"
 #include "tensor/tensor_new.h"
+#include "types/storage_object.h"
 
 namespace mica::python {
 
@@ -141,6 +142,9 @@ static PyObject* from_file(PyObject*, PyObject* args, PyObject* kwargs) try {
   MICA_CHECK(count >= 0, "from_file: size must not be negative, got ", count);
   Storage storage = map_file(PyBytes_AS_STRING(path), static_cast<size_t>(count * element_size(type)),
                              shared != Py_None && PyObject_IsTrue(shared));
+  // The object of a storage stays while a tensor holds the storage, and with it the file's name.
+  const Owned object(storage_object(storage)), name(PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(path)));
+  if (!object || !name || PyObject_SetAttrString(object.get(), "_filename", name.get()) < 0) return nullptr;
   Tensor t = Tensor::adopt(TensorImpl::create(std::move(storage), type, kCPU, {count}, {1}, 0));
   if (requires_grad) t.requires_grad_(true);
   return wrap(std::move(t));
