@@ -31,6 +31,8 @@ def test_what_it_is():
     x = jagged()
     assert x.is_nested and x.layout == mica.jagged and x.dim() == x.ndim == 3 and x.numel() == 30 and len(x) == 2
     assert x.shape[0] == x.size(0) == 2 and x.size(-1) == 6 and repr(x.shape).startswith("torch.Size([2, j")
+    ragged = x.shape[1]
+    assert str(ragged) == f"{ragged}" == repr(ragged) and f"{ragged:>9}" == repr(ragged).rjust(9)
     assert x.shape[1] == x.shape[1] and x.shape[1] != 3 and x.shape == (x * 2).shape and x.shape != jagged().shape
     assert x.offsets().tolist() == [0, 2, 5] and x.lengths() is None and x.values().shape == (5, 6)
     assert repr(x).startswith("NestedTensor(size=(2, j") and repr(x).endswith(

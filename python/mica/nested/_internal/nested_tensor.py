@@ -28,6 +28,11 @@ class NestedInt(mica.SymInt):
     def __repr__(self):
         return f"j{self.number}"
 
+    __str__ = __repr__
+
+    def __format__(self, how):
+        return format(repr(self), how)
+
     def __eq__(self, other):
         return isinstance(other, NestedInt) and self.number == other.number
 
