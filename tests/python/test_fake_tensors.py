@@ -11,6 +11,7 @@ from mica._subclasses.fake_tensor import (
     is_fake,
     maybe_get_fake_mode,
 )
+from mica.fx.experimental.proxy_tensor import make_fx
 
 
 def test_a_model_without_memory():
@@ -118,3 +119,54 @@ def test_open_sizes_by_operators():
         and aten.sym_stride.default(real) == (4, 1)
         and aten.sym_size.default(real) == (6, 4)
     )
+
+
+def test_constants_keep_their_number():
+    """Each answer is torch 2.13's."""
+    with FakeTensorMode():
+        x = mica.tensor(4.0)
+        assert (x.item(), float(x), int(x), bool(x), (x * 2 + 1).item()) == (4.0, 4.0, 4, True, 9.0)
+        y = x.add_(1)
+        assert x.item() == y.item() == 5.0 and mica.tensor(3) > 2
+        x = mica.tensor([4.0])
+        x[:].mul_(3)
+        assert x.item() == 12.0
+        assert mica.tensor([1, 2]).constant is None and x.expand(4).constant is None
+
+
+def test_what_is_written_over_constants_is_not_known():
+    def numbers(*tensors):
+        return [tensor.constant for tensor in tensors]
+
+    with FakeTensorMode():
+        x, unknown = mica.tensor([1.0]), mica.rand(1)
+        y = x[:]
+        y.add_(unknown)
+        assert numbers(x, y, mica.tensor(1.0) + unknown) == [None] * 3
+        with pytest.raises(DataDependentOutputException):
+            x.item()
+        x = mica.tensor([1])
+        x.expand(4)[0] = 1
+        assert x.constant is None
+        x = mica.tensor([1])
+        x.resize_(2)
+        assert x.constant is None and x.shape == (2,)
+        x = mica.tensor(1.0)
+        x.uniform_()
+        assert x.constant is None
+
+
+@pytest.mark.parametrize("tracing_mode", ["fake", "symbolic"])
+def test_constants_in_graphs_of_aten(tracing_mode):
+    """A tensor that the function makes is a constant of the graph, and its number is known; as in torch 2.13."""
+
+    def f(x):
+        scale, three = mica.tensor(2.0), mica.tensor([1.0, 2.0, 3.0])
+        scale += 1
+        three += 1
+        return x * scale.item() + three * scale
+
+    graph = make_fx(f, tracing_mode=tracing_mode)(mica.ones(3))
+    assert "lift_fresh_copy" in graph.code and "_local_scalar_dense" not in graph.code
+    for _ in range(2):
+        assert graph(mica.ones(3)).tolist() == f(mica.ones(3)).tolist() == [9, 12, 15]

@@ -353,7 +353,7 @@ class Capture(RecordedGraph):
         _fulfil([made for made, _ in promises], outputs[: len(promises)])
 
 
-_OF_FAKES = frozenset(["fake_mode", "fake_device", "_sizes", "_others", "_is_param"])
+_OF_FAKES = frozenset(["fake_mode", "fake_device", "_sizes", "_others", "_is_param", "constant", "_of_data"])
 
 
 def _fulfil(promises, outputs):

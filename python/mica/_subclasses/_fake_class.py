@@ -59,6 +59,7 @@ class FakeTensor(mica.Tensor):
     """A tensor without data. Its `device` is the one that it stands for; its mode computes shapes and dtypes."""
 
     _values_are_plain = True  # for Tensor's methods that hand out a value
+    constant = None  # the real tensor that it stands for, of a number that the program has written (constants.py)
 
     @staticmethod
     def __new__(cls, fake_mode, elem, device, constant=None, real_tensor=None):
@@ -130,6 +131,8 @@ class FakeTensor(mica.Tensor):
         return -1 if self.fake_device.type == "cpu" else self.fake_device.index
 
     def item(self):
+        if self.constant is not None and self.fake_mode.before_values is None:
+            return self.constant.item()
         if self.fake_mode.items is not None:
             return self.fake_mode.items(self)
         if self.fake_mode.shape_env is not None and self.fake_mode.before_values is None:
@@ -145,6 +148,8 @@ class FakeTensor(mica.Tensor):
     def _asked(self, name, *args, **kwargs):
         """A value is asked for. Where the mode can make the tensor a real one, it does; otherwise that is an error."""
         if self.fake_mode.before_values is None:
+            if self.constant is not None:
+                return getattr(self.constant, name)(*args, **kwargs)
             raise DataDependentOutputException(mica.ops.aten._local_scalar_dense.default)
         self.fake_mode.before_values(name)
         if type(self) is FakeTensor:

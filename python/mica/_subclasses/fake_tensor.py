@@ -5,7 +5,7 @@ The class is in _fake_class.py; here is the mode that computes with its tensors.
 
 import mica
 from mica import _C
-from mica._subclasses import of_data, open_pieces, open_sizes
+from mica._subclasses import constants, of_data, open_pieces, open_sizes
 from mica._subclasses._fake_class import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -95,6 +95,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.shape_env = shape_env
         self.fake_tensor_converter = FakeTensorConverter()
         self._entered, self._numbers = [], _OpenNumbers()
+        self.constants = {}  # memory -> fake tensors in it whose number is known (constants.py)
         self.arrays = None  # what makes arrays of fake tensors, if anything does
         self.items = None  # what answers item() of fake tensors, if anything does
         self.before_values = None  # what makes fake tensors real ones when a value is asked for, if anything does
@@ -135,7 +136,7 @@ class FakeTensorMode(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         name = func.overloadpacket.__name__
         if name in ("lift_fresh", "lift"):
-            return args[0] if isinstance(args[0], FakeTensor) else self._fresh(args[0])
+            return args[0] if isinstance(args[0], FakeTensor) else self.fresh(args[0])
         args, kwargs = tree_map_only(_C.TensorBase, lambda t: self._checked(t, func), (args, kwargs))
         if (made := of_data.result(self, func, name, args, kwargs)) is not None:
             return made
@@ -170,7 +171,10 @@ class FakeTensorMode(TorchDispatchMode):
                 if is_open:
                     open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
                 raise
-        return self._all_fake(made, fakes, place)
+        made = self._all_fake(made, fakes, place)
+        if self.constants:
+            constants.follow(self, func, args, kwargs if place is None else {**kwargs, "device": place}, made, fakes)
+        return made
 
     def _open_result(self, func, args, kwargs, fakes, place):
         """The result of an operator some of whose arguments have open sizes."""
@@ -185,10 +189,13 @@ class FakeTensorMode(TorchDispatchMode):
                 leaves[i] = open_sizes.result(leaf, [column[i] for column in columns], near, env, func)
         return tree_unflatten(leaves, spec)
 
-    def _fresh(self, tensor):
-        with mica.utils._python_dispatch._disable_current_modes():
+    def fresh(self, tensor):
+        """A fake tensor for one that the program has just made of numbers."""
+        with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
             meta = _C.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-        return _as_fake(meta, self, tensor.device)
+            fake = _as_fake(meta, self, tensor.device)
+            constants.note(self, fake, tensor.detach().clone() if tensor.numel() == 1 else tensor)
+        return fake
 
     def _called(self, func, args, kwargs):
         """Call a function; one whose parts no mode sees takes tensors of one device, and is handed fake ones alone."""

@@ -174,7 +174,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if name == "_to_copy" and _stays_where_it_is(args[0], kwargs):
             kwargs.pop("device")
         node_args, node_kwargs = self._arguments(func, args, kwargs)
-        out = seen(*args, **kwargs)
+        if seen is not func and not hasattr(args[0], "fake_mode"):
+            out = active_fake_mode().fresh(args[0])
+        else:
+            out = seen(*args, **kwargs)
         self.record(func, node_args, node_kwargs, out, args)
         return out
 
