@@ -5,7 +5,7 @@ import io
 import mica as torch
 import pytest
 from mica import nn
-from mica.export import Dim
+from mica.export import Dim, export
 from mica.export.graph_signature import InputKind
 
 
@@ -172,3 +172,59 @@ def test_archives_hold_dtypes_of_python_and_operations_on_numbers():
     file.seek(0)
     for a, b in zip(Counts()(x), torch.export.load(file).module()(x), strict=True):
         assert a.dtype == b.dtype and torch.equal(a, b)
+
+
+def _names_of(program):
+    return [(each.arg.name, each.target) for each in program.graph_signature.input_specs]
+
+
+def test_names_of_arguments_without_names():
+    """They are torch 2.13's."""
+
+    class Rest(nn.Module):
+        def forward(self, a, *args, k=None, **kwargs):
+            return a + args[0] * args[1] + kwargs["p"] + (0 if k is None else k)
+
+    x = torch.ones(2)
+    args, kwargs = (x, x * 2, x * 3), {"k": x * 5, "p": x * 4}
+    program = export(Rest(), args, kwargs)
+    assert [name for name, _ in _names_of(program)] == ["a", "args_0", "args_1", "k", "p"]
+    module = program.module()
+    assert module(*args, **kwargs).tolist() == module(*args, p=x * 4, k=x * 5).tolist() == [16, 16]
+    sizes = {"a": {0: Dim("n")}, "args": ({0: Dim("n")}, {0: Dim("n")}), "k": {0: Dim("n")}, "p": {0: Dim("n")}}
+    assert export(Rest(), args, kwargs, dynamic_shapes=sizes).module()(*[torch.ones(3)] * 3, k=x[:1].expand(3),
+                                                                        p=torch.ones(3)).shape == (3,)  # fmt: skip
+
+
+def test_constants_have_the_names_of_their_attributes():
+    """The names are torch 2.13's. A parameter may have any name."""
+
+    class Held(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_parameter("foo:bar", nn.Parameter(torch.ones(2)))
+            self.c, self.inner = torch.ones(2), nn.Module()
+            self.inner.d = torch.full((2,), 3.0)
+
+        def forward(self, x):
+            return x + getattr(self, "foo:bar") + self.c + self.inner.d + torch.tensor([1.0, 2.0])
+
+    program = export(Held(), (torch.ones(2),))
+    assert _names_of(program) == [
+        ("p_foo_bar", "foo:bar"), ("c_c", "c"), ("c_inner_d", "inner.d"), ("c_lifted_tensor_0", "lifted_tensor_0"),
+        ("x", None),
+    ]  # fmt: skip
+    assert list(program.constants) == ["c", "inner.d", "lifted_tensor_0"]
+    assert program.module()(torch.ones(2)).tolist() == [7, 8]
+    assert program.run_decompositions().module()(torch.ones(2)).tolist() == [7, 8]
+
+
+def test_other_example_inputs():
+    x = torch.ones(2)
+    program = export(nn.ReLU(), (x,))
+    program.example_inputs = ((x * 2,), {})
+    assert program.example_inputs[0][0].tolist() == [2, 2]
+    for wrong in ((x, x), ((x,), {}, 3), [(x,), {}], ((x, x), {})):
+        with pytest.raises(ValueError, match="Example inputs should be|Trying to flatten user inputs"):
+            program.example_inputs = wrong
+    assert program.example_inputs[0][0].tolist() == [2, 2]

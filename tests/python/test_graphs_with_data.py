@@ -94,7 +94,7 @@ def test_what_is_stated_of_data_is_asserted():
     """The words are torch 2.13's."""
     function = lambda x, n: x.new_zeros(within(n.item(), 2, 10))  # noqa: E731
     program = export(as_module(function), (X, torch.tensor(4)))
-    assert "torch.ops.aten.item.default(args_0)" in program.graph_module.code and list(program.range_constraints) == [
+    assert "torch.ops.aten.item.default(args_1)" in program.graph_module.code and list(program.range_constraints) == [
         "u0"
     ]
     graph, _ = torch._dynamo.export(function)(X, torch.tensor(4))

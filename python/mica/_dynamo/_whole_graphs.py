@@ -115,13 +115,11 @@ def _named_sizes(function, args, kwargs, shapes):
     """[(tensor, axis, what was said of its size)]."""
     if shapes is None:
         return []
-    from mica.export.dynamic_shapes import named_sizes
+    from mica.export.dynamic_shapes import named_arguments, named_sizes
 
-    inner = function.forward if isinstance(function, mica.nn.Module) else function
-    parameters = list(inspect.signature(inner).parameters)
-    values = {**dict(zip(parameters, args, strict=False)), **kwargs}
-    leaves = [leaf for value in values.values() for leaf in tree_leaves(value)]
-    return [(leaves[i], axis, label) for (i, axis), label in named_sizes(shapes, args, kwargs, parameters).items()]
+    values = named_arguments(function.forward if isinstance(function, mica.nn.Module) else function, args, kwargs)
+    leaves = tree_leaves(list(values.values()))
+    return [(leaves[i], axis, label) for (i, axis), label in named_sizes(shapes, values).items()]
 
 
 def _flat_module(function, capture, flat, outputs):

@@ -1,10 +1,18 @@
 """torch.export: a module as a graph in terms of torch.ops.aten, run once on example inputs."""
 
 import contextlib
-import inspect
 
 import mica
-from mica.export.dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection, dims, named_sizes
+from mica.export.dynamic_shapes import (
+    AdditionalInputs,
+    Constraint,
+    Dim,
+    ShapesCollection,
+    dims,
+    named_arguments,
+    named_sizes,
+    positional_names,
+)
 from mica.export.exported_program import (
     ExportedProgram,
     ModuleCallEntry,
@@ -59,15 +67,15 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     if not isinstance(args, tuple):
         raise TypeError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     kwargs = dict(kwargs or {})
-    parameters = list(inspect.signature(mod.forward).parameters)
+    values = named_arguments(mod.forward, args, kwargs)
     if isinstance(dynamic_shapes, AdditionalInputs):
         program = export(mod, args, kwargs, dynamic_shapes=dynamic_shapes.labels(mod, args, kwargs))
         dynamic_shapes.verify(program)
         return program
     if isinstance(dynamic_shapes, ShapesCollection):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
-    named = named_sizes(dynamic_shapes, args, kwargs, parameters)
-    program, is_traced = _exported(mod, args, kwargs, named, parameters)
+    named = named_sizes(dynamic_shapes, values)
+    program, is_traced = _exported(mod, args, kwargs, named, values)
     if is_traced:
         _compare(mod, program, args, kwargs)
     return program
@@ -116,7 +124,7 @@ def _names(value, name):
     return [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
 
 
-def _exported(mod, args, kwargs, named, parameters):
+def _exported(mod, args, kwargs, named, values):
     """(the program, whether it was run on fake tensors).
 
     Where sizes or numbers follow from data, fake tensors are needed. Where an operation does not work for open sizes,
@@ -127,32 +135,32 @@ def _exported(mod, args, kwargs, named, parameters):
     from mica.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     if named:
-        return _traced(mod, args, kwargs, named, parameters), True
+        return _traced(mod, args, kwargs, named, values), True
     try:
-        return _run_once(mod, args, kwargs, {}, parameters), False
+        return _run_once(mod, args, kwargs, {}, values), False
     except NeedsData:
         pass
     try:
-        return _traced(mod, args, kwargs, {}, parameters), True
+        return _traced(mod, args, kwargs, {}, values), True
     except (DataDependentError, GuardOnDataDependentSymNode):
         raise
     except (NotImplementedError, RuntimeError, ValueError, IndexError) as error:
         # What fake tensors cannot do, the example may, as long as nobody asks for a size that data decide.
         try:
-            return _run_once(mod, args, kwargs, {}, parameters, watches_sizes=True), False
+            return _run_once(mod, args, kwargs, {}, values, watches_sizes=True), False
         except (SizeOfData, DataDependentError) as refused:
             is_asked = isinstance(error, DataDependentOutputException) and isinstance(refused, DataDependentError)
             raise (refused if is_asked else error) from None
 
 
-def _traced(mod, args, kwargs, named, parameters):
+def _traced(mod, args, kwargs, named, values):
     """The program of a run on fake tensors."""
     from mica._subclasses.open_sizes import NeedsStatic
 
     presets = {}
     while True:
         try:
-            return _run_once(mod, args, kwargs, named, parameters, presets)
+            return _run_once(mod, args, kwargs, named, values, presets)
         except NeedsStatic as need:
             if need.presets.items() <= presets.items():
                 raise need.error from None
@@ -172,19 +180,18 @@ def _unchanged(mod):
                     value.detach().copy_(copy)
 
 
-def _run_once(mod, args, kwargs, named, parameters, presets=None, watches_sizes=False):
+def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=False):
     """The program of one run: on the example, or on fake tensors where there are `presets` for their sizes."""
     from mica.export._open_inputs import OpenInputs
-    from mica.export._record import Recorder
+    from mica.export._record import Recorder, as_identifier
     from mica.utils._pytree import tree_flatten, tree_unflatten
 
     state = mod.state_dict(keep_vars=True)
     leaves, in_spec = tree_flatten((args, kwargs))
-    given = {**dict(zip(parameters, args, strict=False)), **kwargs}
-    extra = [leaf for i, value in enumerate(args[len(parameters) :]) for leaf in _names(value, f"args_{i}")]
-    names = [leaf for name, value in given.items() for leaf in _names(value, name)] + extra
+    names = [leaf for name, value in values.items() for leaf in _names(value, name)]
     opened = OpenInputs(leaves, named, names, state.values(), presets) if presets is not None else None
     recorder, specs = Recorder(None if opened is None else opened.env), []
+    recorder.attributes = _tensor_attributes(mod)
     recorder.runs_again, recorder.watches_sizes = opened is None and not watches_sizes, watches_sizes
     constants, persistent = {}, set(state)
     for kind, prefix, values in (
@@ -192,7 +199,7 @@ def _run_once(mod, args, kwargs, named, parameters, presets=None, watches_sizes=
         (InputKind.BUFFER, "b_", mod.named_buffers()),
     ):
         for target, value in values:
-            node = recorder.placeholder(prefix + target.replace(".", "_"), value)
+            node = recorder.placeholder(prefix + as_identifier(target), value)
             keeps = None if kind is InputKind.PARAMETER else target in persistent
             specs.append(InputSpec(kind, TensorArgument(node.name), target, keeps))
             if keeps is False:
@@ -227,7 +234,7 @@ def _run_once(mod, args, kwargs, named, parameters, presets=None, watches_sizes=
         for i, (node, value) in enumerate(zip(made, results, strict=True))
     ]
     for name, value in recorder.constants.items():
-        target = name.removeprefix("c_")
+        target = recorder.targets.get(name, name.removeprefix("c_"))
         constants[target] = value
         specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name), target))
     recorder.graph.lint()
@@ -244,8 +251,18 @@ def _run_once(mod, args, kwargs, named, parameters, presets=None, watches_sizes=
         ranges |= {name: ends for name, ends in opened.env.var_to_range.items() if name.startswith(("u", "z"))}
     return ExportedProgram(
         root, recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top],
-        (args, kwargs), constants, training=mod.training, parameters=parameters,
+        (args, kwargs), constants, training=mod.training, parameters=positional_names(mod.forward, len(args)),
     )  # fmt: skip
+
+
+def _tensor_attributes(mod):
+    """{id of a tensor: its path} for tensors that modules hold and that are neither parameters nor buffers."""
+    found = {}
+    for path, module in mod.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, mica.Tensor):
+                found.setdefault(id(value), f"{path}.{name}" if path else name)
+    return found
 
 
 def _output_argument(node, value, i):

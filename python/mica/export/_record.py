@@ -6,6 +6,7 @@ error: the graph could not follow it.
 
 import contextlib
 import operator
+import re
 
 import mica
 from mica import _C
@@ -36,6 +37,11 @@ _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
 _VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes have as their values
 _ITEMS = {"item", "tolist"}
 _CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
+
+
+def as_identifier(path):
+    """The path of a parameter as a name of Python's."""
+    return re.sub(r"\W", "_", path)
 
 
 def meta_of(value):
@@ -82,6 +88,7 @@ class Recorder(TorchFunctionMode):
         self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
         self._fresh, self.is_aside, self.sees_all = set(), False, False
         self.constants, self.originals = {}, {}  # placeholder's name -> copy of the tensor, and the tensor itself
+        self.attributes, self.targets = {}, {}  # id of a tensor -> its path in the module; placeholder's name -> path
         self.modules = {}  # graphs of branches and loops, by name
         self._sources = {}  # function -> how often it was called
         self.of_inputs = set()  # nodes that depend on the inputs
@@ -151,7 +158,9 @@ class Recorder(TorchFunctionMode):
             return node
         if self.sees_all:
             raise _Unseen
-        name = f"c_lifted_tensor_{len(self.originals)}"
+        target = self.attributes.get(id(tensor))
+        number = len(self.originals) - len(self.targets)
+        name = f"c_lifted_tensor_{number}" if target is None else f"c_{as_identifier(target)}"
         if self.first_input is None:
             node = self.graph.create_node("placeholder", name, (), {}, name)
         else:
@@ -159,6 +168,8 @@ class Recorder(TorchFunctionMode):
                 node = self.graph.create_node("placeholder", name, (), {}, name)
         node.meta["val"] = meta_of(tensor)
         self.originals[node.name] = tensor
+        if target is not None:
+            self.targets[node.name] = target
         if isinstance(tensor, FakeTensor):
             if not self.is_inner:
                 raise RuntimeError(

@@ -171,15 +171,38 @@ def _by_name(m, args, kwargs):
     return dict(bound.arguments)
 
 
-def named_sizes(shapes, args, kwargs, parameters):
-    """{(index of the leaf, axis): Dim or label} from what `export` was given as dynamic_shapes."""
+def _positional(function):
+    """(names of the arguments by their places, that of *args)."""
+    import inspect
+
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return names, next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
+
+
+def positional_names(function, count):
+    """The names of so many arguments; those of *args are args_0, args_1."""
+    names, rest = _positional(function)
+    return names[:count] + [f"{rest}_{i}" for i in range(count - len(names))]
+
+
+def named_arguments(function, args, kwargs):
+    """The arguments of a call by their names, in the order of their leaves; those of *args are one tuple."""
+    names, rest = _positional(function)
+    found = dict(zip(names, args, strict=False))
+    if len(args) > len(names):
+        found[rest] = tuple(args[len(names) :])
+    return {**found, **kwargs}
+
+
+def named_sizes(shapes, values):
+    """{(index of the leaf, axis): Dim or label} from what `export` was given as dynamic_shapes for named values."""
     from mica.utils._pytree import tree_flatten
 
     if shapes is None:
         return {}
     if not isinstance(shapes, dict):
-        shapes = dict(zip(parameters, shapes, strict=False))
-    values = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        shapes = dict(zip(values, shapes, strict=False))
     found, start = {}, 0
     for name, value in values.items():
         count = len(tree_flatten(value)[0])

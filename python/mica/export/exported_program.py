@@ -1,6 +1,7 @@
 """A program as a graph: its inputs and outputs, its weights, and the module that runs it."""
 
 import dataclasses
+import re
 
 import mica
 from mica import _C
@@ -69,12 +70,7 @@ class _ProgramModule(GraphModule):
     def _flat_inputs(self, args, kwargs):
         ordered = {name: kwargs[name] for name in self._kwarg_names if name in kwargs} | kwargs
         leaves, spec = tree_flatten((args, ordered))
-        if spec != self._in_spec:
-            raise ValueError(
-                "Trying to flatten user inputs with exported input tree spec:\n"
-                f"{self._in_spec}\nbut actually got inputs with tree spec of:\n{spec}.\nPlease check that the inputs "
-                "have the same number and type of args and kwargs as the ones you used when tracing."
-            )
+        _check_nesting(spec, self._in_spec)
         if self._checks:
             values = {}
             for leaf, (name, expected) in zip(leaves, self._expected, strict=True):
@@ -86,6 +82,15 @@ class _ProgramModule(GraphModule):
 
     def _nested_output(self, leaves):
         return tree_unflatten(list(leaves), self._out_spec)
+
+
+def _check_nesting(given, expected):
+    if given != expected:
+        raise ValueError(
+            "Trying to flatten user inputs with exported input tree spec:\n"
+            f"{expected}\nbut actually got inputs with tree spec of:\n{given}.\nPlease check that the inputs have the "
+            "same number and type of args and kwargs as the ones you used when tracing."
+        )
 
 
 def _guard(value, name, expected, values, ranges):
@@ -147,6 +152,18 @@ class ExportedProgram:
     def example_inputs(self):
         return self._example_inputs
 
+    @example_inputs.setter
+    def example_inputs(self, value):
+        if value is not None:
+            is_call = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)
+            if not is_call or not isinstance(value[1], dict):
+                raise ValueError(
+                    "Example inputs should be a tuple containing example arguments (as a tuple), and example kwargs (as a "
+                    "dictionary)."
+                )
+            _check_nesting(tree_flatten(value)[1], self.call_spec.in_spec)
+        self._example_inputs = value
+
     @property
     def shape_env(self):
         """What is known of the open sizes; None if there are none."""
@@ -202,7 +219,7 @@ class ExportedProgram:
         for node in self.graph.nodes:
             spec = specs.get(node.name) if node.op == "placeholder" else None
             if spec is not None and spec.kind is not InputKind.USER_INPUT:
-                values[node] = graph.create_node("get_attr", spec.target, (), {}, spec.target.replace(".", "_"))
+                values[node] = graph.create_node("get_attr", spec.target, (), {}, re.sub(r"\W", "_", spec.target))
             elif node.op == "output":
                 self._write_changes(graph, node, values)
             else:
