@@ -182,7 +182,9 @@ Tensor get(const Tensor& x, ArrayRef<TensorIndex> entries) {
 
 void assign(const Indexed& target, const Tensor& value) {
   if (target.indices.empty()) {
-    target.self.copy_(without_leading_ones(value, target.self.dim()));
+    const Tensor fitting = without_leading_ones(value, target.self.dim());
+    // One number may be one of those that it replaces: x[1] = x[1, 0].
+    target.self.copy_(value.numel() == 1 ? apart_from(fitting, target.self) : fitting);
     return;
   }
   if (value.numel() == 1) {  // a number, of any dtype

@@ -61,6 +61,17 @@ def test_products_of_examples_of_other_ranks_are_refused():
             vmap(call)(a, b)
 
 
+def test_channels_are_shuffled_for_all_examples_at_once():
+    x = mica.arange(7 * 2 * 4 * 3.0).view(7, 2, 4, 3)
+    mica._C._functorch._set_vmap_fallback_enabled(False)
+    try:
+        for shuffle in (mica.channel_shuffle, mica.native_channel_shuffle, mica.nn.functional.channel_shuffle):
+            got = vmap(lambda a, shuffle=shuffle: shuffle(a, 2))(x)
+            assert mica.equal(got, mica.stack([shuffle(a, 2) for a in x]))
+    finally:
+        mica._C._functorch._set_vmap_fallback_enabled(True)
+
+
 def test_take_of_numbers():
     table, places = mica.arange(28.0).view(7, 4), mica.arange(7) % 4
     assert vmap(mica.take)(table, places).tolist() == [0, 5, 10, 15, 16, 21, 26]

@@ -1,6 +1,7 @@
 """The hooks of modules: around forward, around backward, of all modules."""
 
 import warnings
+from collections import OrderedDict
 
 import mica
 import pytest
@@ -169,3 +170,18 @@ def test_hooks_are_copied_with_the_module():
     net.register_forward_hook(calls.append and (lambda *_: calls.append(1)))
     copy.deepcopy(net)(mica.ones(1))
     assert calls == [1]
+
+
+def test_another_dict_of_global_hooks_is_what_counts():
+    module, seen = module_hooks, []
+    handle = module.register_module_forward_hook(lambda *args: seen.append(1))
+    nn.Sigmoid()(mica.ones(1))
+    module._global_forward_hooks = OrderedDict()
+    nn.Sigmoid()(mica.ones(1))
+    assert seen == [1]
+    other = module.register_module_forward_hook(lambda *args: seen.append(2))
+    nn.Sigmoid()(mica.ones(1))
+    other.remove()
+    handle.remove()
+    nn.Sigmoid()(mica.ones(1))
+    assert seen == [1, 2]

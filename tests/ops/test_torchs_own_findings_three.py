@@ -8,6 +8,7 @@ import zoneinfo
 
 import mica as torch
 import pytest
+from mica.utils._device import set_device
 from mica.utils.data import DataLoader
 
 
@@ -149,3 +150,24 @@ def test_methods_of_classes_are_safe_globals():
     file.seek(0)
     with torch.serialization.safe_globals([*safe, zoneinfo.ZoneInfo._unpickle]):
         assert torch.load(file) == data
+
+
+def test_a_number_may_be_one_of_those_that_it_replaces():
+    for where, which in ((1, (1, 0)), (slice(None), (0, 0)), (1, (1, slice(0, 1)))):
+        x = torch.arange(12).view(3, 4)
+        expected = x.clone()
+        expected[where] = x[which].item()
+        x[where] = x[which]
+        assert torch.equal(x, expected)
+    with refused(RuntimeError, "refer to a single memory location"):
+        x[0, 1:] = x[0, :-1]
+
+
+def test_a_generator_keeps_its_device():
+    @set_device("meta")
+    def made():
+        yield torch.empty(3)
+        yield torch.empty(3)
+
+    assert [x.device.type for x in made()] == ["meta", "meta"]
+    assert torch.empty(1).device.type == "cpu"

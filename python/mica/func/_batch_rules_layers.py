@@ -85,7 +85,8 @@ def _pool(call):
     return _folded(call, value, rank, lambda v: call.func(v, *call.rest(), **call.kwargs))
 
 
-@rule("interpolate", "upsample", "local_response_norm", "channel_shuffle", "fold", "unfold", space="functional")
+@rule("channel_shuffle", "native_channel_shuffle")
+@rule("interpolate", "upsample", "local_response_norm", "fold", "unfold", space="functional")
 def _with_n(call):
     value = call.value(call.args[0])
     if not call.is_batched(call.args[0]) or not _others_are_plain(call):

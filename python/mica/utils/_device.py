@@ -1,20 +1,11 @@
 """The default device as a context, by the module that torch has it in."""
 
 from mica import _C
+from mica.utils._contextlib import context_decorator
 
 CURRENT_DEVICE = None
 
 
 def set_device(device):
-    """Decorate a function: what it makes lies on the device."""
-    import functools
-
-    def decorate(function):
-        @functools.wraps(function)
-        def on_device(*args, **kwargs):
-            with _C.device(device):
-                return function(*args, **kwargs)
-
-        return on_device
-
-    return decorate
+    """Decorate a function: what it makes lies on the device. A generator keeps the device while it runs."""
+    return lambda function: context_decorator(lambda: _C.device(device), function)

@@ -5,6 +5,8 @@ attribute that is not in the instance's dict is looked for among parameters, buf
 walking, conversion, state and hooks are in files of their own.
 """
 
+import sys
+import types
 import warnings
 from collections import OrderedDict
 from typing import Any, TypeVar
@@ -73,6 +75,22 @@ def __getattr__(name):
     if name == "_global_is_full_backward_hook":
         return _hooks._global_is_full_backward_hook
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _ModuleOfHooks(types.ModuleType):
+    """This module. A program that puts another dict in the place of a dict of hooks changes what that dict holds."""
+
+    def __setattr__(self, name, value):
+        known = self.__dict__.get(name)
+        if name.startswith("_global_") and isinstance(known, OrderedDict) and value is not known:
+            kept = list(value.items())
+            known.clear()
+            known.update(kept)
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _ModuleOfHooks
 
 
 def _has_any_global_hook():
