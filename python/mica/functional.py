@@ -60,6 +60,9 @@ def broadcast_tensors(*tensors):
 
 def broadcast_shapes(*shapes):
     """The shape that tensors of the given shapes broadcast to."""
+    for shape in shapes:
+        if not isinstance(shape, (int, tuple, list)):
+            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}")
     shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     result = [1] * max((len(shape) for shape in shapes), default=0)
     for position, shape in enumerate(shapes):
@@ -298,4 +301,8 @@ def __getattr__(name):
         import mica
 
         return getattr(mica, name)
+    if name == "F":  # torch's module imports the functions of networks by this name, and programs find them there
+        from mica.nn import functional
+
+        return functional
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

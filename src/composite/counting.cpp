@@ -76,6 +76,10 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
   const int64_t d = wrap_dim(dim, self.dim());
   const Tensor moved = self.movedim(d, 0).contiguous();
   const int64_t n = moved.size(0);
+  int64_t empty_dims = 0;
+  for (const int64_t size : self.sizes()) empty_dims += size == 0;
+  MICA_CHECK(empty_dims <= 1 || n != 0,
+             "Number of zero sized dimensions is more than one, so unique cannot be applied");
   MICA_CHECK(self.numel() > 0 || n == 0,
              "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
   const Tensor rows = moved.reshape({n, n ? moved.numel() / n : 0});

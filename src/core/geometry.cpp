@@ -34,9 +34,10 @@ DimVector contiguous_strides(IntArrayRef sizes) {
   int64_t next = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = next;
-    // A dimension of zero elements counts as one, as in torch; a product that overflows is refused where memory is
-    // asked for.
-    if (__builtin_mul_overflow(next, std::max<int64_t>(sizes[i], 1), &next)) next = 0;
+    // A dimension of zero elements counts as one, as in torch. The product of all sizes is no stride: it is refused
+    // where memory is asked for.
+    const bool overflows = __builtin_mul_overflow(next, std::max<int64_t>(sizes[i], 1), &next);
+    MICA_CHECK(!overflows || i == 0, "Stride calculation overflowed with sizes=", sizes);
   }
   return strides;
 }
@@ -53,7 +54,8 @@ DimVector memory_format_strides(IntArrayRef sizes, MemoryFormat format) {
   int64_t next = 1;
   for (int64_t d : order) {
     strides[d] = next;
-    next *= std::max<int64_t>(sizes[d], 1);
+    const bool overflows = __builtin_mul_overflow(next, std::max<int64_t>(sizes[d], 1), &next);
+    MICA_CHECK(!overflows || d == 0, "Stride calculation overflowed with sizes=", sizes);
   }
   return strides;
 }
@@ -161,17 +163,16 @@ Extent extent(IntArrayRef sizes, IntArrayRef strides) {
 }
 
 int64_t storage_bytes_needed(IntArrayRef sizes, IntArrayRef strides, int64_t offset, int64_t element_size) {
-  int64_t high = offset + 1;
+  for (const int64_t n : sizes)
+    if (n == 0) return 0;
+  int64_t high, span, bytes;
+  bool overflows = __builtin_add_overflow(offset, 1, &high);
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] == 0) return 0;
     if (strides[d] <= 0) continue;
-    int64_t span;
-    MICA_CHECK(!__builtin_mul_overflow(sizes[d] - 1, strides[d], &span) && !__builtin_add_overflow(high, span, &high),
-               "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
+    overflows |= __builtin_mul_overflow(sizes[d] - 1, strides[d], &span) || __builtin_add_overflow(high, span, &high);
   }
-  int64_t bytes;
-  MICA_CHECK(!__builtin_mul_overflow(high, element_size, &bytes),
-             "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
+  overflows |= __builtin_mul_overflow(high, element_size, &bytes);
+  MICA_CHECK(!overflows, "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
   return bytes;
 }
 

@@ -23,6 +23,9 @@ Tensor as_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std:
       fits = !__builtin_mul_overflow(size[d] - 1, stride[d], &span) &&
              !__builtin_add_overflow(span < 0 ? low : high, span, span < 0 ? &low : &high);
     }
+    int64_t bytes;
+    MICA_CHECK(!fits || (high < INT64_MAX && !__builtin_mul_overflow(high + 1, self.element_size(), &bytes)),
+               "Storage size calculation overflowed with sizes=", size, " and strides=", stride);
     const int64_t capacity = static_cast<int64_t>(self.storage()->nbytes()) / self.element_size();
     MICA_CHECK(fits && low >= 0 && high < capacity, "setStorage: sizes ", size, ", strides ", stride,
                ", storage offset ", offset, ", and itemsize ", self.element_size(), " requiring elements ", low, " to ",

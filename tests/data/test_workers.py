@@ -304,3 +304,10 @@ def test_workers_of_other_libraries_say_who_they_are(monkeypatch):
     assert get_worker_info().id == 1 and get_worker_info().num_workers == 4
     monkeypatch.undo()
     assert get_worker_info() is None
+
+
+def test_numpys_seeds_are_torchs():
+    from mica.utils.data._utils.worker import _generate_state
+
+    assert _generate_state(13434589827475259383, 4) == [2884386318, 1088094898, 3523808998, 3860348662]
+    assert _generate_state(15014285634777110771, 1) == [1934848465, 763213760, 2959016433, 179751970]

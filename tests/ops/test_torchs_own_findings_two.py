@@ -217,3 +217,71 @@ def test_quantized_pools_refuse_dilations_below_one():
     with refused(RuntimeError, "Expected dilation >= 1"):
         torch.quantized_max_pool3d(x[None], (1, 2, 2), (1, 1, 1), (0, 0, 0), (0, 1, 1))
     assert torch.quantized_max_pool2d(x, (2, 2)).shape == (1, 1, 2, 2)
+
+
+def test_sizes_whose_strides_overflow():
+    for make in (lambda size: torch.empty(size), lambda size: torch.zeros(()).resize_(size), torch.empty(0).view):
+        with refused(RuntimeError, "Stride calculation overflowed"):
+            make([0, 4, 2**61])
+    for size in ((0, 2**62, 2), (0, 2**62, 2, 2)):
+        with refused(RuntimeError, "Stride calculation overflowed"):
+            torch.zeros(size)
+    with refused(RuntimeError, "Stride calculation overflowed"):
+        torch.empty(0, 4, 2**31, 2**31, memory_format=torch.channels_last)
+    assert torch.empty(4, 2**61, 0, dtype=torch.float64).shape == (4, 2**61, 0)
+    for offset in (2**63 - 1, 2**61 - 1):
+        with refused(RuntimeError, r"Storage size calculation overflowed with sizes=\[1\] and strides=\[1\]"):
+            torch.as_strided(torch.ones(2, 3), [1], [1], offset)
+
+
+def test_unique_of_several_empty_dimensions():
+    for unique in (torch.unique, torch.unique_consecutive):
+        for dim in (1, 2):
+            with refused(RuntimeError, "Number of zero sized dimensions is more than one"):
+                unique(torch.empty(5, 0, 0), dim=dim)
+        with refused(RuntimeError, "0 sized dimensions, and they aren't selected"):
+            unique(torch.empty(5, 0, 5), dim=2)
+        assert unique(torch.empty(5, 0, 5), dim=1).shape == (5, 0, 5)
+
+
+def test_shapes_are_integers():
+    for wrong in (1.1, "text", {2}):
+        with refused(RuntimeError, "Input shapes should be of type ints, a tuple of ints, or a list of ints, got"):
+            torch.broadcast_shapes((1, 2), wrong)
+    assert torch.broadcast_shapes(3, [2, 1], torch.Size((1, 1, 3))) == (1, 2, 3)
+
+
+def test_histograms_are_not_converted_into_out():
+    x, other = torch.tensor([1.0, 2.0]), torch.empty(0, dtype=torch.float64)
+    with refused(RuntimeError, "input tensor and hist tensor should have the same dtype"):
+        torch.histogram(x, 2, out=(other, torch.empty(0)))
+    with refused(RuntimeError, "input tensor and bin_edges tensor should have the same dtype"):
+        torch.histogram(x, 2, out=(torch.empty(0), other))
+    assert torch.histogram(x, 2, out=(torch.empty(0), torch.empty(0)))[0].tolist() == [1, 1]
+
+
+def test_transposes_of_sparse_tensors_name_their_dimensions():
+    words = "expects a tensor with <= 2 sparse and 0 dense dimensions, but got {} sparse and {} dense dimensions"
+    with refused(RuntimeError, words.format(3, 0)):
+        torch.ones(2, 2, 2).to_sparse().t()
+    with refused(RuntimeError, words.format(1, 1)):
+        torch.ones(2, 2).to_sparse(1).t()
+    assert torch.ones(2, 3).to_sparse().t().shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "Adagrad"])
+def test_fused_steps_want_numbers(name):
+    p = torch.nn.Parameter(torch.ones(2, device="meta"))
+    p.grad = torch.ones(2, device="meta")
+    with refused(
+        RuntimeError, "`fused=True` requires all the params to be floating point Tensors of supported devices"
+    ):
+        getattr(torch.optim, name)([p], lr=0.1, fused=True).step()
+
+
+def test_one_cycle_schedulers_of_old_keep_their_function():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)
+    new, old = (torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=25, total_steps=10) for _ in range(2))
+    del old._anneal_func_type
+    old.anneal_func = type(old)._annealing_cos
+    assert old._anneal_func(1.0, 3.0, 0.25) == new._anneal_func(1.0, 3.0, 0.25)

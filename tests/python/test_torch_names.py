@@ -292,3 +292,7 @@ def test_types_of_sparse_tensors():
 def test_functions_by_the_name_of_their_module():
     assert mica._C._VariableFunctions.relu is mica.relu and mica._C._VariableFunctions.rsub is mica.rsub
     assert not hasattr(mica._C._VariableFunctions, "no_such_function")
+
+
+def test_functions_of_networks_beside_those_of_tensors():
+    assert mica.functional.F is mica.nn.functional and not hasattr(mica.functional, "G")

@@ -172,7 +172,7 @@ for _name, _function in {
     "__reduce_ex__": reduce_untyped,
     "tolist": _untyped_tolist,
     "byteswap": _untyped_byteswap,
-    "filename": property(lambda self: getattr(self, "_filename", None)),  # of a storage that is mapped from a file
+    "filename": property(lambda self: getattr(self, "_filename", None)),  # of a storage that writes to a file
     "from_buffer": staticmethod(storage_from_buffer),
     "copy_": _untyped_copy,
     "fill_": _untyped_fill,

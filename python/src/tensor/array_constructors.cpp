@@ -140,11 +140,12 @@ static PyObject* from_file(PyObject*, PyObject* args, PyObject* kwargs) try {
   const DType type = optional_dtype(dtype, "from_file").value_or(default_dtype());
   const int64_t count = size == Py_None ? 0 : int_from_object(size);
   MICA_CHECK(count >= 0, "from_file: size must not be negative, got ", count);
-  Storage storage = map_file(PyBytes_AS_STRING(path), static_cast<size_t>(count * element_size(type)),
-                             shared != Py_None && PyObject_IsTrue(shared));
+  const bool is_shared = shared != Py_None && PyObject_IsTrue(shared);
+  Storage storage = map_file(PyBytes_AS_STRING(path), static_cast<size_t>(count * element_size(type)), is_shared);
   // The object of a storage stays while a tensor holds the storage, and with it the file's name.
   const Owned object(storage_object(storage)), name(PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(path)));
-  if (!object || !name || PyObject_SetAttrString(object.get(), "_filename", name.get()) < 0) return nullptr;
+  if (!object || !name) return nullptr;
+  if (is_shared && PyObject_SetAttrString(object.get(), "_filename", name.get()) < 0) return nullptr;
   Tensor t = Tensor::adopt(TensorImpl::create(std::move(storage), type, kCPU, {count}, {1}, 0));
   if (requires_grad) t.requires_grad_(true);
   return wrap(std::move(t));

@@ -76,7 +76,7 @@ bool OptionDict::flag(const char* name) const {
 // ---- a rule over parameter groups
 
 static void check_placement(const Tensor& param, bool capturable, bool fused) {
-  if (fused && !param.is_floating_point())
+  if (fused && (!param.is_floating_point() || param.is_meta()))
     fail(
         cat("`fused=True` requires all the params to be floating point Tensors of supported devices: ['mps', 'cuda', "
             "'xpu', 'hpu', 'cpu', 'mtia'] but torch.",

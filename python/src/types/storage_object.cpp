@@ -286,7 +286,8 @@ static PyObject* from_file(PyObject* cls, PyObject* args, PyObject* kwargs) try 
   Owned made(storage_object(map_file(PyBytes_AS_STRING(path), static_cast<size_t>(size), shared),
                             reinterpret_cast<PyTypeObject*>(cls)));
   const Owned name(PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(path)));
-  if (!made || !name || PyObject_SetAttrString(made.get(), "_filename", name.get()) < 0) return nullptr;
+  if (!made || !name) return nullptr;
+  if (shared && PyObject_SetAttrString(made.get(), "_filename", name.get()) < 0) return nullptr;
   return made.release();
 } catch (...) {
   return raise_current_exception();

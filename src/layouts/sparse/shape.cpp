@@ -86,7 +86,10 @@ Tensor t(const Tensor& self) {
     MICA_CHECK(self.dim() < 2 || (self.dim() == 2 && sparse_parts(self).sparse_dim == 2),
                "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got ", sparse_parts(self).sparse_dim,
                " sparse and ", sparse_parts(self).dense_dim, " dense dimensions");
-  MICA_CHECK(self.dim() <= 2, "t() expects a tensor with <= 2 dimensions, but self is ", self.dim(), "D");
+  const SparseParts& p = sparse_parts(self);
+  const int64_t dense = is_coo(self) ? self.dim() - p.sparse_dim : 0;
+  MICA_CHECK(self.dim() <= 2 && dense == 0, "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got ",
+             self.dim() - dense, " sparse and ", dense, " dense dimensions");
   return self.dim() < 2 ? with_values(self, values_of(self)) : sparse::transpose(self, 0, 1);
 }
 

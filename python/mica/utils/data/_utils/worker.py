@@ -101,7 +101,7 @@ def _generate_state(base_seed, worker_id):
     import numpy as np
 
     entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-    return np.random.SeedSequence(entropy).generate_state(4)
+    return np.random.SeedSequence(entropy).generate_state(4).tolist()
 
 
 def _seed_process(job):
