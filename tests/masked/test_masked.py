@@ -157,3 +157,14 @@ def test_copies_and_refusals():
             masked_tensor(data, mask)
     with pytest.warns(UserWarning, match="not implemented in __torch_dispatch__"), pytest.raises(TypeError):
         mica.sort(a)
+
+
+def test_what_masked_tensors_refuse_in_torchs_words():
+    data, mask = mica.eye(3), mica.eye(3).bool()
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"):
+        masked_tensor(mask, mask, requires_grad=True)
+    for layout in (mica.sparse_coo, mica.sparse_csr):
+        x = masked_tensor(data.to_sparse(layout=layout), mask.to_sparse(layout=layout))
+        for call in (x.is_contiguous, x.contiguous):
+            with pytest.raises(ValueError, match="MaskedTensors with sparse data do not have is_contiguous"):
+                call()

@@ -123,6 +123,7 @@ def test_names_of_the_engine_that_copies_of_torchs_functions_import():
     with refused(RuntimeError, "broadcast"):
         _infer_size(torch.Size([2]), torch.Size([3]))
     assert _add_docstr(torch.add, "text") is torch.add
+    assert torch.functional.F is torch.nn.functional
 
 
 def test_words_of_what_is_refused():

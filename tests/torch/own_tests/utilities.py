@@ -16,6 +16,7 @@ import types
 from pathlib import Path
 
 import compilers
+import masks
 
 # Modules of the wheel beside torch.testing._internal: the classes that compare are utilities too.
 _WHEELS_OWN = (
@@ -374,7 +375,7 @@ def install(wheel, tests):
     alias.install()
     for name, answer in _CALLED_AT_ONCE.items():
         _give(name, lambda *args, _answer=answer, **kwargs: _answer)
-    for name, value in compilers.GIVEN.items():
+    for name, value in (compilers.GIVEN | masks.given(Path(wheel))).items():
         _give(name, value)
     for name in _WHEELS_OWN:
         importlib.import_module(name.rpartition(".")[0])  # which imports Mica's own under this name, where there is one

@@ -174,6 +174,8 @@ def call(func, args, kwargs):
     if name == "__set__":
         with _C.DisableTorchFunctionSubclass():
             return func(*args)
+    if name in ("is_contiguous", "contiguous") and args[0].get_mask().layout != mica.strided:
+        raise ValueError("MaskedTensors with sparse data do not have is_contiguous")
     if name not in _OF_THE_OBJECT and _any_sparse(args):
         return _sparse.call(name, _kind_of(name), func, args, kwargs, call)
     if name in _BINARY or (name in ("pow", "__pow__") and isinstance(args[1], MaskedTensor)):

@@ -69,6 +69,8 @@ class MaskedTensor(mica.Tensor):
         if data.layout == mask.layout != mica.strided and data.layout in (mica.sparse_coo, mica.sparse_csr):
             data, mask = aligned(data, mask)
         _check(data, mask)
+        if requires_grad and not (data.is_floating_point() or data.is_complex()):
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         made = data.detach().clone().as_subclass(cls)
         made._masked_mask = mask.detach().clone()
         if requires_grad:
