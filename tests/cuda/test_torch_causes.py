@@ -302,6 +302,47 @@ def test_examples_draw_as_they_are_told(device, name):
         mica.func.vmap(draw)(x)
 
 
+FREE_DRAWS = {
+    "rand": lambda x, g: mica.rand(9, generator=g, device=x.device),
+    "randn": lambda x, g: mica.randn((3, 3), generator=g, device=x.device),
+    "randint": lambda x, g: mica.randint(1 << 20, (3,), generator=g, device=x.device),
+    "randperm": lambda x, g: mica.randperm(50, generator=g, device=x.device),
+    "bernoulli": lambda x, g: mica.bernoulli(mica.full((50,), 0.5, device=x.device), generator=g),
+    "normal": lambda x, g: mica.normal(mica.zeros(5, device=x.device), 1.0, generator=g),
+    "poisson": lambda x, g: mica.poisson(mica.full((50,), 5.0, device=x.device), generator=g),
+    "multinomial": lambda x, g: mica.multinomial(mica.ones(50, device=x.device), 9, generator=g),
+}
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["a generator of its own", "no generator"])
+@pytest.mark.parametrize("name", FREE_DRAWS)
+def test_what_is_no_example_draws_as_it_is_told(device, name, own):
+    generator = mica.Generator(device=device).manual_seed(1) if own else None
+    x = mica.zeros(4, 2, device=device)
+
+    def drawn(randomness):
+        rows = mica.func.vmap(lambda row: FREE_DRAWS[name](row, generator) + 0 * row.sum(), randomness=randomness)(x)
+        return len({tuple(row.flatten().tolist()) for row in rows})
+
+    assert drawn("different") == 4 and drawn("same") == 1
+    with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+        drawn("error")
+
+
+def test_numbers_that_are_drawn_in_place_cannot_differ(device):
+    def function(row, randomness):
+        return mica.func.vmap(lambda row: mica.zeros(30, device=device).normal_() + row.sum(), randomness=randomness)(
+            row
+        )
+
+    x = mica.zeros(4, 2, device=device)
+    assert len({tuple(row) for row in function(x, "same").tolist()}) == 1
+    with pytest.raises(RuntimeError, match="Cannot ask for different inplace randomness on an unbatched tensor"):
+        function(x, "different")
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        function(x, "error")
+
+
 # ---- memory formats ------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """Rules for layers: convolution, pooling, normalization, embeddings, losses, and whatever draws random numbers."""
 
+import functools
+
 import mica
 from mica import _C
 from mica.func._batch_dims import padded
@@ -363,30 +365,61 @@ def _random_in_place(call):
     return Plain(call.args[0])
 
 
-class DrawForEach(mica.overrides.TorchFunctionMode):
-    """While vmap runs with randomness="different": what draws new numbers draws them for every example."""
+_MAKE = frozenset(("rand", "randn", "randint", "normal"))
+_FOR_TENSORS = frozenset(
+    ("alpha_dropout", "bernoulli", "binomial", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
+     "feature_dropout", "multinomial", "normal", "poisson", "rand_like", "randint_like", "randn_like", "rrelu",
+     "rrelu_with_noise", "_standard_gamma", "_sample_dirichlet")
+)  # fmt: skip
+_IN_PLACE = ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "bernoulli_", "random_")
 
-    _DRAWS = frozenset(("rand", "randn", "randint", "normal"))
-    _DRAWS_FOR_TENSORS = frozenset(
-        ("alpha_dropout", "bernoulli", "binomial", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
-         "multinomial", "normal", "poisson", "rand_like", "randint_like", "randn_like", "rrelu_with_noise")
-    )  # fmt: skip
+
+@functools.cache
+def _draws():
+    """The functions that draw, and their names."""
+    places = (_C, mica.nn.functional)
+    found = {getattr(place, name, None): name for name in (*_MAKE, *_FOR_TENSORS, "randperm") for place in places}
+    found |= {getattr(Tensor, name): name for name in (*_IN_PLACE, "bernoulli", "multinomial")}
+    found.pop(None, None)
+    return found
+
+
+def _is_idle(name, args, kwargs):
+    """Whether a layer draws nothing, because no network is trained."""
+    if name == "rrelu":
+        return not (args[3] if len(args) > 3 else kwargs.get("training", False))
+    if "dropout" not in name:
+        return False
+    training = args[2] if len(args) > 2 else kwargs.get("training", kwargs.get("train", "alpha" not in name))
+    return not training or (args[1] if len(args) > 1 else kwargs.get("p", 0.5)) == 0
+
+
+class DrawForEach(mica.overrides.TorchFunctionMode):
+    """While vmap runs: what draws new numbers is refused, or draws them for every example, as `randomness` says."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        level = active_levels()[-1] if active_levels() else None
-        known = getattr(_C, name, None), getattr(mica.nn.functional, name, None)
-        if level is None or level.randomness != "different" or func not in known:
+        name = _draws().get(func)
+        level = active_levels()[-1] if name and active_levels() else None
+        if level is None or level.randomness == "same" or _is_idle(name, args, kwargs):
             return func(*args, **kwargs)
-        if kwargs.get("out") is not None and (name in self._DRAWS | self._DRAWS_FOR_TENSORS or name == "randperm"):
+        if level.randomness == "error":
+            raise RuntimeError(_ERROR)
+        if name in _IN_PLACE:
+            if not is_batched(args[0], level):
+                raise RuntimeError(
+                    "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like "
+                    "same randomness. Draw new numbers instead, which differ from example to example"
+                )
+            return func(*args, **kwargs)
+        if kwargs.get("out") is not None:
             raise RuntimeError(
                 "vmap: We do not support calling out variants of random operations inside of vmap. Please use non-out "
                 "variants as a workaround"
             )
-        if name in self._DRAWS and not any(isinstance(x, Tensor) for x in args):
+        if name in _MAKE and not any(isinstance(x, Tensor) for x in args):
             return self._drawn(func, name, args, kwargs, level)
-        if name in self._DRAWS_FOR_TENSORS and args and not any(is_batched(x, level) for x in args):
+        if name in _FOR_TENSORS and args and not any(is_batched(x, level) for x in args):
             # Tensors that are the same in all examples get numbers of their own in each.
             args = [wrap(x.expand(level.size, *x.shape), level) if isinstance(x, Tensor) else x for x in args]
         elif name == "randperm":

@@ -174,7 +174,7 @@ def _at_once(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
     levels.append(level)
     try:
         examples = [x if d is None else _wrapped(x, d, level) for x, d in zip(leaves, dims, strict=True)]
-        with DrawForEach() if randomness == "different" else contextlib.nullcontext():
+        with contextlib.nullcontext() if randomness == "same" else DrawForEach():
             result = func(*tree_unflatten(examples, spec), **kwargs)
     except DataDependent as error:
         error.changed = level.changed or getattr(error, "changed", False)
