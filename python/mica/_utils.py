@@ -315,5 +315,14 @@ def _to(self, device, non_blocking=False):
 
 
 def is_compiling():
-    """Always False: Mica compiles no functions."""
-    return False
+    """An older name of torch.compiler.is_compiling, which says so."""
+    import warnings
+
+    warnings.warn(
+        "`torch._utils.is_compiling` is deprecated. Use `torch.compiler.is_compiling` instead.",
+        UserWarning,
+        stacklevel=2,
+    )
+    import mica.compiler
+
+    return mica.compiler.is_compiling()

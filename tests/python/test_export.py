@@ -58,7 +58,7 @@ def test_a_graph_has_operators_and_a_signature():
         program(x)
     with pytest.raises(AssertionError, match=r"Guard failed: x.size\(\)\[0\] == 5"):
         program.module()(torch.randn(6, 3), more={"k": torch.ones(4)})
-    with pytest.raises(ValueError, match="Trying to flatten user inputs"):
+    with pytest.raises(ValueError, match="Ran into a kwarg keyword mismatch"):
         program.module()(x)
 
 

@@ -117,9 +117,11 @@ def _named_sizes(function, args, kwargs, shapes):
         return []
     from mica.export.dynamic_shapes import named_arguments, named_sizes
 
-    values = named_arguments(function.forward if isinstance(function, mica.nn.Module) else function, args, kwargs)
+    inner = function.forward if isinstance(function, mica.nn.Module) else function
+    values = named_arguments(inner, args, kwargs)
     leaves = tree_leaves(list(values.values()))
-    return [(leaves[i], axis, label) for (i, axis), label in named_sizes(shapes, values).items()]
+    found = named_sizes(shapes, values, inner).items()
+    return [(leaves[i], axis, label) for (i, axis), label in found if axis is not None]
 
 
 def _flat_module(function, capture, flat, outputs):

@@ -221,6 +221,12 @@ class SymInt(_Number):
     def bit_length(self):
         return int(self).bit_length()
 
+    def __lshift__(self, other):
+        return self * 2**other if isinstance(other, int) and other >= 0 else int(self) << int(other)
+
+    def __rshift__(self, other):
+        return self // 2**other if isinstance(other, int) and other >= 0 else int(self) >> int(other)
+
     def __divmod__(self, other):
         return self // other, self % other
 

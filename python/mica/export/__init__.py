@@ -3,6 +3,7 @@
 import contextlib
 
 import mica
+from mica.export._state import kept_attributes, unchanged
 from mica.export.dynamic_shapes import (
     AdditionalInputs,
     Constraint,
@@ -31,6 +32,7 @@ from mica.export.graph_signature import (
     TensorArgument,
 )
 from mica.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = [
     "AdditionalInputs",
@@ -66,7 +68,7 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
         raise TypeError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
-    kwargs = dict(kwargs or {})
+    args, kwargs = tuple(args), dict(kwargs or {})
     values = named_arguments(mod.forward, args, kwargs)
     if isinstance(dynamic_shapes, AdditionalInputs):
         program = export(mod, args, kwargs, dynamic_shapes=dynamic_shapes.labels(mod, args, kwargs))
@@ -74,7 +76,7 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         return program
     if isinstance(dynamic_shapes, ShapesCollection):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
-    named = named_sizes(dynamic_shapes, values)
+    named = named_sizes(dynamic_shapes, values, mod.forward)
     program, is_traced = _exported(mod, args, kwargs, named, values)
     if is_traced:
         _compare(mod, program, args, kwargs)
@@ -83,22 +85,21 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
 
 def _copies(result):
     """The leaves of a result; its tensors may be buffers, which are put back."""
-    from mica.utils._pytree import tree_leaves
-
     return [leaf.clone() if isinstance(leaf, mica.Tensor) else leaf for leaf in tree_leaves(result)]
 
 
 def _compare(mod, program, args, kwargs):
     """The graph gives what the module gives."""
+    leaves = tree_leaves((args, kwargs))
     with mica.no_grad(), mica.random.fork_rng(devices=[]):
         state = mica.get_rng_state()
         try:
-            with _unchanged(mod):
+            with unchanged(mod, leaves):
                 theirs = _copies(program.module(check_guards=False)(*args, **kwargs))
         except Exception as error:
             raise RuntimeError(f"torch.export: the graph does not run on the example: {error}") from error
         mica.set_rng_state(state)
-        with _unchanged(mod):
+        with unchanged(mod, leaves), kept_attributes(mod, warns=False):
             ours = _copies(mod(*args, **kwargs))
     for a, b in zip(ours, theirs, strict=True):
         if isinstance(a, mica.Tensor) and not (a.shape == b.shape and mica.allclose(a, b, 1e-3, 1e-4, equal_nan=True)):
@@ -118,8 +119,6 @@ def _names(value, name):
         return [leaf for key, each in value.items() for leaf in _names(each, f"{name}_{key}")]
     if isinstance(value, _C.TensorBase):
         return [name]
-    from mica.utils._pytree import tree_flatten
-
     count = len(tree_flatten(value)[0])
     return [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
 
@@ -167,31 +166,18 @@ def _traced(mod, args, kwargs, named, values):
             presets |= need.presets
 
 
-@contextlib.contextmanager
-def _unchanged(mod):
-    """What the module changes of its buffers and parameters in this block is taken back."""
-    before = [(value, value._version, value.detach().clone()) for value in (*mod.buffers(), *mod.parameters())]
-    try:
-        yield
-    finally:
-        with mica.no_grad():
-            for value, version, copy in before:
-                if value._version != version:
-                    value.detach().copy_(copy)
-
-
 def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=False):
     """The program of one run: on the example, or on fake tensors where there are `presets` for their sizes."""
+    from mica.export._nodes import as_identifier
     from mica.export._open_inputs import OpenInputs
-    from mica.export._record import Recorder, as_identifier
-    from mica.utils._pytree import tree_flatten, tree_unflatten
+    from mica.export._record import Recorder
 
     state = mod.state_dict(keep_vars=True)
     leaves, in_spec = tree_flatten((args, kwargs))
     names = [leaf for name, value in values.items() for leaf in _names(value, name)]
     opened = OpenInputs(leaves, named, names, state.values(), presets) if presets is not None else None
     recorder, specs = Recorder(None if opened is None else opened.env), []
-    recorder.attributes = _tensor_attributes(mod)
+    recorder.attributes, recorder.fakes = _tensor_attributes(mod), None if opened is None else opened.mode
     recorder.runs_again, recorder.watches_sizes = opened is None and not watches_sizes, watches_sizes
     constants, persistent = {}, set(state)
     for kind, prefix, values in (
@@ -207,10 +193,12 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
     inputs, used = [], leaves if opened is None else opened.leaves
     for name, value in zip(names, used, strict=True):
         node = recorder.placeholder(name, value, is_input=True)
-        is_tensor = isinstance(value, mica.Tensor)
-        inputs.append(InputSpec(
-            InputKind.USER_INPUT, TensorArgument(node.name) if is_tensor else ConstantArgument(node.name, value), None
-        ))  # fmt: skip
+        if isinstance(value, mica.Tensor):
+            argument = TensorArgument(node.name)
+        else:
+            is_open = isinstance(value, mica.SymInt)
+            argument = SymIntArgument(node.name) if is_open else ConstantArgument(node.name, value)
+        inputs.append(InputSpec(InputKind.USER_INPUT, argument, None))
     was = mica.compiler._is_exporting_flag
     mica.compiler._is_exporting_flag = True
     try:
@@ -218,16 +206,17 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
             if opened is not None:
                 stack.enter_context(opened.mode)
             else:
-                stack.enter_context(_unchanged(mod))
+                stack.enter_context(unchanged(mod, leaves))
+            assigned = stack.enter_context(kept_attributes(mod))
             stack.enter_context(recorder.modules_of(mod))
             stack.enter_context(recorder)
             inner_args, inner_kwargs = tree_unflatten(used, in_spec)
-            result = mod(*inner_args, **inner_kwargs)
+            results, out_spec = tree_flatten(mod(*inner_args, **inner_kwargs))
+            results = recorder.assign(assigned(), results)
     finally:
         mica.compiler._is_exporting_flag = was
     if opened is not None:
         opened.check()
-    results, out_spec = tree_flatten(result)
     made = recorder.finish(results)
     outputs = [
         OutputSpec(OutputKind.USER_OUTPUT, _output_argument(node, value, i), None)

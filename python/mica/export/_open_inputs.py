@@ -4,7 +4,7 @@ import mica
 from mica import _C
 from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensorMode, _as_fake
-from mica.export.dynamic_shapes import DerivedDim, Dim
+from mica.export.dynamic_shapes import DerivedDim, is_hint
 from mica.fx.experimental._expressions import make
 from mica.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
@@ -25,9 +25,17 @@ class OpenInputs:
         self.labels, self.where, self.strict = {}, {}, {}
         self._by_name = {}
         self.leaves = [
-            self._opened(i, leaf, named, names[i]) if isinstance(leaf, _C.TensorBase) else leaf
+            self._opened(i, leaf, named, names[i])
+            if isinstance(leaf, _C.TensorBase)
+            else self._number(leaf, named.get((i, None)), names[i])
             for i, leaf in enumerate(leaves)
         ]
+
+    def _number(self, value, label, name):
+        """A number among the inputs, which may be open too."""
+        if label is None:
+            return value
+        return self.env.create_symintnode(self._symbol(label, value, f"L['{name}']"))
 
     def _symbol(self, label, hint, where):
         if isinstance(label, DerivedDim):
@@ -39,7 +47,7 @@ class OpenInputs:
         low, high = getattr(label, "min", None) or 0, getattr(label, "max", None)
         preset = self.presets.get(where)
         if isinstance(preset, int):
-            if label is not Dim.AUTO:
+            if not is_hint(label, "AUTO"):
                 raise _violated(
                     f"Constraints violated ({key or where})! The size {where} was inferred to be the constant {preset}: "
                     "the program works for no other"
@@ -52,7 +60,7 @@ class OpenInputs:
             return other
         if hint < low or (high is not None and hint > high):
             raise _violated(f"{key} = {where} is {hint} in the example, outside of {low} <= {key} <= {high}")
-        if hint in (0, 1) and label is Dim.AUTO:
+        if hint in (0, 1) and is_hint(label, "AUTO"):
             return make(hint)
         if hint in (0, 1):
             raise _violated(
@@ -61,7 +69,7 @@ class OpenInputs:
         expr = self.env.create_symbol(hint, where, DimDynamic.DYNAMIC, least=max(low, 2), greatest=high)
         ((name,),) = expr.terms
         self.labels[name] = (key, low, high)
-        self.where[name], self.strict[name] = where, label is not Dim.AUTO
+        self.where[name], self.strict[name] = where, not is_hint(label, "AUTO")
         self._by_where[where] = (expr, key)
         if key is not None:
             self._by_name[key] = expr

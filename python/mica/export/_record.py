@@ -6,14 +6,13 @@ error: the graph could not follow it.
 
 import contextlib
 import operator
-import re
 
 import mica
 from mica import _C
 from mica._functions.families import own_name
 from mica._subclasses import open_sizes
 from mica._subclasses.dispatching import _more_targets
-from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from mica._subclasses.fake_tensor import FakeTensor
 from mica.export import _targets
 from mica.export._data import (
     SIZES,
@@ -24,54 +23,19 @@ from mica.export._data import (
     has_sizes_of_data,
     tensors_in,
 )
+from mica.export._nodes import Parts, Unseen, as_identifier, meta_of
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.graph import Graph
 from mica.fx.node import Node
 from mica.overrides import TorchFunctionMode
-from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from mica.utils._pytree import tree_leaves
+from mica.utils._python_dispatch import _disable_current_modes
+from mica.utils._pytree import tree_leaves, tree_map_only
 
 _VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__",
            "is_nonzero", "equal", "allclose"}  # fmt: skip
 _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
-_VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes have as their values
 _ITEMS = {"item", "tolist"}
 _CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
-
-
-def as_identifier(path):
-    """The path of a parameter as a name of Python's."""
-    return re.sub(r"\W", "_", path)
-
-
-def meta_of(value):
-    """A tensor without data of the same shape, strides and dtype: a fake one."""
-    if not isinstance(value, _C.TensorBase) or value.layout != mica.strided or isinstance(value, FakeTensor):
-        return value
-    with _C.DisableTorchFunction(), _disable_current_modes():
-        meta = mica.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-        return FakeTensor(_VALS, meta, value.device)
-
-
-class _Unseen(Exception):
-    """A part of a call reads a tensor that no seen part has made."""
-
-
-class _Parts(TorchDispatchMode):
-    """Records the operators that a call is made of."""
-
-    def __init__(self, recorder):
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
-        out = func(*args, **kwargs)
-        place = getattr(args[0] if args else None, "fake_device", None)
-        if place is not None and str(kwargs.get("device")) == "meta" != place.type:
-            kwargs["device"] = place  # the engine names the device that a fake tensor is on there
-        self._recorder._record("call_function", func, args, kwargs, out, func.overloadpacket.__name__)
-        return out
 
 
 # They are one thing, whatever they are made of.
@@ -93,6 +57,7 @@ class Recorder(TorchFunctionMode):
         self._sources = {}  # function -> how often it was called
         self.of_inputs = set()  # nodes that depend on the inputs
         self.first_input, self.is_inner = None, False
+        self.fakes = None  # the mode of a run on fake tensors
         self.runs_again = False  # whether NeedsData is answered by a run on fake tensors
         self.watches_sizes, self._of_data = False, set()  # nodes whose sizes follow from data, in a run on the example
         self._grad = mica.is_grad_enabled()
@@ -138,6 +103,7 @@ class Recorder(TorchFunctionMode):
 
     def placeholder(self, name, value, is_input=False):
         node = self.graph.create_node("placeholder", name, (), {}, name)
+        node.target = node.name  # another one may have that name
         node.meta["val"] = meta_of(value)
         if is_input:
             self.sizes.add_input(node, value)
@@ -157,7 +123,7 @@ class Recorder(TorchFunctionMode):
         if node is not None:
             return node
         if self.sees_all:
-            raise _Unseen
+            raise Unseen
         target = self.attributes.get(id(tensor))
         number = len(self.originals) - len(self.targets)
         name = f"c_lifted_tensor_{number}" if target is None else f"c_{as_identifier(target)}"
@@ -209,12 +175,25 @@ class Recorder(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         if self._of_data and self._asks_sizes(func, args):
             raise SizeOfData
+        if self.fakes is not None and own_name(func) not in (*_VALUES, *_CONSTANTS):
+            args, kwargs = tree_map_only(_C.TensorBase, self._faked, (tuple(args), dict(kwargs or {})))
         last = next(reversed(self.graph.nodes), None)
         out = self._recorded(func, args, kwargs or {})
         self._note_source(func, last)
         if self.watches_sizes and has_sizes_of_data(own_name(func), args):
             self._of_data |= {self._nodes[id(tensor)] for tensor in tensors_in((out,)) if id(tensor) in self._nodes}
         return out
+
+    def _faked(self, tensor):
+        """The fake counterpart of a parameter, a buffer or a constant, where the run is on fake tensors."""
+        is_real = not isinstance(tensor, FakeTensor) and tensor.layout is mica.strided and tensor.device.type != "meta"
+        if not is_real or type(tensor) not in (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer):
+            return tensor
+        with self.fakes:
+            fake = self.fakes.from_tensor(tensor, static_shapes=True)
+        if id(fake) not in self._nodes:
+            self._bind(fake, self.node_of(tensor))
+        return fake
 
     def _asks_sizes(self, func, args):
         name = func.__self__.__name__ if func.__name__ == "__get__" else func.__name__
@@ -319,11 +298,11 @@ class Recorder(TorchFunctionMode):
         versions = [tensor._version for tensor in tensors]
         self.sees_all = True
         try:
-            with _Parts(self):
+            with Parts(self):
                 out = func(*args, **kwargs)
             if all(id(tensor) in self._nodes for tensor in tensors_in((out,))) and tensors_in((out,)):
                 return (out,)
-        except _Unseen:
+        except Unseen:
             pass
         finally:
             self.sees_all = False
@@ -430,7 +409,7 @@ class Recorder(TorchFunctionMode):
     def subgraph(self, function, leaves):
         """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
         inner = Recorder(self.sizes._env)
-        inner.is_inner, inner.runs_again = True, self.runs_again
+        inner.is_inner, inner.runs_again, inner.fakes = True, self.runs_again, self.fakes
         for i, leaf in enumerate(leaves):
             inner.placeholder(f"arg{i}_1", leaf, is_input=True)
         with _aside(self), inner:
@@ -454,6 +433,15 @@ class Recorder(TorchFunctionMode):
         args = tuple(tuple(each) if isinstance(each, list) else each for each in self.argument(args))
         node = self.graph.create_node("call_function", target, args, {}, name)
         self._name_result(out, node, any(each in self.of_inputs for each in node.all_input_nodes))
+
+    def assign(self, pairs, leaves):
+        """Write what was assigned to buffers into them, behind all that reads them. The leaves of the result."""
+        olds = [old for old, _ in pairs]
+        leaves = [leaf.clone() if any(leaf is old for old in olds) else leaf for leaf in leaves]
+        for old, new in pairs:
+            nodes = (self.node_of(old), self.node_of(new))
+            self.graph.create_node("call_function", mica.ops.aten.copy_.default, nodes, {}, "copy__default")
+        return leaves
 
     def finish(self, leaves):
         """The output node: tensors by their nodes, other values as they are."""

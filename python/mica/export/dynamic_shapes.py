@@ -6,11 +6,29 @@ __all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims"]
 class _Hint:
     """Dim.AUTO and its like: what is said of a size without a name."""
 
-    def __init__(self, name):
-        self._name = name
+    def __init__(self, name, min=None, max=None):
+        self._name, self.min, self.max = name, min, max
+
+    def __call__(self, min=None, max=None):
+        """The same for a size from `min` to `max`."""
+        if self._name == "STATIC":
+            raise TypeError("Dim.STATIC has no range")
+        return _Hint(self._name, min, max)
+
+    def __eq__(self, other):
+        return isinstance(other, _Hint) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash((self._name, self.min, self.max))
 
     def __repr__(self):
-        return f"Dim.{self._name}"
+        ends = [f"{key}={value}" for key, value in (("min", self.min), ("max", self.max)) if value is not None]
+        return f"Dim.{self._name}" + (f"({', '.join(ends)})" if ends else "")
+
+
+def is_hint(label, name):
+    """Whether a label is Dim.AUTO, or whichever is named, with a range or without."""
+    return isinstance(label, _Hint) and label._name == name
 
 
 class Dim:
@@ -195,14 +213,20 @@ def named_arguments(function, args, kwargs):
     return {**found, **kwargs}
 
 
-def named_sizes(shapes, values):
-    """{(index of the leaf, axis): Dim or label} from what `export` was given as dynamic_shapes for named values."""
+def named_sizes(shapes, values, function):
+    """{(index of the leaf, axis): Dim or label} from what `export` was given as dynamic_shapes for named values.
+
+    The axis of a number is None. Sizes without names are in the order of the function's arguments.
+    """
+    import inspect
+
     from mica.utils._pytree import tree_flatten
 
     if shapes is None:
         return {}
     if not isinstance(shapes, dict):
-        shapes = dict(zip(values, shapes, strict=False))
+        known = [name for name in inspect.signature(function).parameters if name in values]
+        shapes = dict(zip([*known, *(name for name in values if name not in known)], shapes, strict=False))
     found, start = {}, 0
     for name, value in values.items():
         count = len(tree_flatten(value)[0])
@@ -215,18 +239,42 @@ def _collect(shape, value, start, found):
     from mica import _C
     from mica.utils._pytree import tree_flatten
 
-    if shape is None or not shape:
+    if shape is None:
         return
     if isinstance(value, _C.TensorBase):
         pairs = shape.items() if isinstance(shape, dict) else enumerate(shape)
         for axis, size in pairs:
-            if size is None or size is Dim.STATIC or isinstance(size, int):
+            if size is None or is_hint(size, "STATIC") or isinstance(size, int):
                 continue
             found[start, axis % value.dim()] = size
         return
-    keys = list(value) if isinstance(value, dict) else range(len(value))
-    for key in keys:
-        count = len(tree_flatten(value[key])[0])
-        inner = shape.get(key) if isinstance(shape, dict) else shape[key]
-        _collect(inner, value[key], start, found)
-        start += count
+    if isinstance(value, int) and not isinstance(value, bool) and isinstance(shape, (Dim, DerivedDim, _Hint)):
+        if not is_hint(shape, "STATIC"):
+            found[start, None] = shape
+        return
+    keys, items = _items(value)
+    for i, (key, item) in enumerate(zip(keys, items, strict=True)):
+        _collect(_of_item(shape, key, i), item, start, found)
+        start += len(tree_flatten(item)[0])
+
+
+def _items(value):
+    """(keys, items) of a nest, one level deep; of an object that is taken apart, numbers."""
+    from mica.utils._pytree import tree_flatten
+
+    if isinstance(value, dict):
+        return list(value), list(value.values())
+    items, _ = tree_flatten(value, is_leaf=lambda each: each is not value)
+    if len(items) == 1 and items[0] is value:
+        return [], []  # a leaf of which nothing is open
+    return list(range(len(items))), items
+
+
+def _of_item(shape, key, i):
+    """What is said of one item of a nest."""
+    if isinstance(shape, dict):
+        return shape.get(key)
+    if isinstance(shape, (list, tuple)):
+        return shape[i] if i < len(shape) else None
+    items = _items(shape)[1]
+    return items[i] if i < len(items) else None

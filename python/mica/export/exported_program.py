@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 import mica
-from mica import _C
+from mica.export import _guards
 from mica.export.graph_signature import InputKind, OutputKind
 from mica.fx._codegen import CodeGen
 from mica.fx.graph import Graph
@@ -68,63 +68,38 @@ class _ProgramModule(GraphModule):
     """An exported program as a module."""
 
     def _flat_inputs(self, args, kwargs):
-        ordered = {name: kwargs[name] for name in self._kwarg_names if name in kwargs} | kwargs
-        leaves, spec = tree_flatten((args, ordered))
+        leaves, spec = tree_flatten(_in_order((args, kwargs), self._in_spec))
         _check_nesting(spec, self._in_spec)
         if self._checks:
-            values = {}
-            for leaf, (name, expected) in zip(leaves, self._expected, strict=True):
-                _guard(leaf, name, expected, values, self._ranges)
-            for guard in self._relations:
-                if not guard.value(values):
-                    raise AssertionError(f"Guard failed: {guard}")
+            _guards.check(leaves, self._expected, self._ranges, self._relations)
         return leaves
 
     def _nested_output(self, leaves):
         return tree_unflatten(list(leaves), self._out_spec)
 
 
+def _in_order(value, spec):
+    """A nest whose dicts have their keys in the order of a spec's."""
+    children = spec.children_specs
+    if spec.type is dict and type(value) is dict and value.keys() == set(spec.context):
+        return {key: _in_order(value[key], child) for key, child in zip(spec.context, children, strict=True)}
+    if spec.type in (list, tuple) and type(value) is spec.type and len(value) == len(children):
+        return spec.type(_in_order(each, child) for each, child in zip(value, children, strict=True))
+    return value
+
+
 def _check_nesting(given, expected):
+    names, wanted = (each.children_specs[1].context for each in (given, expected))
+    if set(names) != set(wanted):
+        raise ValueError(
+            f"Ran into a kwarg keyword mismatch: Got the following keywords: {list(names)} but expected {list(wanted)}"
+        )
     if given != expected:
         raise ValueError(
             "Trying to flatten user inputs with exported input tree spec:\n"
             f"{expected}\nbut actually got inputs with tree spec of:\n{given}.\nPlease check that the inputs have the "
             "same number and type of args and kwargs as the ones you used when tracing."
         )
-
-
-def _guard(value, name, expected, values, ranges):
-    """An input is what the example was, apart from sizes that are open; `values` collects those."""
-    if not isinstance(expected, _C.TensorBase):
-        if value is not expected and value != expected:
-            raise AssertionError(f"Guard failed: {name} == {expected!r}")
-        return
-    if not isinstance(value, _C.TensorBase) or value.dim() != expected.dim():
-        raise AssertionError(f"Guard failed: {name} is a tensor of {expected.dim()} dimensions")
-    if value.dtype != expected.dtype:
-        raise AssertionError(f"Guard failed: {name}.dtype == {expected.dtype}")
-    for axis, size in enumerate(expected.shape):
-        given = value.size(axis)
-        if not isinstance(size, mica.SymInt):
-            if given != size:
-                raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {size}")
-            continue
-        expr = size.node.expr
-        if expr.is_symbol and (symbol := next(iter(expr.free_symbols))) not in values:
-            low, high = ranges.get(symbol, (0, None))
-            if given < low or (high is not None and given > high):
-                raise AssertionError(
-                    f"Guard failed: {low} <= {name}.size()[{axis}]" + (f" <= {high}" if high is not None else "")
-                )
-            values[symbol] = given
-        elif expr.free_symbols <= values.keys() and expr.value(values) != given:
-            raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {expr}")
-        elif len(expr.free_symbols) == 1 and not expr.free_symbols <= values.keys():
-            (symbol,) = expr.free_symbols
-            start, step = expr.value({symbol: 0}), expr.value({symbol: 1}) - expr.value({symbol: 0})
-            values[symbol] = (given - start) // step
-            if expr.value(values) != given:
-                raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {expr}")
 
 
 class ExportedProgram:
@@ -161,7 +136,8 @@ class ExportedProgram:
                     "Example inputs should be a tuple containing example arguments (as a tuple), and example kwargs (as a "
                     "dictionary)."
                 )
-            _check_nesting(tree_flatten(value)[1], self.call_spec.in_spec)
+            in_spec = self.call_spec.in_spec
+            _check_nesting(tree_flatten(_in_order(value, in_spec))[1], in_spec)
         self._example_inputs = value
 
     @property
@@ -225,12 +201,13 @@ class ExportedProgram:
             else:
                 values[node] = graph.node_copy(node, values.__getitem__)
                 if spec is not None:
-                    expected.append((node.name, node.meta.get("val")))
+                    expected.append(node.meta.get("val"))
         graph.set_codegen(_Nested())
         made = _ProgramModule(root, graph)
         made._in_spec, made._out_spec = self.call_spec.in_spec, self.call_spec.out_spec
-        made._kwarg_names = list(tree_unflatten([None] * made._in_spec.num_leaves, made._in_spec)[1])
-        made._expected, made._ranges, made._checks = expected, self._range_constraints, check_guards
+        paths = _guards.paths(made._in_spec, self._argument_names())
+        made._expected = list(zip(paths, expected, strict=True))
+        made._ranges, made._checks = self._range_constraints, check_guards
         env = self.shape_env
         made._relations = (
             [] if env is None else [g.expr for g in env.guards if g.expr.free_symbols <= set(self._range_constraints)]

@@ -5,7 +5,7 @@ import copy
 import operator
 
 import mica
-from mica.export.exported_program import _Nested, _ProgramModule
+from mica.export.exported_program import _in_order, _Nested, _ProgramModule
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule, _assign_attr
 from mica.fx.node import map_arg
@@ -30,8 +30,7 @@ class UnflattenedModule(_ProgramModule):
     """A program as a module whose parts have the names that they had."""
 
     def _flat_inputs(self, args, kwargs):
-        ordered = {name: kwargs[name] for name in self._kwarg_names if name in kwargs} | kwargs
-        leaves, spec = tree_flatten((args, ordered))
+        leaves, spec = tree_flatten(_in_order((args, kwargs), self._in_spec))
         if spec == self._in_spec:
             return super()._flat_inputs(args, kwargs)
         if self.flat_args_adapter is None:
@@ -187,7 +186,7 @@ def unflatten(module, flat_args_adapter=None):
             _assign_attr(part.own(value), part.root, name)
     part.graph.set_codegen(_Nested())
     made = UnflattenedModule(part.root, part.graph)
-    for name in ("_in_spec", "_out_spec", "_kwarg_names", "_expected", "_ranges", "_checks", "_relations"):
+    for name in ("_in_spec", "_out_spec", "_expected", "_ranges", "_checks", "_relations"):
         setattr(made, name, getattr(whole, name))
     made.flat_args_adapter, made.module_call_graph = flat_args_adapter, module.module_call_graph
     made.graph_signature = module.graph_signature

@@ -1,0 +1,78 @@
+"""What an export leaves as it was: the tensors of the module and of the example, and the attributes of the modules."""
+
+import contextlib
+import copy
+import operator
+import warnings
+
+import mica
+
+__all__ = ["kept_attributes", "unchanged"]
+
+_CONTAINERS = (list, dict, set)
+
+
+@contextlib.contextmanager
+def unchanged(mod, leaves=()):
+    """What is changed of a module's tensors, and of others, in this block is taken back."""
+    tensors = [*mod.buffers(), *mod.parameters(), *(leaf for leaf in leaves if type(leaf) is mica.Tensor)]
+    before = [(value, value._version, value.detach().clone()) for value in tensors if value.layout is mica.strided]
+    try:
+        yield
+    finally:
+        with mica.no_grad():
+            for value, version, same in before:
+                if value._version != version:
+                    value.detach().copy_(same)
+
+
+@contextlib.contextmanager
+def kept_attributes(mod, warns=True):
+    """Attributes of the modules are set back behind this block. It is given a function of [(buffer, what is assigned to it)]."""
+    modules = [(path, module, dict(vars(module))) for path, module in mod.named_modules()]
+    held = [(each, copy.copy(each)) for _, _, attributes in modules for each in _contents(attributes)]
+    tensors = []
+    try:
+        yield lambda: _replaced(modules, held)
+        for path, module, before in modules:
+            names = [name for name, value in vars(module).items() if value is not before.get(name)]
+            tensors += [f"self.{path}.{name}" if path else f"self.{name}" for name in names
+                        if isinstance(vars(module)[name], mica.Tensor)]  # fmt: skip
+    finally:
+        for _, module, before in modules:
+            vars(module).clear()
+            vars(module).update(before)
+        for each, same in held:
+            if not isinstance(each, list) or len(each) != len(same) or any(map(operator.is_not, each, same)):
+                each.clear()
+                each.extend(same) if isinstance(each, list) else each.update(same)
+    if tensors and warns:
+        several = len(tensors) > 1
+        warnings.warn(
+            f"The tensor attribute{'s' if several else ''} {', '.join(tensors)} {'were' if several else 'was'} assigned during "
+            "export. Such attributes must be registered as buffers using the `register_buffer` API: the program does not keep "
+            "them, and the module is as it was",
+            UserWarning,
+            stacklevel=6,
+        )
+
+
+def _contents(attributes):
+    """The lists, dicts and sets that a module holds, its own of parameters and buffers among them."""
+    return [value for value in attributes.values() if type(value) in _CONTAINERS]
+
+
+def _replaced(modules, held):
+    """[(buffer, what was assigned to it)] of all modules."""
+    first = {id(each): same for each, same in held}
+    found = []
+    for _, module, _ in modules:
+        before = first[id(module._buffers)]
+        for name, value in module._buffers.items():
+            if (
+                isinstance(value, mica.Tensor)
+                and isinstance(before.get(name), mica.Tensor)
+                and value is not before[name]
+            ):
+                found.append((before[name], value))
+    return found
