@@ -82,7 +82,7 @@ def _make_wrapper_subclass(
     """A tensor without elements whose operations come to the class's __torch_dispatch__."""
     from mica._subclasses.dispatching import make
 
-    return make(cls, size, strides, dtype, device, requires_grad)
+    return make(cls, size, strides, dtype, device, requires_grad, storage_offset or 0)
 
 
 _methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)

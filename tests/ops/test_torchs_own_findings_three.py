@@ -172,3 +172,18 @@ def test_a_generator_keeps_its_device():
 
     assert [x.device.type for x in made()] == ["meta", "meta"]
     assert torch.empty(1).device.type == "cpu"
+
+
+def test_tensors_of_a_class_with_a_dispatch():
+    class Wrapper(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    made = torch.Tensor._make_wrapper_subclass(Wrapper, (2, 3), strides=(1, 2), storage_offset=12)
+    assert (made.storage_offset(), made.stride(), made.shape) == (12, (1, 2), (2, 3))
+    like = torch._C._dispatch_isTensorSubclassLike
+    assert like(made) and not like(torch.ones(1))
+    keys = [torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU) for _ in range(2)]
+    assert keys[0] == keys[1] and len(set(keys)) == 1 and keys[0] != keys[0].add(torch._C.DispatchKey.CPU)
+    assert pickle.loads(pickle.dumps(keys[0])) == keys[0]

@@ -24,7 +24,9 @@ def _is_tracing():
     return False
 
 
-_dispatch_isTensorSubclassLike = _is_tracing
+def _dispatch_isTensorSubclassLike(tensor):
+    """Whether the tensor's class answers for its operators."""
+    return hasattr(type(tensor), "__torch_dispatch__")
 
 
 def _get_accelerator(check=None):
@@ -283,6 +285,12 @@ class DispatchKeySet:
 
     def __contains__(self, key):
         return key in self._keys
+
+    def __eq__(self, other):
+        return self._keys == other._keys if isinstance(other, DispatchKeySet) else NotImplemented
+
+    def __hash__(self):
+        return hash(self._keys)
 
     def __repr__(self):
         return f"DispatchKeySet({', '.join(key.name for key in sorted(self._keys))})"

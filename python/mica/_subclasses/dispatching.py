@@ -248,7 +248,7 @@ def _unseen():
     return _disable_current_modes()
 
 
-def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False):
+def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False, storage_offset=0):
     """A tensor of the class with sizes and strides, whose elements are in no memory that is used."""
     if not hasattr(cls, "__torch_dispatch__"):
         raise RuntimeError(
@@ -259,5 +259,8 @@ def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False):
     with mica.no_grad(), _unseen():
         # Pages that are never written to take no memory.
         plain = mica.empty(size, **options) if strides is None else mica.empty_strided(size, tuple(strides), **options)
+        if storage_offset:
+            whole = mica.empty(storage_offset + plain.untyped_storage().nbytes() // plain.itemsize, **options)
+            plain = whole.as_strided(size, plain.stride(), storage_offset).detach()
         with aside():
             return mica.Tensor._make_subclass(cls, plain, requires_grad)

@@ -41,6 +41,7 @@ class _Device:
 
 GIVEN = {
     "_C._autograd._saved_tensors_hooks_enable": _nothing,
+    "_C._profiler.symbolize_tracebacks": lambda tracebacks: [[] for _ in tracebacks],  # for the lines of logs
     "_dispatch.python.enable_python_dispatcher": contextlib.nullcontext,  # which way torch calls its own operators
     "_dynamo.device_interface.get_interface_for_device": lambda device: _Device,
     "_dynamo.utils.CompileCounterInt": _CompileCounterInt,
@@ -63,3 +64,14 @@ GIVEN = {
     "utils._triton.has_triton": _no,
     "utils._triton.has_triton_package": _no,
 }
+
+
+def given():
+    """All of them, with those that need torch to be there."""
+    import torch
+
+    short = (
+        "float64 f64 float32 f32 float16 f16 bfloat16 bf16 complex64 c64 complex128 c128 int64 i64 int32 i32 int16 i16"
+    )
+    names = iter(f"{short} int8 i8 uint8 u8 bool b8".split())
+    return {**GIVEN, "utils._dtype_abbrs.dtype_abbrs": {getattr(torch, name): next(names) for name in names}}

@@ -375,7 +375,7 @@ def install(wheel, tests):
     alias.install()
     for name, answer in _CALLED_AT_ONCE.items():
         _give(name, lambda *args, _answer=answer, **kwargs: _answer)
-    for name, value in (compilers.GIVEN | masks.given(Path(wheel))).items():
+    for name, value in (compilers.given() | masks.given(Path(wheel))).items():
         _give(name, value)
     for name in _WHEELS_OWN:
         importlib.import_module(name.rpartition(".")[0])  # which imports Mica's own under this name, where there is one
