@@ -120,3 +120,10 @@ def test_torch_in_one_process(name):
     assert torch.equal(back, theirs) and back.data_ptr() == theirs.data_ptr()
     ours.zero_()
     assert not theirs.any()
+
+
+def test_devices_by_their_names():
+    kinds = mica.utils.dlpack.DLDeviceType
+    assert mica.ones(1).__dlpack_device__() == (kinds.kDLCPU, 0) and kinds(2) is kinds.kDLCUDA
+    with pytest.raises(BufferError, match="Unsupported device_type: 16"):
+        mica.ones(1).__dlpack__(max_version=(1, 0), dl_device=(kinds.kDLHexagon, 0))
