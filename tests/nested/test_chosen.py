@@ -102,6 +102,9 @@ def test_of_the_strided_layout():
     x = nested.nested_tensor([mica.ones(2, 3), mica.ones(1, 3)])
     with pytest.raises(RuntimeError, match="NestedTensor can only be reduced across the last dimension"):
         x.sum(0, keepdim=True)
+    with pytest.raises(RuntimeError, match="NestedTensor can only be reduced across the last dimension"):
+        x.sum([0, 1], keepdim=True)
+    assert [part.item() for part in x.sum([1, 2]).unbind()] == [6, 3]
     with pytest.raises(RuntimeError, match="to be nested, but got a nested self and non-nested other"):
         x.mul(mica.ones(3))
     with pytest.raises(RuntimeError, match="to be nested, but got a non-nested self and nested other"):

@@ -164,6 +164,11 @@ def test_a_number_may_be_one_of_those_that_it_replaces():
         x[0, 1:] = x[0, :-1]
 
 
+def test_autocast_decorates_functions():
+    with refused(TypeError, r"autocast\(\)\(func\) requires a callable, but got Tensor"):
+        torch.autocast("cpu")(torch.ones(1))
+
+
 def test_a_generator_keeps_its_device():
     @set_device("meta")
     def made():

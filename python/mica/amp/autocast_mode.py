@@ -73,6 +73,12 @@ class autocast:
         return False
 
     def __call__(self, function):
+        if not callable(function):
+            raise TypeError(
+                f"autocast()(func) requires a callable, but got {type(function).__name__}: a function is decorated, and "
+                "what lies in a `with` block is cast"
+            )
+
         @functools.wraps(function)
         def cast(*args, **kwargs):
             with self:

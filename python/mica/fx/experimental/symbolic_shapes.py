@@ -25,6 +25,7 @@ from mica.fx.experimental._size_questions import (
     is_concrete_bool,
     is_concrete_float,
     is_concrete_int,
+    is_nested_int,  # noqa: F401 - torch has it here
     is_symbolic,
     parallel_and,
     parallel_or,

@@ -190,7 +190,9 @@ _REFUSALS = {
 
 
 def _below(dim, nested, name):
-    """A dimension of the nested tensor as one of each part."""
+    """A dimension of the nested tensor as one of each part, or several."""
+    if isinstance(dim, (tuple, list)):
+        return [_below(each, nested, name) for each in dim]
     count = nested.dim()
     if not -count <= dim < count:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {dim})")
