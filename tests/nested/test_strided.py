@@ -187,3 +187,14 @@ def test_plain_tensors_beside_nested_ones():
     empty = torch.nested.nested_tensor([torch.ones(1, 0), torch.ones(0, 0)], layout=torch.strided)
     with pytest.raises(RuntimeError, match="at least one constituent tensor should have non-zero numel"):
         torch.nested.to_padded_tensor(empty, 0.0)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_attention_layers_say_what_to_do_instead(layout):
+    x = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=layout)
+    for layer in (
+        torch.nn.MultiheadAttention(4, 2, batch_first=True),
+        torch.nn.TransformerEncoderLayer(4, 2, batch_first=True),
+    ):
+        with pytest.raises(AssertionError, match="does not support NestedTensor outside of its fast path"):
+            layer(x, x, x) if isinstance(layer, torch.nn.MultiheadAttention) else layer(x)

@@ -105,6 +105,11 @@ class MultiheadAttention(Module):
         average_attn_weights=True,
         is_causal=False,
     ):
+        if query.is_nested or key.is_nested or value.is_nested:
+            raise AssertionError(
+                "MultiheadAttention does not support NestedTensor outside of its fast path. The fast path was not hit "
+                "because Mica has none: pad the sequences (x.to_padded_tensor(0.0)) and give key_padding_mask"
+            )
         batch_first = self.batch_first and query.dim() == 3
         if batch_first:
             # One tensor stays one tensor, so that it is projected once.
