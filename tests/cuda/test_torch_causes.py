@@ -182,6 +182,15 @@ def test_gradients_of_bags_of_16_bits(device, mode, dtype):
     mica.testing.assert_close(gradients[0], gradients[1], rtol=slack, atol=slack)
 
 
+@pytest.mark.parametrize("dtype", [mica.bfloat16, mica.float16])
+def test_sparse_sums_of_16_bits_are_rounded_once(device, dtype):
+    places = mica.zeros(1, 5000, dtype=mica.int64, device=device)
+    x = mica.sparse_coo_tensor(places, mica.full((5000,), 0.5, dtype=dtype, device=device), (2,))
+    zeros = mica.zeros(2, dtype=dtype, device=device)
+    for dense in (x.to_dense(), zeros + x, zeros.clone().add_(x), x.coalesce().to_dense()):
+        assert dense.tolist() == [2496.0 if dtype == mica.bfloat16 else 2500.0, 0.0]
+
+
 def test_a_sparse_gradient_of_an_embedding_keeps_the_order_of_its_indices(device):
     embedding = mica.nn.Embedding(10, 3, sparse=True).to(device)
     index = mica.tensor([7, 1, 3], device=device)

@@ -180,3 +180,32 @@ def test_indices_in_their_other_form():
         to_coo(torch.tensor([0, 2, 2, 2]), torch.tensor([0, 1, 2]))
     with pytest.raises(RuntimeError, match="supposed to be a vector"):
         torch._convert_indices_from_coo_to_csr(torch.tensor([[0]]), 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sums_of_16_bits_are_rounded_once(dtype):
+    """Values of one place stood still where each sum was rounded: 256 in the place of 2,500."""
+    x = torch.sparse_coo_tensor(torch.zeros(1, 5000, dtype=torch.int64), torch.full((5000,), 0.5, dtype=dtype), (2,))
+    for dense in (
+        x.to_dense(),
+        torch.zeros(2, dtype=dtype) + x,
+        torch.zeros(2, dtype=dtype).add_(x),
+        x.coalesce().to_dense(),
+    ):
+        assert dense.dtype == dtype and dense.tolist() == [2496.0 if dtype == torch.bfloat16 else 2500.0, 0.0]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_gradients_of_bags_of_16_bits_are_those_of_embeddings(mode, sparse):
+    torch.manual_seed(0)
+    index, offsets = torch.randint(3, (50, 20)), torch.arange(0, 1000, 20)
+    rows, seed = torch.randn(3, 8), torch.rand(50, 8).bfloat16()
+    gradients = []
+    for dtype in (torch.bfloat16, torch.float64):
+        weight = rows.to(dtype, copy=True).requires_grad_()
+        torch.nn.functional.embedding_bag(index.view(-1), weight, offsets, mode=mode, sparse=sparse).backward(
+            seed.to(dtype)
+        )
+        gradients.append(weight.grad.to_dense().double())
+    torch.testing.assert_close(*gradients, rtol=2**-7, atol=0)

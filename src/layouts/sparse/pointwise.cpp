@@ -175,7 +175,10 @@ void add_(const Tensor& self, const Tensor& other, const Scalar& alpha) {
     entry::write_rare("add_", self, sparse::add(self, other, alpha));
     return;
   }
-  const SparseParts& p = parts_of(other);
+  // Of several elements at one place in 16 bits the sum is rounded once.
+  const bool narrow = other.dtype() == DType::Float16 || other.dtype() == DType::BFloat16;
+  const Tensor given = narrow ? other.detach().coalesce() : other;
+  const SparseParts& p = parts_of(given);
   if (p.values.numel() == 0) return;
   const IntArrayRef sizes = other.sizes().slice(0, static_cast<size_t>(p.sparse_dim));
   MICA_LAYER_KERNEL(self.device(), sparse_add_at_keys)
