@@ -85,3 +85,61 @@ def test_arguments_are_adapted():
     assert torch.allclose(made(x, scale, 3)["logits"], net(x, scale)["logits"], atol=1e-6)
     with pytest.raises(TypeError, match="no flat args adapter"):
         unflatten(program)(x, scale, 3)
+
+
+class Third(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.ones(1))
+
+    def forward(self, x):
+        return x + 1
+
+
+class Second(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.ones(1))
+        self.third = Third()
+
+    def forward(self, x):
+        x = self.third(x + self.third.kept + 1)
+        self.third.kept.add_(1)
+        return x + 1
+
+
+class First(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.second = Second()
+
+    def forward(self, x):
+        x = self.second(x + self.second.kept + 1)
+        self.second.third.kept.add_(1)
+        return x + 1
+
+
+class Whole(nn.Module):
+    def __init__(self, order):
+        super().__init__()
+        self.first, self.order = First(), order
+
+    def forward(self, x):
+        for name in self.order:
+            module = self.get_submodule(name)
+            x = module(x + self.first.second.kept + self.first.second.third.kept)
+        return x
+
+
+@pytest.mark.parametrize("order", [
+    ("first.second", "first.second.third"), ("first", "first.second"), ("first.second.third", "first"),
+    ("first.second.third", "first.second", "first"),
+])  # fmt: skip
+def test_buffers_of_modules_that_others_read_and_change(order):
+    x = torch.ones(1)
+    made, module = torch.export.unflatten(torch.export.export(Whole(order), (x,))), Whole(order)
+    for _ in range(2):
+        assert torch.equal(made(x), module(x))
+    assert {name: value.item() for name, value in made.named_buffers()} == {
+        name: value.item() for name, value in module.named_buffers()
+    }

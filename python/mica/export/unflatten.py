@@ -152,14 +152,27 @@ def _keep(root, target, value):
         root = getattr(root, part)
     there = root._modules.get(name)
     if isinstance(value, mica.nn.Module):
-        if there is not None:
-            for each, module in there._modules.items():
-                value._modules.setdefault(each, module)
-        root.add_module(name, value)
+        root.add_module(name, value if there is None else _merged(value, there))
     elif isinstance(value, mica.nn.Parameter):
         root.register_parameter(name, value)
     else:
         root.register_buffer(name, value)
+
+
+def _merged(new, old):
+    """A module with what another one in its place has held: parameters and buffers, and modules that are called."""
+    for mine, theirs in ((new._parameters, old._parameters), (new._buffers, old._buffers)):
+        for name, value in theirs.items():
+            mine.setdefault(name, value)
+    for name, module in old._modules.items():
+        mine = new._modules.get(name)
+        if mine is None:
+            new._modules[name] = module
+        elif isinstance(module, GraphModule) and not isinstance(mine, GraphModule):
+            new._modules[name] = _merged(module, mine)
+        else:
+            _merged(mine, module)
+    return new
 
 
 def unflatten(module, flat_args_adapter=None):
