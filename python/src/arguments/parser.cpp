@@ -3,6 +3,7 @@
 
 #include "tensor/names.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "arguments/torch_function.h"
@@ -59,6 +60,13 @@ struct Matcher {
     return true;
   }
 
+  // Results are written to as many tensors as there are.
+  static bool as_many(const Slot& p, Py_ssize_t given) {
+    if (p.list_size && given != p.list_size)
+      fail(ErrorKind::Type, cat("expected tuple of ", int{p.list_size}, " elements but got ", given));
+    return true;
+  }
+
   static bool first_is(PyObject* list, bool (*check)(PyObject*)) {
     if (!PyTuple_Check(list) && !PyList_Check(list)) return false;
     return PySequence_Fast_GET_SIZE(list) == 0 || check(PySequence_Fast_GET_ITEM(list, 0));
@@ -107,7 +115,7 @@ struct Matcher {
       case Kind::OptionalTensors:
         return tensors(o, true);
       case Kind::Outs:
-        return PyTuple_Check(o) && tensors(o, false);
+        return PyTuple_Check(o) && tensors(o, false) && as_many(p, PyTuple_GET_SIZE(o));
       case Kind::DType:
         return is_dtype_like(o);
       case Kind::Layout:
@@ -261,6 +269,29 @@ int Parser::choose_number(int chosen, Arguments& a, PyObject* self, PyObject* co
   return chosen;
 }
 
+// out= as a list is the tuple of its tensors. False: there is none; true: `result` is what came of the call.
+static bool call_with_tuple(const Parser& parser, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                            PyObject*& result) {
+  const Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t i = 0; i < keywords; ++i) {
+    PyObject* given = args[nargs + i];
+    if (!PyList_Check(given) || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "out") != 0) continue;
+    Owned space(checked(PyImport_ImportModule("mica._C")));
+    if (*parser.space()) {
+      std::string name = "_";
+      for (const char* c = parser.space(); *c; ++c) name += *c == '.' ? '_' : *c;
+      space = Owned(checked(PyObject_GetAttrString(space.get(), name.c_str())));
+    }
+    const Owned function(checked(PyObject_GetAttrString(space.get(), parser.name())));
+    const Owned tuple(checked(PyList_AsTuple(given)));
+    std::vector<PyObject*> values(args, args + nargs + keywords);
+    values[nargs + i] = tuple.get();
+    result = PyObject_Vectorcall(function.get(), values.data(), nargs, kwnames);
+    return true;
+  }
+  return false;
+}
+
 int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (!signatures_) [[unlikely]]
     build();
@@ -277,6 +308,10 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
     if (matcher.match(s, self, args, nargs, kwnames)) break;
   }
   if (chosen == count) [[unlikely]] {
+    const bool several = std::any_of(signatures_, signatures_ + count_, [](const Signature& s) {
+      return !s.params.empty() && s.params.back().kind == Kind::Outs;
+    });
+    if (several && !self && call_with_tuple(*this, args, nargs, kwnames, a.result)) return -1;
     if (!call_by_names(name_, self, args, nargs, kwnames, a.result)) raise_mismatch(*this, self, args, nargs, kwnames);
     return -1;
   }

@@ -79,6 +79,17 @@ MICA_METHOD(cuda) {
 }
 MICA_ENTRY_END
 
+MICA_METHOD(cpu) {
+  static constexpr SignatureText texts[] = {{kMethod, "Tensor self, *, MemoryFormat? memory_format=None"}};
+  static constinit Parser parser("cpu", texts);
+  Arguments a;
+  if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
+  const Tensor& x = a.tensor(0);
+  const auto format = a.optional_memory_format(1);
+  MICA_RETURN(mica::to(x, TensorOptions(kCPU), false, false, format));
+}
+MICA_ENTRY_END
+
 // ---- x.type(): the names of torch's tensor classes, torch.FloatTensor
 
 static std::string legacy_type(const Tensor& x) {
@@ -212,6 +223,7 @@ PyMethodDef tensor_conversions[] = {
     MICA_TO("short", Int16),
     MICA_TO("int", Int32),
     MICA_TO("long", Int64),
+    {"cpu", as_cfunction(cpu), kFast, "The tensor in host memory."},
     {"cuda", as_cfunction(cuda), kFast, "The tensor on a CUDA device."},
     {"type", as_cfunction(type), METH_VARARGS | METH_KEYWORDS, "The name of the tensor's type, or a conversion to it."},
     {"item", item, METH_NOARGS, "The value of a tensor of one element, as a Python number."},
