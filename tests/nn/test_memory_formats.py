@@ -66,3 +66,23 @@ def test_layers_of_one_channel_or_pixel_keep_the_channels_last():
     assert layer.weight.stride() == (9, 1, 3, 1) and layer(x).stride() == (18, 1, 6, 2)
     layer = nn.Conv2d(3, 2, 1).to(memory_format=mica.channels_last)
     assert layer.weight.stride() == (3, 1, 3, 3) and layer(mica.randn(2, 3, 5, 5)).stride() == (50, 1, 10, 2)
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4, 7, 9])
+@pytest.mark.parametrize("stride, dilation", [(1, 1), (2, 1), (1, 2)])
+def test_a_filter_for_each_of_few_channels(channels, stride, dilation):
+    """Few channels that are last are taken apart into planes, and their gradients as well."""
+    mica.manual_seed(0)
+    gradients = []
+    x, weight, bias = mica.randn(2, channels, 9, 8), mica.randn(channels, 1, 3, 5), mica.randn(channels)
+    for fmt in (mica.channels_last, mica.contiguous_format):
+        leaves = [
+            x.to(memory_format=fmt).requires_grad_(),
+            weight.clone().requires_grad_(),
+            bias.clone().requires_grad_(),
+        ]
+        result = F.conv2d(*leaves, stride=stride, dilation=dilation, padding=(1, 2), groups=channels)
+        assert result.is_contiguous(memory_format=fmt)
+        gradients.append([result.detach(), *mica.autograd.grad(result.square().sum(), leaves)])
+    for found, expected in zip(*gradients, strict=True):
+        mica.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

@@ -12,6 +12,7 @@ namespace mica::cpu::convolution {
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;       // products that are worth a thread
+constexpr int64_t kFewChannels = 8;       // fewer do not fill a vector, but for four
 constexpr int64_t kPlanes = 16;           // planes that are taken out of an image with channels last at a time
 constexpr int64_t kReadBehind = 64 + 16;  // floats that loops may read behind a plane
 
@@ -73,7 +74,7 @@ const float* planes_of(const Plane& source, int64_t image, int64_t channel, int6
 // where they have to be taken out of an image.
 template <class Body>
 void for_planes(const Correlation& c, bool some, int64_t products, const Body& body) {
-  const int64_t step = some ? kPlanes : 1, blocks = (c.groups + step - 1) / step;
+  const int64_t step = some && c.groups >= kFewChannels ? kPlanes : 1, blocks = (c.groups + step - 1) / step;
   parallel_for(0, c.batch * blocks, grain(products * step), [&](int64_t begin, int64_t end) {
     body([&](const auto& visit) {
       for (int64_t task = begin; task < end; ++task) {
@@ -98,9 +99,12 @@ std::vector<int64_t> tap_offsets(const Correlation& c, const PaddedPlane& plane)
   return offsets;
 }
 
-// Where channels are last and every channel has one filter, vectors run along channels. The weight is then
-// [tap][channel].
-bool along_channels(const Problem& p) { return p.filters == 1 && p.input.channels_last() && p.output.channels_last(); }
+// Where channels are last and every channel has one filter, vectors run along channels, if there are enough to fill
+// one. The weight is then [tap][channel].
+bool along_channels(const Problem& p) {
+  const bool fill = p.groups >= kFewChannels || p.groups % 4 == 0;
+  return p.filters == 1 && p.input.channels_last() && p.output.channels_last() && fill;
+}
 
 void order_weight(const Correlation& c, float* to) {
   for (int64_t t = 0; t < c.kernel_y * c.kernel_x; ++t)
@@ -254,8 +258,9 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
   for_planes(c, in_last || out_last, out_size * c.kernel_y * c.kernel_x, [&](const auto& planes) {
     const Scratch buffer(bytes_of_floats(sum.padded.size()));
-    const Scratch in(in_last ? bytes_of_floats(kPlanes * sources * in_size) : 0);
-    const Scratch out(out_last ? bytes_of_floats(kPlanes * targets * out_size) : 0);
+    const int64_t held = std::min(kPlanes, c.groups);
+    const Scratch in(in_last ? bytes_of_floats(held * sources * in_size) : 0);
+    const Scratch out(out_last ? bytes_of_floats(held * targets * out_size) : 0);
     planes([&](int64_t image, int64_t first, int64_t count) {
       const float* from = planes_of(c.source, image, first * sources, count * sources, in.as<float>());
       const int64_t from_step = in_last ? in_size : c.source.channel_stride;
