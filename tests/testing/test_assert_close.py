@@ -147,3 +147,24 @@ def test_quantized_tensors():
     assert_close(a, a.clone())
     with pytest.raises(AssertionError, match="Tensor-likes are not close!"):
         assert_close(a, b)
+
+
+def test_make_tensor_at_its_bounds():
+    nan = float("nan")
+    for low, high in ((None, nan), (nan, None), (nan, nan)):
+        with pytest.raises(ValueError, match="`low` and `high` cannot be NaN"):
+            make_tensor(3, dtype=torch.float32, low=low, high=high)
+    for dtype in (torch.float16, torch.float32, torch.complex64):
+        with pytest.warns(FutureWarning, match="Passing `low==high`"):
+            made = make_tensor(3, dtype=dtype, low=1, high=1)
+        assert (made == (1 + 1j if dtype.is_complex else 1)).all()
+    with pytest.raises(ValueError, match="`low` must be less than `high`"):
+        make_tensor(3, dtype=torch.int32, low=1, high=1)
+    for dtype in (torch.int8, torch.uint8, torch.int32):
+        top = torch.iinfo(dtype).max
+        assert (make_tensor(9, dtype=dtype, low=top, high=top + 1) == top).all()
+    for dtype in (torch.float16, torch.bfloat16):
+        made = make_tensor(10_000, dtype=dtype, low=0, high=2)
+        assert ((made >= 0) & (made < 2)).all()
+    with pytest.raises(ValueError, match="is not supported for boolean and integral dtypes"):
+        make_tensor(3, dtype=torch.int8, requires_grad=True)

@@ -25,7 +25,7 @@ from mica.fx.experimental._size_questions import (
     is_concrete_bool,
     is_concrete_float,
     is_concrete_int,
-    is_nested_int,  # noqa: F401 - torch has it here
+    is_nested_int,
     is_symbolic,
     parallel_and,
     parallel_or,
@@ -43,8 +43,8 @@ __all__ = [
     "StatefulSymbolicContext", "StatelessSymbolicContext", "SymbolicContext", "canonicalize_bool_expr", "free_symbols",
     "free_unbacked_symbols", "guard_bool", "guard_float", "guard_int", "guard_or_false", "guard_or_true",
     "guard_scalar", "guard_size_oblivious", "has_free_symbols", "has_free_unbacked_symbols", "has_static_value",
-    "hint_int", "is_accessor_node", "is_concrete_bool", "is_concrete_float", "is_concrete_int", "is_symbolic",
-    "parallel_and", "parallel_or", "size_hint", "statically_known_false", "statically_known_true", "sym_and", "sym_eq",
+    "hint_int", "is_accessor_node", "is_concrete_bool", "is_concrete_float", "is_concrete_int", "is_nested_int",
+    "is_symbolic", "parallel_and", "parallel_or", "size_hint", "statically_known_false", "statically_known_true", "sym_and", "sym_eq",
     "sym_or",
 ]  # fmt: skip
 log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
