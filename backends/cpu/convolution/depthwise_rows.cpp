@@ -53,6 +53,9 @@ void sum_scalar(const ChannelRows& r, int64_t c, int64_t x, int64_t first, int64
 void channel_row(const ChannelRows& r) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t whole = r.channels / lanes * lanes;
+  // The last channels are a vector too, of which some are computed twice; where none is full, each is alone.
+  const bool overlaps = whole > 0 && whole < r.channels;
+  const int64_t alone = whole > 0 ? r.channels : 0;
   // The positions [low, high) that meet all taps of a row.
   const int64_t reach = (r.kernel_x - 1) * r.dilation_x;
   const int64_t low = std::min(r.count, (r.pad_x + r.stride_x - 1) / r.stride_x);
@@ -63,19 +66,22 @@ void channel_row(const ChannelRows& r) {
     const int64_t first = at >= 0 ? 0 : (-at + r.dilation_x - 1) / r.dilation_x;
     const int64_t last = std::min(r.kernel_x, at >= r.width ? 0 : (r.width - 1 - at) / r.dilation_x + 1);
     for (int64_t c = 0; c < whole; c += lanes) sum_positions<1>(r, c, x, first, last);
-    for (int64_t c = whole; c < r.channels; ++c) sum_scalar(r, c, x, first, last);
+    if (overlaps) sum_positions<1>(r, r.channels - lanes, x, first, last);
+    for (int64_t c = alone; c < r.channels; ++c) sum_scalar(r, c, x, first, last);
   };
   for (int64_t x = 0; x < low; ++x) edge(x);
   constexpr int kBlock = 6;
   int64_t x = low;
   for (; x + kBlock <= high; x += kBlock) {
     for (int64_t c = 0; c < whole; c += lanes) sum_positions<kBlock>(r, c, x, 0, r.kernel_x);
-    for (int64_t c = whole; c < r.channels; ++c)
+    if (overlaps) sum_positions<kBlock>(r, r.channels - lanes, x, 0, r.kernel_x);
+    for (int64_t c = alone; c < r.channels; ++c)
       for (int i = 0; i < kBlock; ++i) sum_scalar(r, c, x + i, 0, r.kernel_x);
   }
   for (; x < high; ++x) {
     for (int64_t c = 0; c < whole; c += lanes) sum_positions<1>(r, c, x, 0, r.kernel_x);
-    for (int64_t c = whole; c < r.channels; ++c) sum_scalar(r, c, x, 0, r.kernel_x);
+    if (overlaps) sum_positions<1>(r, r.channels - lanes, x, 0, r.kernel_x);
+    for (int64_t c = alone; c < r.channels; ++c) sum_scalar(r, c, x, 0, r.kernel_x);
   }
   for (x = high; x < r.count; ++x) edge(x);
 }
@@ -84,11 +90,17 @@ void channel_terms(const ChannelTerm* terms, int64_t count, const float* bias, i
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t c = 0;
-  for (; c + lanes <= channels; c += lanes) {
+  const auto vector = [&]() HWY_ATTR {
     V sum = bias ? hn::LoadU(d, bias + c) : hn::Zero(d);
     for (int64_t i = 0; i < count; ++i)
       sum = hn::MulAdd(hn::LoadU(d, terms[i].source + c), hn::LoadU(d, terms[i].weights + c), sum);
     hn::StoreU(sum, d, target + c);
+  };
+  for (; c + lanes <= channels; c += lanes) vector();
+  if (c > 0 && c < channels) {  // the last ones, some of them twice
+    c = channels - lanes;
+    vector();
+    return;
   }
   for (; c < channels; ++c) {
     float sum = bias ? bias[c] : 0;
@@ -105,13 +117,21 @@ void channel_dot(const float* a, int64_t a_stride, const float* b, int64_t b_str
   const auto product = [&](int64_t i, V sum) HWY_ATTR {
     return hn::MulAdd(hn::LoadU(d, a + i * a_stride + c), hn::LoadU(d, b + i * b_stride + c), sum);
   };
-  for (; c + lanes <= channels; c += lanes) {
-    V s0 = hn::LoadU(d, sums + c), s1 = hn::Zero(d), s2 = s1, s3 = s1;
+  const auto total = [&](V s0) HWY_ATTR {
+    V s1 = hn::Zero(d), s2 = s1, s3 = s1;
     int64_t i = 0;
     for (; i + 4 <= count; i += 4)
       s0 = product(i, s0), s1 = product(i + 1, s1), s2 = product(i + 2, s2), s3 = product(i + 3, s3);
     for (; i < count; ++i) s0 = product(i, s0);
-    hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), d, sums + c);
+    return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+  };
+  for (; c + lanes <= channels; c += lanes) hn::StoreU(total(hn::LoadU(d, sums + c)), d, sums + c);
+  if (c > 0 && c < channels) {  // the last ones, beside some that are done
+    const auto done = hn::FirstN(d, static_cast<size_t>(lanes - (channels - c)));
+    c = channels - lanes;
+    const V before = hn::LoadU(d, sums + c);
+    hn::StoreU(hn::IfThenElse(done, before, total(before)), d, sums + c);
+    return;
   }
   for (; c < channels; ++c)
     for (int64_t i = 0; i < count; ++i) sums[c] += a[i * a_stride + c] * b[i * b_stride + c];
