@@ -57,6 +57,7 @@ _CALLED_AT_ONCE = {
     "_logging.scribe.open_source_signpost": None,
     "_lazy.ts_backend.init": None,
     "utils._pallas.has_pallas_package": False,
+    "_higher_order_ops.InvokeQuant": None,
     "utils._pallas.has_cpu_pallas": False,
     "utils._pallas.has_cuda_pallas": False,
     "utils._pallas.has_tpu_pallas": False,
@@ -67,7 +68,7 @@ _CALLED_AT_ONCE = {
 }
 
 # Decorators that mark what they are given for a compiler.
-_MARKS = ("mark_subclass_constructor_exportable_experimental", "_disable_dynamo")
+_MARKS = ("mark_subclass_constructor_exportable_experimental", "_disable_dynamo", "mark_compile_region")
 # What functions name without importing it that run as the files are loaded.
 _NAMED_BY_FUNCTIONS = (
     "torch._refs",
