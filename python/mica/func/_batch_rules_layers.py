@@ -350,12 +350,12 @@ def _random(call):
 @rule("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "bernoulli_", "random_")
 def _random_in_place(call):
     _check_random(call)
-    if not call.is_batched(call.args[0]):
-        return NotImplemented
     if call.level.randomness == "same" and any(call.is_batched(x) for x in call.rest()):
         raise RuntimeError(
             "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch"
         )
+    if not call.is_batched(call.args[0]):
+        return NotImplemented
     call.level.changed = True
     value = call.value(call.args[0])
     if call.level.randomness == "different":
@@ -406,7 +406,7 @@ class DrawForEach(mica.overrides.TorchFunctionMode):
         if level.randomness == "error":
             raise RuntimeError(_ERROR)
         if name in _IN_PLACE:
-            if not is_batched(args[0], level):
+            if not any(is_batched(x, level) for x in args):
                 raise RuntimeError(
                     "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like "
                     "same randomness. Draw new numbers instead, which differ from example to example"
