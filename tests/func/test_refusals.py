@@ -161,3 +161,16 @@ def test_requires_grad_of_an_argument(value):
         with pytest.raises(RuntimeError, match=r"You are attempting to call Tensor.requires_grad_\(\)"):
             call(x)
     assert func.vmap(lambda x: torch.ones(3, requires_grad=True) * x)(x).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "name", ["cond", "ldl_factor", "ldl_factor_ex", "solve", "solve_ex", "householder_product", "inv"]
+)
+def test_vectors_are_no_matrices(name):
+    """With the batch they would pass for one, and its factors for those of the examples."""
+    function, rows = getattr(torch.linalg, name), torch.eye(5) + 1
+    others = 1 if name in ("solve", "solve_ex", "householder_product") else 0
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        torch.func.vmap(lambda row: function(row, *[row] * others))(rows)
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        torch.func.vmap(lambda row: torch.geqrf(row))(rows)

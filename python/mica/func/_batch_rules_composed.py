@@ -240,6 +240,8 @@ def _of_one_rank(a, b):
 @composed("solve", space="linalg")
 @composed("solve")
 def _solve(A, B, *, left=True):
+    if A.dim() < 2:
+        raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
     by_vector = B.dim() == 1 or (B.dim() == A.dim() - 1 and B.shape == A.shape[:-1])
     if not by_vector and A.dim() == B.dim():
         return NotImplemented
@@ -252,6 +254,8 @@ def _solve(A, B, *, left=True):
 @composed("solve_ex", space="linalg")
 @composed("solve_ex")
 def _solve_ex(A, B, *, left=True, check_errors=False):
+    if A.dim() < 2:
+        raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
     if not (left and (B.dim() == 1 or (B.dim() == A.dim() - 1 and B.shape == A.shape[:-1]))):
         return NotImplemented
     found = mica.linalg.solve_ex(A, B.unsqueeze(-1), check_errors=check_errors)
