@@ -1,5 +1,7 @@
 """Functions whose arguments only Python can take apart: several tensors in a row, optional results, subscript lists."""
 
+import warnings
+
 from mica import _C
 from mica._functions.once import warn_once
 from mica._functions.wrapping import wraps as _wraps
@@ -165,6 +167,14 @@ def _into(out, result):
             )
         out.data = out.data.resize_(result.shape)
     elif out.shape != result.shape:
+        if out.numel():
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match "
+                f"the required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch "
+                "release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor "
+                "t by resizing it, inplace, to zero elements with t.resize_(0).",
+                stacklevel=3,
+            )
         out.resize_(result.shape)
     return out.copy_(result)
 

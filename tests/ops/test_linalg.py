@@ -205,7 +205,7 @@ def test_wrong_input_says_what_is_wrong():
         linalg.solve(mica.eye(3), mica.ones(4, 2))
     lu, pivots = linalg.lu_factor(mica.eye(3))
     for wrong in (pivots * 0, pivots * 100, -pivots):
-        with pytest.raises(RuntimeError, match="Pivots given to lu_solve must all be greater or equal to 1"):
+        with pytest.raises(RuntimeError, match="Pivots given to lu_solve must all be (greater|smaller) or equal to"):
             linalg.lu_solve(lu, wrong, mica.ones(3, 1))
         with pytest.raises(RuntimeError, match="must be between 1 and LU.size"):
             mica.lu_unpack(lu, wrong)

@@ -54,6 +54,10 @@ def test_tensordot_into_a_tensor_that_requires_grad():
     with torch.no_grad():
         assert torch.tensordot(a, b, dims=([1], [0]), out=out) is out
     assert torch.equal(out, a @ b)
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        torch.tensordot(a.detach(), b.detach(), dims=([1], [0]), out=torch.zeros(2, 2))
+    assert torch.ones(2, 3).is_contiguous(memory_format=torch.preserve_format)
+    assert not torch.ones(2, 3).t().is_contiguous(memory_format=torch.preserve_format)
 
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)

@@ -135,10 +135,14 @@ void lu_solve(const TensorView& lu, const TensorView& pivots, const TensorView& 
     using T = typename decltype(tag)::type;
     const Matrices<T> factors(lu), solutions(b);
     const Vectors<int32_t> rows(pivots);
-    for (int64_t i = 0; i < factors.count * rows.length; ++i)
-      MICA_CHECK(rows.data[i] >= 1 && rows.data[i] <= factors.rows,
+    for (int64_t i = 0; i < factors.count * rows.length; ++i) {
+      MICA_CHECK(rows.data[i] >= 1,
                  "Pivots given to lu_solve must all be greater or equal to 1. Did you properly pass the result of "
                  "lu_factor?");
+      MICA_CHECK(rows.data[i] <= factors.rows,
+                 "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the "
+                 "result of lu_factor?");
+    }
     if constexpr (!lapack::is_complex_v<T>) {
       if (transpose == 0 && factors.count == 1 && factors.rows >= kLeastStrips && solutions.columns <= kFewColumns) {
         for (int64_t c = 0; c < solutions.columns; ++c)

@@ -56,7 +56,8 @@ MICA_METHOD(is_contiguous) {
   MICA_CHECK(a.tensor(0).layout() == Layout::Strided || a.tensor(0).layout() == Layout::Jagged,
              "Sparse CSR tensors do not have is_contiguous");
   require_strided(a.tensor(0), "contiguity");
-  MICA_CHECK(format != MemoryFormat::Preserve, "preserve memory format is unsupported by the contiguous operator");
+  // To preserve a format asks for none: torch answers for the plain one.
+  if (format == MemoryFormat::Preserve) format = MemoryFormat::Contiguous;
   return to_python(a.tensor(0).is_contiguous(format));
 }
 MICA_ENTRY_END
