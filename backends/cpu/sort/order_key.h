@@ -75,6 +75,22 @@ inline OrderKey<T> order_key(T value) {
   }
 }
 
+// The keys of `count` elements of a row, whose stride counts elements. What takes keys from here depends on their width
+// alone and is compiled once for each width, not for each dtype.
+template <class K>
+using ReadKeys = void (*)(const void* row, int64_t stride, int64_t begin, int64_t count, K* keys);
+template <class T>
+void read_keys(const void* row, int64_t stride, int64_t begin, int64_t count, OrderKey<T>* keys) {
+  // 16-bit floats are read as the words that they hold, since copies of a class do not become vectors.
+  using Word = std::conditional_t<std::is_class_v<T>, uint16_t, T>;
+  const Word* from = static_cast<const Word*>(row) + begin * stride;
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; ++i) keys[i] = order_key(std::bit_cast<T>(from[i]));
+  } else {
+    for (int64_t i = 0; i < count; ++i) keys[i] = order_key(std::bit_cast<T>(from[i * stride]));
+  }
+}
+
 // A value with the given key: +0.0 for the key of zeros, a quiet NaN for the key of NaNs.
 template <class T>
 inline T value_of_key(OrderKey<T> key) {

@@ -3,18 +3,14 @@
 // again.
 #include "backends/cpu/sort/select.h"
 
+#include <cstring>
+
 #include "backends/cpu/sort/rows.h"
 #include "backends/cpu/sort/sort.h"
 #include "backends/cpu/sort/sort_row.h"
 
 namespace mica::cpu {
 namespace {
-
-template <class T>
-struct RowSelection {
-  T value;
-  int64_t index;
-};
 
 template <class K>
 struct KeyedIndex {
@@ -51,34 +47,35 @@ void quickselect(KeyedIndex<K>* items, int64_t n, int64_t rank) {
   if (right == left + 1) order(left, right);
 }
 
-template <class T>
+// Finds the index of an element of a row by its keys.
+template <class K>
 class RowSelector {
-  using K = OrderKey<T>;
-
  public:
-  RowSelector(int64_t n, bool wants_index) : n_(n), wants_index_(wants_index) {}
+  RowSelector(int64_t n, bool wants_index, bool has_nan, ReadKeys<K> read)
+      : n_(n), wants_index_(wants_index), has_nan_(has_nan), read_(read) {}
 
-  RowSelection<T> kthvalue(Row<const T> in, int64_t rank) {
-    read_keys(in);
-    return select(in, rank, [&](int64_t) {
+  void read_row(const void* row, int64_t stride) {
+    keys_.reserve(n_);
+    read_(row, stride, 0, n_, keys_.data());
+  }
+
+  int64_t kthvalue(int64_t rank) {
+    return select(rank, [&](int64_t) {
       KeyedIndex<K>* items = keyed_indices();
       quickselect(items, n_, rank);
       return items[rank].index;
     });
   }
 
-  RowSelection<T> median(Row<const T> in, NanPolicy policy) {
-    read_keys(in);
+  int64_t median(NanPolicy policy) {
+    constexpr K kNan = std::numeric_limits<K>::max();
     int64_t numbers = n_;
-    if constexpr (kHasNan<T>) {
-      numbers -= count_keys(kNanKey<T>).equal;
-      if (numbers < n_ && policy == NanPolicy::Propagate) {
-        const int64_t first = find_key(kNanKey<T>, 0);
-        return {in[first], first};
-      }
+    if (has_nan_) {
+      numbers -= count_keys(kNan).equal;
+      if (numbers < n_ && policy == NanPolicy::Propagate) return find_key(kNan, 0);
     }
     const int64_t rank = numbers == 0 ? 0 : (numbers - 1) / 2;
-    return select(in, rank, [&](int64_t smaller) {
+    return select(rank, [&](int64_t smaller) {
       const K key = selected_;
       int64_t index = find_key(key, 0);
       for (int64_t equals_before = rank - smaller; equals_before > 0; --equals_before) index = find_key(key, index + 1);
@@ -86,8 +83,7 @@ class RowSelector {
     });
   }
 
-  RowSelection<T> mode(Row<const T> in) {
-    read_keys(in);
+  int64_t mode() {
     KeyedIndex<K>* items = keyed_indices();
     std::sort(items, items + n_, [](const auto& a, const auto& b) { return a.key < b.key; });
     int64_t best_length = 0, best_last = 0;
@@ -100,25 +96,10 @@ class RowSelector {
       }
       begin = end;
     }
-    const int64_t index = items[best_last].index;
-    return {in[index], index};
+    return items[best_last].index;
   }
 
  private:
-  // Contiguous rows have a loop of their own, which the compiler vectorises.
-  void read_keys(Row<const T> in) {
-    keys_.reserve(n_);
-    K* keys = keys_.data();
-    if (in.stride == 1) {
-      // 16-bit floats are read as the words that they hold, since copies of a class do not become vectors.
-      using Word = std::conditional_t<std::is_class_v<T>, uint16_t, T>;
-      const auto* words = reinterpret_cast<const Word*>(in.data);
-      for (int64_t i = 0; i < n_; ++i) keys[i] = order_key(std::bit_cast<T>(words[i]));
-    } else {
-      for (int64_t i = 0; i < n_; ++i) keys[i] = order_key(in[i]);
-    }
-  }
-
   KeyedIndex<K>* keyed_indices() {
     items_.reserve(n_);
     for (int64_t i = 0; i < n_; ++i) items_[i] = {keys_[i], i};
@@ -160,45 +141,58 @@ class RowSelector {
   }
 
   template <class TiedIndex>
-  RowSelection<T> select(Row<const T> in, int64_t rank, TiedIndex&& tied_index) {
+  int64_t select(int64_t rank, TiedIndex&& tied_index) {
     work_.reserve(n_);
     std::copy_n(keys_.data(), n_, work_.data());
     selected_ = select_key(work_.data(), n_, rank);
-    int64_t index;
     if (wants_index_) {
       const KeyCount count = count_keys(selected_);
-      index = count.equal > 1 ? tied_index(count.smaller) : find_key(selected_, 0);
-    } else {
-      index = find_key(selected_, 0);
+      if (count.equal > 1) return tied_index(count.smaller);
     }
-    return {in[index], index};
+    return find_key(selected_, 0);
   }
 
   int64_t n_;
-  bool wants_index_;
+  bool wants_index_, has_nan_;
+  ReadKeys<K> read_;
   K selected_{};
   ScratchArray<K> keys_, work_;  // of all elements; of those that selection has not ruled out
   ScratchArray<KeyedIndex<K>> items_;
 };
 
-template <class PerRow>
-void reduce_rows(const char* op, DType dtype, const RowShape& shape, Rows<const void> in, Rows<void> values,
-                 Rows<int64_t> indices, PerRow&& per_row) {
-  check_batch_rank(op, shape);
-  const int64_t rows = shape.rows();
-  MICA_CHECK_KIND(shape.n > 0 || rows == 0, Index, op, "(): Expected reduction dim to have non-zero size.");
-  visit_ordered(op, dtype, [&]<class T>() {
-    for_each_row_range(rows, shape.n, 1, [&](int64_t first, int64_t last) {
-      RowSelector<T> selector(shape.n, indices.data != nullptr);
-      RowCursor<3> at(shape.batch, {in.batch_strides, values.batch_strides, indices.batch_strides}, first);
-      for (int64_t row = first; row < last; ++row, at.next()) {
-        const RowSelection<T> found =
-            per_row(selector, Row<const T>{static_cast<const T*>(in.data) + at.offset(0), in.stride});
-        if (values.data) static_cast<T*>(values.data)[at.offset(1)] = found.value;
-        if (indices.data) indices.data[at.offset(2)] = found.index;
-      }
-    });
+struct ReduceCall {
+  const RowShape& shape;
+  Rows<const void> in;
+  Rows<void> values;
+  Rows<int64_t> indices;
+};
+
+template <class K, class IndexOf>
+void reduce_rows_by_keys(const ReduceCall& call, bool has_nan, ReadKeys<K> read, const IndexOf& index_of) {
+  constexpr int64_t kBytes = sizeof(K);
+  for_each_row_range(call.shape.rows(), call.shape.n, 1, [&](int64_t first, int64_t last) {
+    RowSelector<K> selector(call.shape.n, call.indices.data != nullptr, has_nan, read);
+    RowCursor<3> at(call.shape.batch, {call.in.batch_strides, call.values.batch_strides, call.indices.batch_strides},
+                    first);
+    for (int64_t row = first; row < last; ++row, at.next()) {
+      const char* in = static_cast<const char*>(call.in.data) + at.offset(0) * kBytes;
+      selector.read_row(in, call.in.stride);
+      const int64_t index = index_of(selector);
+      if (call.values.data)
+        std::memcpy(static_cast<char*>(call.values.data) + at.offset(1) * kBytes, in + index * call.in.stride * kBytes,
+                    kBytes);
+      if (call.indices.data) call.indices.data[at.offset(2)] = index;
+    }
   });
+}
+
+template <class IndexOf>
+void reduce_rows(const char* op, DType dtype, const ReduceCall& call, const IndexOf& index_of) {
+  check_batch_rank(op, call.shape);
+  MICA_CHECK_KIND(call.shape.n > 0 || call.shape.rows() == 0, Index, op,
+                  "(): Expected reduction dim to have non-zero size.");
+  visit_ordered(op, dtype,
+                [&]<class T>() { reduce_rows_by_keys<OrderKey<T>>(call, kHasNan<T>, read_keys<T>, index_of); });
 }
 
 }  // namespace
@@ -207,18 +201,18 @@ void kthvalue(DType dtype, const RowShape& shape, int64_t k, Rows<const void> in
               Rows<int64_t> indices) {
   MICA_CHECK(k >= 1 && k <= shape.n, "kthvalue(): selected number k out of range: got k = ", k,
              " for a dimension of size ", shape.n);
-  reduce_rows("kthvalue", dtype, shape, in, values, indices,
-              [k](auto& selector, auto row) { return selector.kthvalue(row, k - 1); });
+  reduce_rows("kthvalue", dtype, {shape, in, values, indices},
+              [k](auto& selector) { return selector.kthvalue(k - 1); });
 }
 
 void median(DType dtype, const RowShape& shape, NanPolicy policy, Rows<const void> in, Rows<void> values,
             Rows<int64_t> indices) {
-  reduce_rows(policy == NanPolicy::Propagate ? "median" : "nanmedian", dtype, shape, in, values, indices,
-              [policy](auto& selector, auto row) { return selector.median(row, policy); });
+  reduce_rows(policy == NanPolicy::Propagate ? "median" : "nanmedian", dtype, {shape, in, values, indices},
+              [policy](auto& selector) { return selector.median(policy); });
 }
 
 void mode(DType dtype, const RowShape& shape, Rows<const void> in, Rows<void> values, Rows<int64_t> indices) {
-  reduce_rows("mode", dtype, shape, in, values, indices, [](auto& selector, auto row) { return selector.mode(row); });
+  reduce_rows("mode", dtype, {shape, in, values, indices}, [](auto& selector) { return selector.mode(); });
 }
 
 }  // namespace mica::cpu

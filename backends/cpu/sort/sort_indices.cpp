@@ -139,6 +139,12 @@ void refine_runs(uint64_t* words, int64_t n, const KeyReader<T>& key, int bits, 
   for (const Run& run : shared_runs) refine_run(words + run.begin, run.length, key, bits, scratch, parts);
 }
 
+// The stable order of n elements by `key(i)`, through a call for each comparison: rows so long are rare.
+void order_by_keys(int64_t* order, int64_t n, FunctionRef<uint64_t(int64_t)> key) {
+  std::iota(order, order + n, int64_t{0});
+  std::stable_sort(order, order + n, [&](int64_t a, int64_t b) { return key(a) < key(b); });
+}
+
 }  // namespace
 
 template <class T>
@@ -191,8 +197,7 @@ template <class T>
 void sort_huge_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> values, Row<int64_t> indices) {
   const KeyReader<T> key(in, descending);
   std::vector<int64_t> order(static_cast<size_t>(n));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  order_by_keys(order.data(), n, [&](int64_t i) { return uint64_t{key(i)}; });
   for (int64_t i = 0; i < n; ++i) {
     if (values.data) values[i] = in[order[i]];
     indices[i] = order[i];

@@ -58,6 +58,18 @@ struct Row {
   T& operator[](int64_t i) const { return data[i * stride]; }
 };
 
+// A row whose elements are only moved: bytes of each, and a stride that counts elements.
+template <class Byte>
+struct RowBytes {
+  Byte* data;
+  int64_t stride;
+
+  template <int kBytes>
+  Byte* at(int64_t i) const {
+    return data + i * stride * kBytes;
+  }
+};
+
 template <class T>
 void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> values, Row<int64_t> indices,
                            SortScratch& scratch, int parts);
