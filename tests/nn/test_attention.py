@@ -414,3 +414,17 @@ def test_self_attention_in_eval_mode_lies_batch_first():
         assert not layer(x, x, x, key_padding_mask=mica.zeros(2, 5))[0].is_contiguous()
         assert not layer(x, x.clone(), x)[0].is_contiguous()
     assert not layer(x, x, x)[0].is_contiguous()
+
+
+@pytest.mark.parametrize("length", (5, 8, 12, 63, 250, 252, 253, 300, 503, 505, 509, 1021))
+@pytest.mark.parametrize("more", (0, 3))
+def test_steps_of_a_causal_mask(length, more):
+    """Tiles on the diagonal see one key more with every row, in blocks of keys that end anywhere."""
+    mica.manual_seed(length)
+    query = mica.randn(1, 2, length, 64)
+    key, value = (mica.randn(1, 2, length + more, 64) for _ in range(2))
+    ours = mica.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    scores = query.double() @ key.double().transpose(-2, -1) / 8
+    seen = mica.ones(length, length + more, dtype=mica.bool).tril()
+    exact = scores.masked_fill(~seen, float("-inf")).softmax(-1) @ value.double()
+    assert (ours.double() - exact).abs().max() < 2e-6

@@ -103,7 +103,7 @@ class ForwardWorker {
         if (!call_.is_causal || first + r + 1 - begin >= seen) {  // all see all of these keys
           turned = tiles_.weigh_all_small(rows, seen, totals);
         } else {
-          tiles_.weigh_steps_small(rows, first + r + 1 - begin, seen, totals);
+          turned = tiles_.weigh_steps_small(rows, first + r + 1 - begin, seen, totals);
         }
         tiles_.add_values(r, rows, seen, begin == 0, turned);
         return;

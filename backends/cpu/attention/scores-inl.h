@@ -177,17 +177,26 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums_to_end(T* row, int64_t
   return sums;
 }
 
-// to[k * to_stride + j] = 2^rows[j * stride + k] for four rows and n keys, a multiple of four, on vectors of four: they
-// change places in registers. No power is near the ends of the numbers' range. Adds to four vectors of sums.
-inline HWY_ATTR void turned_powers(const float* rows, int64_t stride, int64_t n, float* to, int64_t to_stride,
-                                   float* totals) {
+// to[k * to_stride + j] = 2^rows[j * stride + k] for four rows and the keys k from `begin` to `end`, both multiples of
+// four, on vectors of four: they change places in registers. With kSteps, row j has `first + j` keys, at most `seen`;
+// other powers are zero. No power is near the ends of the numbers' range. Adds to four vectors of sums.
+template <bool kSteps>
+HWY_ATTR void turned_powers(const float* rows, int64_t stride, int64_t begin, int64_t end, int64_t first, int64_t seen,
+                            float* to, int64_t to_stride, float* totals) {
   const hn::FixedTag<float, 4> d;
   const hn::Repartition<uint64_t, decltype(d)> pairs;
   hn::VFromD<decltype(d)> sums[4], p[4];
   for (int64_t j = 0; j < 4; ++j) sums[j] = hn::LoadU(d, totals + 4 * j);
-  for (int64_t k = 0; k < n; k += 4, to += 4 * to_stride) {
+  to += begin * to_stride;
+  for (int64_t k = begin; k < end; k += 4, to += 4 * to_stride) {
     for (int64_t j = 0; j < 4; ++j) p[j] = hn::LoadU(d, rows + j * stride + k);
     powers_of_two<true>(d, p);
+    if constexpr (kSteps) {
+      for (int64_t j = 0; j < 4; ++j) {
+        const int64_t left = std::clamp<int64_t>(std::min(first + j, seen) - k, 0, 4);
+        p[j] = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(left)), p[j]);
+      }
+    }
     for (int64_t j = 0; j < 4; ++j) sums[j] = hn::Add(sums[j], p[j]);
     const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, p[0], p[1])),
                b = hn::BitCast(pairs, hn::InterleaveUpper(d, p[0], p[1]));

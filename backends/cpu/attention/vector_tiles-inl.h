@@ -20,7 +20,7 @@ class VectorTiles {
  public:
   using Element = T;
   // Keys whose scores are held at a time, a multiple of the panels' width.
-  static constexpr int64_t kKeys = (HWY_ARCH_ARM_A64 ? 252 : 256) / (sizeof(T) / 4);
+  static constexpr int64_t kKeys = (HWY_ARCH_ARM_A64 ? 504 : 256) / (sizeof(T) / 4);
 
   VectorTiles(DType dtype, int64_t depth, int64_t width, int64_t queries)
       : kernel_(attention_micro_kernel<T>()),
@@ -122,10 +122,11 @@ class VectorTiles {
   bool weigh_all_small(int64_t rows, int64_t seen, T* totals) const {
     const hn::ScalableTag<T> d;
     constexpr int64_t kLanes = hn::MaxLanes(d);
-    if constexpr (kLanes == 4 && sizeof(T) == 4) {
+    if constexpr (kTurns) {
       if (kernel_.packs_rows_adjacent && rows % 4 == 0 && seen % 4 == 0) {
         for (int64_t r = 0; r < rows; r += 4)
-          turned_powers(scores(r), kStride, seen, weights_.data() + r, kernel_.rows, totals + r * kLanes);
+          turned_powers<false>(scores(r), kStride, 0, seen, seen, seen, weights_.data() + r, kernel_.rows,
+                               totals + r * kLanes);
         return true;
       }
     }
@@ -134,15 +135,29 @@ class VectorTiles {
     return false;
   }
   // The same where row i sees `first + i` keys of `seen`, or none, or all.
-  void weigh_steps_small(int64_t rows, int64_t first, int64_t seen, T* totals) const {
+  bool weigh_steps_small(int64_t rows, int64_t first, int64_t seen, T* totals) const {
     const hn::ScalableTag<T> d;
     constexpr int64_t kLanes = hn::MaxLanes(d);
+    if constexpr (kTurns) {
+      if (kernel_.packs_rows_adjacent && rows % 4 == 0) {
+        const int64_t end = (seen + 3) / 4 * 4;  // scores and weights have room for the keys beyond those seen
+        for (int64_t r = 0; r < rows; r += 4) {
+          const int64_t whole = std::clamp<int64_t>(first + r, 0, seen) / 4 * 4;
+          T* const to = weights_.data() + r;
+          T* const sums = totals + r * kLanes;
+          turned_powers<false>(scores(r), kStride, 0, whole, whole, whole, to, kernel_.rows, sums);
+          turned_powers<true>(scores(r), kStride, whole, end, first + r, seen, to, kernel_.rows, sums);
+        }
+        return true;
+      }
+    }
     const int64_t whole = std::clamp<int64_t>(first, 0, seen) / (2 * kLanes) * (2 * kLanes);
     for (int64_t i = 0; i < rows; ++i, totals += kLanes) {
       const auto sums = MICA_SIMD_AVX512 ? powers_and_sums_to_end(scores(i), whole, std::min(first + i, seen), seen)
                                          : weigh_small(i, std::clamp<int64_t>(first + i, 0, seen), seen);
       hn::Store(hn::Add(hn::Load(d, totals), sums), d, totals);
     }
+    return false;
   }
   // Adds the values of `seen` keys, weighted.
   void add_values(int64_t r, int64_t rows, int64_t seen, bool first, bool turned = false) const {
@@ -167,6 +182,8 @@ class VectorTiles {
  private:
   static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
   static constexpr int64_t kNearRowBytes = 512;
+  // Whether weights change places in registers on their way to the rows of a tile.
+  static constexpr bool kTurns = hn::MaxLanes(hn::ScalableTag<T>()) == 4 && sizeof(T) == 4;
   static constexpr T kSmallScore = 24;  // in units of log 2: sums stay below 2^90 times the values
 
   // Rows of queries, or of values in panels of columns.

@@ -106,7 +106,9 @@ void tile(const MicroTile& t) {
     __builtin_prefetch(c + i * c_row, 1);                                                             \
     if constexpr (kOrder == FactorOrder::Rows) __builtin_prefetch(c + i * c_row + V * kCount - 1, 1); \
   }
-  MICA_EACH_ROW(MICA_FETCH_C)
+  if (!t.c_near) {
+    MICA_EACH_ROW(MICA_FETCH_C)
+  }
 
   // Long sums are made of shorter ones, whose errors are smaller.
   T done[M * V * kCount];
