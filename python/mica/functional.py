@@ -60,12 +60,16 @@ def broadcast_tensors(*tensors):
     return _C._broadcast_tensors(_listed(tensors))
 
 
+def _is_open(size):
+    return type(size).__name__ == "SymInt"
+
+
 def broadcast_shapes(*shapes):
     """The shape that tensors of the given shapes broadcast to."""
     for shape in shapes:
-        if not isinstance(shape, (int, tuple, list)):
+        if not isinstance(shape, (int, tuple, list)) and not _is_open(shape):
             raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}")
-    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    shapes = [tuple(shape) if isinstance(shape, (tuple, list)) else (shape,) for shape in shapes]
     result = [1] * max((len(shape) for shape in shapes), default=0)
     for position, shape in enumerate(shapes):
         for dim in range(-1, -1 - len(shape), -1):
@@ -79,6 +83,8 @@ def broadcast_shapes(*shapes):
                     f"index {position} had {shape}; but expected shape should be broadcastable to {result}"
                 )
             result[dim] = shape[dim]
+    if any(map(_is_open, result)):
+        return tuple(result)
     return _C.Size(result)
 
 

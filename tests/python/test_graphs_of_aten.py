@@ -172,3 +172,64 @@ def test_sizes_of_vocabularies_are_no_open_sizes(size):
     program = torch.export.export(head, (x,), dynamic_shapes={"x": {0: torch.export.Dim("n")}})
     x = torch.randn(5, 3, 4)
     assert torch.equal(program.module()(x), head(x))
+
+
+_CELL = nn.LSTM(3, 4)
+WHOLE = {
+    "interpolate": lambda x: nn.functional.interpolate(x, scale_factor=2),
+    "selu": lambda x: nn.functional.selu(x) + 1,
+    "logsigmoid": lambda x: nn.functional.logsigmoid(x).sum(),
+    "l1_loss": lambda x: nn.functional.l1_loss(x, x * 2 + 1),
+    "rms_norm": lambda x: nn.functional.rms_norm(x, (8,)),
+    "max_pool1d": lambda x: nn.functional.max_pool1d(x[0], 2) * 2,
+    "reflected pad": lambda x: nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "cdist": lambda x: torch.cdist(x[0], x[1]),
+    "lstm": lambda x: _CELL(x[0, :, :2, :3])[0],
+}
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_the_engine_computes_in_one_piece_is_a_node(name, mode):
+    """Its result was a constant of the graph once, without a word."""
+    function, x, other = WHOLE[name], torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8)
+    graph = make_fx(function, tracing_mode=mode, _allow_non_fake_inputs=True)(x)
+    assert torch.allclose(graph(other), function(other), 1e-4, 1e-5)
+
+
+def test_backward_passes_in_one_piece_are_refused():
+    def gradient(function):
+        def inner(x):
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(function(x).pow(2).sum(), x)[0]
+
+        return inner
+
+    x, other = torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8)
+    for name in ("selu", "rms_norm", "l1_loss"):
+        with pytest.raises(
+            NotImplementedError, match="a backward pass computes with a tensor that no operator was seen"
+        ):
+            make_fx(gradient(WHOLE[name]))(x)
+    for function in (lambda x: x.sort()[0], lambda x: x.roll(1) * x.sigmoid(), lambda x: x.topk(2)[0]):
+        graph = make_fx(gradient(function))(x)
+        assert torch.allclose(graph(other), gradient(function)(other), 1e-4, 1e-5)
+
+
+SHAPES = {
+    "view": lambda x: (x * x).view(x.shape),
+    "reshape": lambda x: (x * x).reshape(x.size()),
+    "expand": lambda x: x[:1].expand(x.shape),
+    "zeros": lambda x: torch.zeros(x.shape) + x,
+    "new_ones": lambda x: x.new_ones(x.shape[:1]),
+    "broadcast_shapes": lambda x: x.new_ones(torch.broadcast_shapes(x.shape, (1, 3))),
+    "repeat": lambda x: x.repeat(x.shape),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_whole_shapes_stay_open(name):
+    """x.shape among the arguments of a call was that of the example."""
+    graph = make_fx(SHAPES[name], tracing_mode="symbolic")(torch.randn(4, 3))
+    x = torch.randn(6, 3)
+    assert torch.equal(graph(x), SHAPES[name](x))

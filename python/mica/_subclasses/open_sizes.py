@@ -41,6 +41,8 @@ def engine_values(values):
         if isinstance(value, mica.SymInt):
             env = value.node.shape_env
             return env.worlds.noted(env.replace(value.node._expr))
+        if isinstance(value, OpenSize):  # which pytrees take for a leaf
+            return tuple(map(plain, value))
         if isinstance(value, mica.SymFloat):
             # Of a number that only data decide any will do: no rule of shapes is asked for it (NEEDS_NUMBERS).
             return float(value) if value.node.has_hint() else value.node.shape_env.stand_in(value)

@@ -20,6 +20,11 @@ def _decorator(*args, **kwargs):
     return lambda given: given
 
 
+def _marked(given=None, **options):
+    """What a decorator with arguments or without has marked."""
+    return given or (lambda function: function)
+
+
 def _by_default(static, dynamic):
     """What a test expects of sizes that are fixed by default, and of those that are not."""
     import torch
@@ -48,6 +53,8 @@ GIVEN = {
     "_dynamo.utils.ifdynstaticdefault": _by_default,
     "_dynamo.utils.range_iterator": type(iter(range(0))),
     "_dynamo.utils.disable_cache_limit": _decorator,
+    "_higher_order_ops.InvokeQuant": _nothing,
+    "_higher_order_ops.invoke_subgraph.mark_compile_region": _marked,  # graphs that torch compiles once
     "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
     "_inductor.lowering.force_fallback": _decorator,  # kernels of the library, which is what runs here
     "_inductor.metrics.reset": _nothing,

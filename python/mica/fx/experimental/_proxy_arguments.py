@@ -135,11 +135,27 @@ class SizeNodes:
             return self.node(self._env.replace(value.node._expr))
         if isinstance(value, mica.SymBool):
             return self._truth(value.node._expr) if has_data(value.node._expr) else bool(value)
-        if type(value) is float and value in self._env.stand_ins:
-            return self.node(self._env.stand_ins[value].node.expr)
+        if type(value) is float:
+            return self._float(value)
         if type(value) is int:
             found = self._env.worlds.known(value, near)
             return found if isinstance(found, int) else self.node(self._env.replace(found))
+        return value
+
+    def _float(self, value):
+        """A number that only data decide, or one that an operation of the engine's has made of a size: n, 2 / (n - 1)."""
+        if value in self._env.stand_ins:
+            return self.node(self._env.stand_ins[value].node.expr)
+        if 4096 < abs(value) < 2**53 and value.is_integer():
+            found = self._env.worlds.known(int(value))
+            if not isinstance(found, int):
+                return self.node(self._env.replace(found))
+        for number, expr in self._env.worlds.numbers() if 0 < abs(value) < 0.02 else ():
+            for delta in (0, -1, 1):
+                share = value * (number + delta)
+                if 0 < abs(round(share)) <= 64 and abs(share - round(share)) < 1e-9 * abs(share):
+                    node = self.node(self._env.replace(expr + delta))
+                    return self._call(operator.truediv, (round(share), node))
         return value
 
     def node(self, expr):

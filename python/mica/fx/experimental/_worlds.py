@@ -67,6 +67,10 @@ class Worlds:
         """The value in a world of an expression; of a number, itself."""
         return expr if isinstance(expr, int) else expr.value(self.values[world])
 
+    def numbers(self):
+        """[(number of the first world, the size that it stands for)]."""
+        return [(number, expr) for number, expr in self._by_value.items() if number > 4096]
+
     def noted(self, expr):
         """The first world's value of an expression, which is known by it from now on."""
         return expr.number if expr.is_number else self._note(expr).value(self.values[0])

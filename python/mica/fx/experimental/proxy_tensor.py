@@ -45,6 +45,9 @@ __all__ = [
 ]  # fmt: skip
 _VALUES = frozenset(["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
                      "__array__", "is_nonzero", "equal", "allclose"])  # fmt: skip
+# What hands out values or changes what a tensor is, and calls that run others: no operators of their own.
+_NOT_CALLS = frozenset(["backward", "requires_grad_", "__get__", "__set__", "__delete__", "register_hook", "retain_grad",
+                        "set_", "data_ptr", "untyped_storage", "as_subclass", "__repr__", *_VALUES])  # fmt: skip
 py_sym_types = (mica.SymInt, mica.SymFloat, mica.SymBool)
 CURRENT_DECOMPOSITION_TABLE = {}
 _local = threading.local()
@@ -70,6 +73,7 @@ class PythonKeyTracer(Tracer):
         self.graph, self.root = Graph(tracer_cls=PythonKeyTracer), mica.nn.Module()
         self.tensor_tracker, self.by_alias, self._kept = WeakIdKeyDictionary(), {}, []
         self._constants = WeakIdKeyDictionary()
+        self.has_passes = False  # whether a backward pass was seen: what it makes in one piece is no constant
 
     # ---- nodes of tensors
 
@@ -90,6 +94,11 @@ class PythonKeyTracer(Tracer):
         if (known := self._constants.get(tensor)) is not None:
             return known
         is_parameter = isinstance(tensor, mica.nn.Parameter)
+        if self.has_passes and not is_parameter and not _is_uniform(tensor):
+            raise NotImplementedError(
+                "a backward pass computes with a tensor that no operator was seen to make: a part of the program is computed "
+                "in one piece there, which a graph of operators cannot hold. torch.export records such calls"
+            )
         prefix = "_param_constant" if is_parameter else "_tensor_constant"
         number = sum(name.startswith(prefix) for name in (*self.root._parameters, *self.root._buffers))
         if is_parameter:
@@ -101,6 +110,19 @@ class PythonKeyTracer(Tracer):
         self._constants[tensor] = node
         self._kept.append(tensor)
         return node
+
+    def erase(self, nodes, constants):
+        """Take nodes and constants back, and what is known by them."""
+        for tensor in [tensor for tensor in self.tensor_tracker if self.tensor_tracker[tensor] in nodes]:
+            del self.tensor_tracker[tensor]
+        self.by_alias = {key: known for key, known in self.by_alias.items() if known[0] not in nodes}
+        for name in constants:
+            tensor = getattr(self.root, name)
+            delattr(self.root, name)
+            if tensor in self._constants:
+                del self._constants[tensor]
+        for node in nodes:
+            self.graph.erase_node(node)
 
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
@@ -164,6 +186,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         if not self.enable_tracing:
             return func(*args, **kwargs)
+        self.tracer.has_passes = self.tracer.has_passes or _C._current_graph_task_id() != -1
         taken_apart = maybe_handle_decomp(self, func, args, kwargs)
         if taken_apart is not NotImplemented:
             return taken_apart
@@ -250,6 +273,14 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def record_call(self, target, args, out, name):
         args = tuple(self.sizes.truth(each) if isinstance(each, mica.SymBool) else each for each in args)
         self.record(target, tuple(self.argument(each) for each in args), {}, out, name=name)
+
+
+def _is_uniform(tensor):
+    """Whether all elements are equal, as those of zeros are that the engine begins a sum with."""
+    if hasattr(tensor, "fake_mode") or tensor.device.type == "meta":
+        return tensor.numel() <= 1
+    with _disable_current_modes(), _C.DisableTorchFunction(), mica.no_grad():
+        return tensor.numel() <= 1 or bool(mica.eq(tensor, tensor.flatten()[0]).all())
 
 
 def _stays_where_it_is(tensor, kwargs):
@@ -350,11 +381,39 @@ class _Refusals(TorchFunctionMode):
                     "shapes; try setting tracing_mode='symbolic' in your make_fx call."
                 )
         if name == "to_dense" or not (name == "detach" and mode.enable_tracing):
-            return func(*args, **kwargs)
+            if not mode.enable_tracing or name in _NOT_CALLS or not _is_tracked((args, kwargs), mode.tracer):
+                return func(*args, **kwargs)
+            return self._seen(func, args, kwargs)
         node_args = mode.argument(tuple(args))
         out = func(*args, **kwargs)
         mode.record(mica.ops.aten.detach.default, node_args, {}, out)
         return out
+
+    def _seen(self, func, args, kwargs):
+        """A call whose operators are recorded as it runs. One that the engine computes in one piece is a node itself."""
+        tracer, graph = self._mode.tracer, self._mode.tracer.graph
+        count, known = len(graph.nodes), set(tracer.root.state_dict())
+        out = func(*args, **kwargs)
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
+        made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, _C.TensorBase)]
+        constants = [name for name in tracer.root.state_dict() if name not in known]
+        inner = [name for name in constants if not any(getattr(tracer.root, name) is each for each in given)]
+        is_seen = all(_is_tracked(leaf, tracer) or any(leaf is each for each in given) for leaf in made)
+        if (is_seen and not inner) or any(hasattr(leaf, "_batch_value") for leaf in (*given, *made)):
+            return out  # examples of a batch are known by the batch
+        tracer.erase(list(reversed(graph.nodes))[: len(graph.nodes) - count], constants)
+        self._record_whole(func, args, kwargs, out)
+        return out
+
+    def _record_whole(self, func, args, kwargs, out):
+        from mica._subclasses.dispatching import _more_targets
+        from mica.export import _targets
+
+        found = _targets.find(func, args, kwargs) or _more_targets(func, args, kwargs) or (func, args, kwargs)
+        target, inner_args, inner_kwargs = found
+        mode = self._mode
+        mode.record(target, mode.argument(tuple(inner_args)), mode.argument(dict(inner_kwargs)), out,
+                    name=getattr(func, "__name__", None))  # fmt: skip
 
     def _with_numbers(self, func, args, kwargs, is_refused):
         """A call with numbers that only data decide: the nodes that it is recorded as have to read them."""
