@@ -90,6 +90,31 @@ def test_archives_hold_numbers_of_data():
         program.module()(X, torch.tensor(5))
 
 
+def test_archives_say_what_numbers_of_data_are():
+    """The texts are those of torch 2.13's archives, by which it reads these; it has run one with equal values."""
+    import json
+    import zipfile
+
+    file = io.BytesIO()
+    function = lambda x, n: (x[: within(n.item(), 0, 4)], x * x.sum().item())  # noqa: E731
+    torch.export.save(export(as_module(function), (X, N[2])), file)
+    with zipfile.ZipFile(file) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("models/model.json")]
+        graph = json.loads(archive.read(name))["graph_module"]["graph"]
+    texts = {
+        kind: [each["as_expr"]["expr_str"] for each in graph[f"sym_{kind}_values"].values()]
+        for kind in ("int", "float", "bool")
+    }
+    assert texts == {
+        "int": ["Symbol('u0', integer=True)"],
+        "float": ["Symbol('zuf0')"],
+        "bool": [
+            "GreaterThan(Symbol('u0', integer=True), Integer(0))",
+            "LessThan(Symbol('u0', integer=True), Integer(4))",
+        ],
+    }
+
+
 def test_what_is_stated_of_data_is_asserted():
     """The words are torch 2.13's."""
     function = lambda x, n: x.new_zeros(within(n.item(), 2, 10))  # noqa: E731

@@ -71,15 +71,18 @@ class _GraphWriter:
 
     def __init__(self, graph):
         self.graph, self.module = graph, graph.owning_module
-        self.tensors, self.ints, self.nodes = {}, {}, []
+        self.tensors, self.ints, self.floats, self.bools, self.nodes = {}, {}, {}, {}, []
 
     def note(self, node, value=None):
         value = node.meta.get("val") if value is None else value
         name = node if isinstance(node, str) else node.name
         if isinstance(value, _C.TensorBase):
             self.tensors[name] = tensor_meta(value)
-        elif isinstance(value, (int, mica.SymInt)):
+        elif isinstance(value, (int, mica.SymInt)) and not isinstance(value, bool):
             self.ints[name] = sym_int(value)
+        elif isinstance(value, (mica.SymFloat, mica.SymBool)):
+            held = self.floats if isinstance(value, mica.SymFloat) else self.bools
+            held[name] = {"as_expr": {"expr_str": value.node._expr.in_sympys_words(), "hint": None}}
 
     def argument(self, value, kind=""):
         """The schema's Argument of a value whose declared type is `kind`."""
@@ -235,8 +238,8 @@ class _GraphWriter:
             else:
                 self.call(node)
         return {"inputs": inputs, "outputs": outputs, "nodes": self.nodes, "tensor_values": self.tensors,
-                "sym_int_values": self.ints, "sym_bool_values": {}, "is_single_tensor_return": is_single,
-                "custom_obj_values": {}, "sym_float_values": {}}  # fmt: skip
+                "sym_int_values": self.ints, "sym_bool_values": self.bools, "is_single_tensor_return": is_single,
+                "custom_obj_values": {}, "sym_float_values": self.floats}  # fmt: skip
 
 
 def _is_item_of_list(node):

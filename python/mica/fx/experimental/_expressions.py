@@ -208,6 +208,8 @@ def _number_text(number):
 
 
 def _atom_text(atom):
+    if isinstance(atom, Symbol) and atom.startswith("z"):
+        return f"Symbol('{atom}')"  # of data, and no whole number
     if isinstance(atom, Symbol):
         return f"Symbol('{atom}', {'positive=True, ' if not atom.startswith('u') else ''}integer=True)"
     return f"{atom.name}({', '.join(each.in_sympys_words() for each in atom.args)})"

@@ -7,6 +7,8 @@ from mica.fx.experimental._expressions import make
 __all__ = ["Joined", "Relation", "ValueRange"]
 
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_SYMPYS = {"==": "Equality", "!=": "Unequality", "<": "StrictLessThan", "<=": "LessThan", ">": "StrictGreaterThan",
+           ">=": "GreaterThan"}  # fmt: skip
 TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "==": "==", "!=": "!="}
 
 
@@ -56,6 +58,9 @@ class Relation:
     def value(self, values):
         return self.of_number(self.difference.value(values))
 
+    def in_sympys_words(self):
+        return f"{_SYMPYS[self.sign]}({self.left.in_sympys_words()}, {self.right.in_sympys_words()})"
+
     def __eq__(self, other):
         return isinstance(other, Relation) and (self.sign, self.difference) == (other.sign, other.difference)
 
@@ -87,6 +92,9 @@ class Joined:
         if decisive in answers:
             return decisive
         return None if None in answers else not decisive
+
+    def in_sympys_words(self):
+        return f"{self.word.capitalize()}({', '.join(part.in_sympys_words() for part in self.parts)})"
 
     def value(self, values):
         return (all if self.word == "and" else any)(part.value(values) for part in self.parts)
