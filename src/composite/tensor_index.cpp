@@ -196,8 +196,8 @@ void assign(const Indexed& target, const Tensor& value) {
   target.self.index_put_(target.indices, without_leading_ones(value, 0));
 }
 
-void assign(const Indexed& target, const Scalar& value) {
-  check_number_fits(value, target.self.dtype());
+void assign(const Indexed& target, const Scalar& number) {
+  const Scalar value = as_one_element(number, target.self.dtype());
   if (target.indices.empty()) {
     target.self.fill_(value);
   } else if (const Tensor mask = only_mask(target); mask.defined()) {

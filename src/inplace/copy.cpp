@@ -87,12 +87,19 @@ static Tensor each_element_once(const Tensor& self) {
   return sizes.ref() == self.sizes() ? self : make_view(self, sizes, self.strides(), self.storage_offset());
 }
 
-void fill_(const Tensor& self, const Scalar& value) {
+void fill_(const Tensor& self, const Scalar& number) {
   if (self.numel() == 0 || self.is_meta()) return;
-  // torch refuses here what its older floating-point dtypes cannot hold, and lets the newer ones saturate.
+  // torch refuses here what its older floating-point dtypes cannot hold, and lets the newer ones saturate. A tensor of
+  // one element takes what its element becomes.
   const DType checked = self.dtype() == DType::Complex32 && self.numel() > 1 ? DType::Complex64 : self.dtype();
   const bool saturates = checked == DType::BFloat16 || (is_float8(checked) && checked != DType::Float8_e8m0fnu);
-  if (!saturates) check_number_fits(value, checked);
+  Scalar value = number;
+  if (self.numel() == 1 && (checked == DType::Float16 || checked == DType::BFloat16))
+    value = as_one_element(number, checked);
+  else if (saturates)
+    (void)value.to<double>();  // an imaginary part is refused
+  else
+    check_number_fits(value, checked);
   const Tensor target = each_element_once(self);
   if (!target.impl()->contiguous && has_internal_overlap(target.sizes(), target.strides())) {
     // Windows that overlap get the same value twice.

@@ -42,6 +42,13 @@ void check_number_fits(const Scalar& value, DType dtype) {
   }
 }
 
+Scalar as_one_element(const Scalar& value, DType dtype) {
+  if (dtype == DType::Float16) return Scalar(static_cast<float>(Half(static_cast<float>(value.to<double>()))));
+  if (dtype == DType::BFloat16) return Scalar(static_cast<float>(BFloat16(static_cast<float>(value.to<double>()))));
+  check_number_fits(value, dtype);
+  return value;
+}
+
 bool is_expandable_to(IntArrayRef sizes, IntArrayRef wanted) {
   if (sizes.size() > wanted.size()) return false;
   const size_t added = wanted.size() - sizes.size();

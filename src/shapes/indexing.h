@@ -59,5 +59,8 @@ Tensor apart_from(const Tensor& read, const Tensor& written);
 // Raises where a dense tensor that is read lies in the memory of the one that is written.
 void check_apart(const Tensor& written, const Tensor& read);
 void check_number_fits(const Scalar& value, DType dtype);
+// A number as one element of the dtype: floats of 16 bits turn into infinity what they cannot hold, as torch's tensors
+// of one element do; other dtypes refuse it.
+Scalar as_one_element(const Scalar& value, DType dtype);
 
 }  // namespace mica

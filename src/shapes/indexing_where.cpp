@@ -19,10 +19,7 @@ void check_same_device(const Tensor&, const Scalar&) {}
 
 // An operand in the dtype of the result. A number is converted by the plan.
 Tensor operand(const Tensor& t, DType dtype) { return t.to(dtype); }
-const Scalar& operand(const Scalar& s, DType dtype) {
-  check_number_fits(s, dtype);
-  return s;
-}
+Scalar operand(const Scalar& s, DType dtype) { return as_one_element(s, dtype); }
 
 // The plan takes its dtype from the first tensor: with two numbers, one of them is made a tensor.
 template <class A, class B>

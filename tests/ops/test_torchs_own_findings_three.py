@@ -196,3 +196,31 @@ def test_tensors_of_a_class_with_a_dispatch():
     keys = [torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU) for _ in range(2)]
     assert keys[0] == keys[1] and len(set(keys)) == 1 and keys[0] != keys[0].add(torch._C.DispatchKey.CPU)
     assert pickle.loads(pickle.dumps(keys[0])) == keys[0]
+
+
+def test_numbers_that_sixteen_bits_cannot_hold():
+    inf = math.inf
+    for dtype, number in ((torch.float16, -1e9), (torch.float16, 65520), (torch.bfloat16, 1e39)):
+        expected = math.copysign(inf, number)
+        x = torch.ones(3, dtype=dtype)
+        x[1:] = number
+        assert x.tolist() == [1, expected, expected]
+        x[torch.tensor([True, False, False])] = number
+        x[torch.tensor([1])] = number
+        assert x.tolist() == [expected] * 3
+        assert (
+            torch.scalar_tensor(number, dtype=dtype).item() == torch.full((1,), number, dtype=dtype).item() == expected
+        )
+        picked = torch.where(torch.tensor([True, False]), number, torch.ones(2, dtype=dtype))
+        assert picked.tolist() == [expected, 1] and picked.dtype is dtype
+        if dtype is torch.float16:
+            with refused(RuntimeError, "value cannot be converted to type"):
+                x.fill_(number)
+    for dtype in (torch.float16, torch.bfloat16):
+        with refused(RuntimeError, "value cannot be converted to type"):
+            torch.full((1,), 1j, dtype=dtype)
+        with refused(RuntimeError, "value cannot be converted to type"):
+            torch.ones(3, dtype=dtype).fill_(1j)
+    x = torch.ones(2, dtype=torch.float32)
+    with refused(RuntimeError, "value cannot be converted to type"):
+        x[0] = 1e39
