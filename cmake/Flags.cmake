@@ -36,6 +36,11 @@ add_library(mica_core_flags INTERFACE)
 target_link_libraries(mica_core_flags INTERFACE mica_common_flags)
 target_compile_options(mica_core_flags INTERFACE ${MICA_CORE_OPTIMISATION})
 
+# For what few calls come to, or what takes long beside its own instructions: g++ takes a third less time.
+add_library(mica_shell_flags INTERFACE)
+target_link_libraries(mica_shell_flags INTERFACE mica_common_flags)
+target_compile_options(mica_shell_flags INTERFACE $<$<CONFIG:Release>:-O1>)
+
 add_library(mica_kernel_flags INTERFACE)
 target_link_libraries(mica_kernel_flags INTERFACE mica_common_flags)
 target_compile_options(mica_kernel_flags INTERFACE $<$<CONFIG:Release>:-O3> -fno-trapping-math)
