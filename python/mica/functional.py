@@ -1,7 +1,5 @@
 """Functions whose arguments only Python can take apart: several tensors in a row, optional results, subscript lists."""
 
-import warnings
-
 from mica import _C
 from mica._functions.once import warn_once
 from mica._functions.wrapping import wraps as _wraps
@@ -174,6 +172,8 @@ def _into(out, result):
         out.data = out.data.resize_(result.shape)
     elif out.shape != result.shape:
         if out.numel():
+            import warnings  # which importing mica is not to load
+
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match "
                 f"the required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch "
