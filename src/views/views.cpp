@@ -184,8 +184,10 @@ Tensor squeeze_dims(const Tensor& self, IntArrayRef dim) {
 
 Tensor view(const Tensor& self, IntArrayRef size) {
   const bool contiguous = self.impl()->contiguous;
-  if (contiguous && has_elements(size, self.numel())) return make_contiguous_view(self, size, self.storage_offset());
+  if (contiguous && self.numel() > 0 && has_elements(size, self.numel()))
+    return make_contiguous_view(self, size, self.storage_offset());
   const DimVector sizes = infer_size(size, self.numel());
+  if (self.numel() == 0) (void)contiguous_strides(sizes);  // sizes beside a zero may be of any number: strides are not
   if (contiguous) return make_contiguous_view(self, sizes, self.storage_offset());
   const auto strides = view_strides(self.sizes(), self.strides(), sizes);
   MICA_CHECK(strides,
