@@ -5,6 +5,7 @@
 
 #include "mica/backend.h"
 #include "mica/backend/kernel_types.h"
+#include "mica/core/recording.h"
 #include "mica/error.h"
 
 namespace mica::recording {
@@ -203,7 +204,7 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
 }
 
 bool FusedGroup::fits(const std::vector<char>& in_memory) const {
-  if (is_products()) return true;
+  if (form() != Call::Form::Loop) return true;
   const auto loop = std::make_unique<FusedLoop>();
   return Writer(*loop, nullptr).write(calls_, in_memory);
 }
@@ -212,7 +213,7 @@ bool FusedGroup::fits(const std::vector<char>& in_memory) const {
 bool FusedGroup::join_products(const Call& call) {
   const Call& first = *calls_[0];
   const Operand &row = call.operands[1], &common = first.operands[1];
-  if (!is_products() || call.run_loop || call.device != first.device || calls_.size() == kFusedProducts) return false;
+  if (call.device != first.device || calls_.size() == kFusedProducts) return false;
   if (row.slot != common.slot || row.offset != common.offset || row.dtype != common.dtype ||
       row.sizes[2] != common.sizes[2] || row.strides[2] != common.strides[2] || precedes(call))
     return false;
@@ -244,7 +245,8 @@ void FusedGroup::run_products(const std::vector<Slot>& slots) const {
 }
 
 bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
-  if (is_products() || !call.run_loop) return join_products(call);
+  if (call.form != form() || form() == Call::Form::Sum) return false;
+  if (form() == Call::Form::Product) return join_products(call);
   const Call& first = *calls_[0];
   if (call.device != first.device || call.ndim != first.ndim ||
       !std::equal(call.shape, call.shape + call.ndim, first.shape))
@@ -269,23 +271,47 @@ bool FusedGroup::precedes(const Call& call) const {
   return false;
 }
 
-bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
+bool FusedGroup::write(FusedLoop& loop, const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
   const Call& first = *calls_[0];
+  loop.device = first.device;
+  loop.ndim = first.ndim;
+  std::copy(first.shape, first.shape + first.ndim, loop.shape);
+  if (!Writer(loop, &slots).write(calls_, in_memory)) return false;
+  shorten(loop);
+  return true;
+}
+
+bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
+  if (form() == Call::Form::Product) {
+    run_products(slots);
+    return false;
+  }
   if (calls_.size() == 1 || apart_) {
     for (const Call* call : calls_) run_alone(*call, slots);
     return false;
   }
-  if (is_products()) {
-    run_products(slots);
-    return false;
-  }
   const auto loop = std::make_unique<FusedLoop>();
-  loop->device = first.device;
-  loop->ndim = first.ndim;
-  std::copy(first.shape, first.shape + first.ndim, loop->shape);
-  MICA_CHECK(Writer(*loop, &slots).write(calls_, in_memory), "a fused loop outgrew its registers");
-  shorten(*loop);
-  return fusion_of(first.device)->run(*loop);
+  MICA_CHECK(write(*loop, slots, in_memory), "a fused loop outgrew its registers");
+  return fusion_of(loop->device)->run(*loop);
+}
+
+bool FusedGroup::is_short() const {
+  if (apart_ || form() == Call::Form::Product) return false;
+  int64_t count = 1;
+  for (int d = 0; d < calls_[0]->ndim; ++d) count *= calls_[0]->shape[d];
+  return form() == Call::Form::Sum || count <= kFusedPartElements;
+}
+
+FusedSum FusedGroup::sum(const std::vector<Slot>& slots) const {
+  const Call& call = *calls_[0];
+  const auto address = [&](int k) {
+    return reinterpret_cast<float*>(static_cast<char*>(slots[call.operands[k].slot].storage->address()) +
+                                    call.operands[k].offset);
+  };
+  const Operand& row = call.operands[1];
+  const int64_t count = row.sizes[row.ndim - 1];
+  const bool is_mean = std::string_view(call.name) == "reduce_mean";
+  return {address(1), address(0), count, is_mean ? static_cast<float>(count) : 1};
 }
 
 FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slots, const std::vector<bool>& needed)
@@ -329,7 +355,8 @@ std::string FusedPlan::describe() const {
     for (const Call* call : calls) {
       text += cat("    ", call->name, " ", call->dtype, "[");
       const int64_t* shape = call->run_loop ? call->shape : call->operands[0].sizes;
-      for (int d = 0; d < (call->run_loop ? call->ndim : 3); ++d) text += cat(d ? ", " : "", shape[d]);
+      for (int d = 0; d < (call->run_loop ? call->ndim : call->operands[0].ndim); ++d)
+        text += cat(d ? ", " : "", shape[d]);
       text += "]";
       for (int k = call->noutputs; k < call->noperands; ++k) {
         text += k == call->noutputs ? " of " : ", ";
@@ -342,9 +369,41 @@ std::string FusedPlan::describe() const {
   return text;
 }
 
+// Groups `first` to `last` as one kernel. False where they cannot be one: then none has run.
+bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const {
+  const Device device = groups_[first].calls()[0]->device;
+  std::vector<FusedLoop> loops(last - first);
+  std::vector<FusedPart> parts(last - first);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const FusedGroup& group = groups_[first + i];
+    if (group.form() == Call::Form::Sum) {
+      parts[i] = {nullptr, group.sum(slots)};
+      continue;
+    }
+    if (!group.write(loops[i], slots, in_memory_)) return false;
+    parts[i] = {&loops[i], {}};
+  }
+  return fusion_of(device)->run_sequence(device, parts.data(), static_cast<int>(parts.size()));
+}
+
 int64_t FusedPlan::run(const std::vector<Slot>& slots) const {
   int64_t generated = 0;
-  for (const FusedGroup& g : groups_) generated += g.run(slots, in_memory_);
+  for (size_t g = 0; g < groups_.size();) {
+    // In a graph that is captured, what has few elements is one kernel with its neighbours.
+    const Device device = groups_[g].calls()[0]->device;
+    size_t end = g;
+    if (least_fused <= 1 && fusion_of(device)->run_sequence)
+      while (end < groups_.size() && end - g < kFusedParts && groups_[end].is_short() &&
+             groups_[end].calls()[0]->device == device)
+        ++end;
+    if (end > g + 1 && run_sequence(g, end, slots)) {
+      ++generated;
+      g = end;
+      continue;
+    }
+    do generated += groups_[g++].run(slots, in_memory_);
+    while (g < end);
+  }
   return generated;
 }
 

@@ -31,11 +31,16 @@ class FusedGroup {
   // Whether the loop is one with these slots in memory. If not, its calls run one by one, and all of it is in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void fall_apart() { apart_ = true; }
-  bool is_products() const { return !calls_[0]->run_loop; }
+  Call::Form form() const { return calls_[0]->form; }  // of all its calls
   // Whether a call that is not part of the group has to run after it.
   bool precedes(const Call& call) const;
   const std::vector<const Call*>& calls() const { return calls_; }
   bool uses(int slot) const;
+  // Whether it can be part of a sequence, and what part: the instructions of its loop (false where they are too many),
+  // or its sum.
+  bool is_short() const;
+  bool write(FusedLoop& loop, const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
+  FusedSum sum(const std::vector<Slot>& slots) const;
   // Returns whether it ran as code that was made for it.
   bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
 
@@ -66,6 +71,8 @@ class FusedPlan {
   int64_t run(const std::vector<Slot>& slots) const;  // how many ran as code that was made for them
 
  private:
+  bool run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const;
+
   std::deque<Call> halves_;
   std::vector<FusedGroup> groups_;
   std::vector<char> in_memory_;

@@ -31,7 +31,11 @@ struct Operand {
 };
 
 struct Call {
+  // What it is to a backend that fuses calls. Rows: nothing.
+  enum class Form : uint8_t { Loop, Rows, Product, Sum };
+
   const char* name;  // of the kernel
+  Form form;
   // Runs the kernel on a piece: a loop of a pointwise one, views of one on rows, of which `dropped` leading dimensions
   // were taken away.
   void (*run_loop)(const Call& call, const PointwiseLoop& loop);
@@ -70,6 +74,7 @@ void set_kernel(Call& call, void (*kernel)(const PointwiseLoop&, P...), const A&
   using Arguments = std::tuple<decltype(stored(static_cast<P>(arguments)))...>;
   static_assert(sizeof(Arguments) <= sizeof(call.arguments) && std::is_trivially_destructible_v<Arguments>);
   new (call.arguments) Arguments(stored(static_cast<P>(arguments))...);
+  call.form = Call::Form::Loop;
   call.kernel = reinterpret_cast<void (*)()>(kernel);
   call.run_rows = nullptr;
   call.run_loop = [](const Call& c, const PointwiseLoop& loop) {
@@ -84,6 +89,7 @@ template <class Body>
 void set_rows(Call& call, const Body& body) {
   static_assert(sizeof(Body) <= sizeof(call.arguments) && std::is_trivially_copyable_v<Body>);
   new (call.arguments) Body(body);
+  call.form = Call::Form::Rows;
   call.run_loop = nullptr;
   call.run_rows = [](const Call& c, const TensorView* views, int dropped) {
     (*reinterpret_cast<const Body*>(c.arguments))(views, dropped);

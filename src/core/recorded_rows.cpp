@@ -132,7 +132,30 @@ bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const 
   if (bias) describe(call.operands[3], *bias, Batch(*bias));
   const bool biased = bias != nullptr;
   set_rows(call, [biased](const TensorView* views, int) { multiply(views, biased); });
+  call.form = Call::Form::Product;
   return end_call();
+}
+
+Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean) {
+  if (least_fused > 1 || out.is_cpu() || out.is_meta() || out.numel() != 1 || !row.is_contiguous() || row.dim() == 0 ||
+      row.sizes().back() != row.numel())
+    return nullptr;
+  for (const Tensor* t : {&out, &row})
+    if (t->dtype() != DType::Float32 || t->dim() > kDims || !t->storage() || !t->storage()->resizable()) return nullptr;
+  const Fusion* fusion = fusion_of(out.device());
+  FusedSum sum{reinterpret_cast<const float*>(row.storage_offset() * row.element_size()), nullptr, row.numel(), 1};
+  if (is_mean) sum.divisor = static_cast<float>(row.numel());
+  if (!fusion || !fusion->takes_sum || !fusion->takes_sum(sum)) return nullptr;
+  Call& call = begin_call();
+  call.name = name;
+  call.device = out.device();
+  call.dtype = call.result_dtype = DType::Float32;
+  call.noutputs = 1;
+  call.noperands = 2;
+  call.ndim = 0;
+  describe(call.operands[0], out);
+  describe(call.operands[1], row);
+  return &call;
 }
 
 }  // namespace mica::recording

@@ -35,4 +35,18 @@ bool puts_pieces_off(Device device);
 // computes side by side with others. That pays in a graph that is captured, of which launches are the smaller part.
 bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* bias = nullptr);
 
+// The call to fill in by put_off_sum, or null where it cannot be put off.
+Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean);
+
+// Puts off the sum of all elements of `row`, or their mean, where the device's backend computes it between loops of few
+// elements; body(views, dropped) computes it alone. That pays in a graph that is captured, too.
+template <class Body>
+bool put_off_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean, const Body& body) {
+  Call* call = begin_sum(name, out, row, is_mean);
+  if (!call) return false;
+  set_rows(*call, body);
+  call->form = Call::Form::Sum;
+  return end_call();
+}
+
 }  // namespace mica::recording

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <string_view>
 
 #include "core/recorded_rows.h"
 #include "shapes/reduced_dims.h"
@@ -27,10 +28,13 @@ inline int leading_dims(const Tensor& t, uint64_t dims) {
 
 // Calls the kernel, or puts it off while a compiled function runs.
 inline void reduce(const char* name, ReductionKernel* kernel, const Tensor& target, const Tensor& t, uint64_t dims) {
-  if ((thread_modes & mode_bit::kRecord) &&
-      recording::put_off(name, {&target}, {&t}, leading_dims(t, dims),
-                         [kernel, dims](const TensorView* v, int dropped) { kernel(v[0], v[1], dims >> dropped); }))
-    return;
+  if (thread_modes & mode_bit::kRecord) {
+    const auto body = [kernel, dims](const TensorView* v, int dropped) { kernel(v[0], v[1], dims >> dropped); };
+    const bool is_mean = std::string_view(name) == "reduce_mean";
+    if (recording::put_off(name, {&target}, {&t}, leading_dims(t, dims), body)) return;
+    if ((is_mean || std::string_view(name) == "reduce_sum") && recording::put_off_sum(name, target, t, is_mean, body))
+      return;
+  }
   kernel(target.view_of(), t.view_of(), dims);
 }
 

@@ -206,3 +206,64 @@ def test_rows_that_are_put_together_of_halves(dtype, shape):
         for found, wanted in zip(function(x, y), plain(x, y), strict=True):
             assert torch.equal(found, wanted)
     assert replays(function) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("count", [7, 64, 250, 2048, 5001, 8190, 9000])
+def test_short_loops_and_sums_of_a_row_one_after_the_other(dtype, count):
+    torch.manual_seed(count)
+    weight = torch.randn(count, device="cuda", dtype=dtype)
+
+    def norm(x):
+        wide = x.float()
+        return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(dtype)
+
+    @torch.no_grad()
+    def plain(x, y):
+        x = x + y
+        first = norm(x)
+        x = x + first
+        total = x.float().sum(-1)
+        second = norm(x) * 2
+        x.mul_(2)  # what was read before is changed
+        few = second[..., :3].exp() + total
+        middle = x.float() - x.float().mean()
+        return first, second, x.clone(), few, middle, (middle * middle).sum() / 3, x.to(torch.float64).mean()
+
+    function = made(plain)
+    for i in range(9):
+        x, y = (torch.randn(1, 1, count, device="cuda", dtype=dtype) / (i + 1) for _ in range(2))
+        for found, wanted in zip(function(x, y), plain(x, y), strict=True):
+            assert torch.equal(found, wanted)
+    assert replays(function) == 1
+
+
+def test_sums_of_what_is_no_single_row():
+    @torch.no_grad()
+    def plain(x):
+        y = x * 2
+        return y.sum(0), y.mean(1), y.sum(), y.t().sum(1), y[:, 3].sum(), y[1, 1:].mean(), y.half().sum()
+
+    function = made(plain)
+    for i in range(9):
+        x = torch.randn(6, 40, device="cuda") * (i + 1)
+        for found, wanted in zip(function(x), plain(x), strict=True):
+            assert torch.equal(found, wanted)
+    assert replays(function) == 1
+
+
+def test_more_short_loops_than_one_kernel_takes():
+    @torch.no_grad()
+    def plain(x):
+        out = []
+        for i in range(40):
+            x = (x.softmax(-1) if i % 20 == 19 else x * 1.5 + i / 7) - x.mean()
+            out.append(x[: i + 1].sin())
+        return out
+
+    function = made(plain)
+    for i in range(9):
+        x = torch.randn(64, device="cuda") * (i + 1)
+        for found, wanted in zip(function(x), plain(x), strict=True):
+            assert torch.equal(found, wanted)
+    assert replays(function) == 1

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "backends/cuda/fused/codes.h"
+#include "backends/cuda/fused/generated.h"
 #include "backends/cuda/gemm/vector.h"
 #include "backends/cuda/pointwise/variants.h"
 #include "mica/core/scalar.h"
@@ -206,7 +207,7 @@ bool describe(const char* slot, const PointwiseLoop& loop, const void* arguments
 }  // namespace
 
 const Fusion& fusion() {
-  static const Fusion api{describe, run_fused, takes_vector, vector_matmuls};
+  static const Fusion api{describe, run_fused, takes_vector, vector_matmuls, takes_sum, run_sequence};
   return api;
 }
 

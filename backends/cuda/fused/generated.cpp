@@ -14,7 +14,9 @@ namespace mica::cuda {
 
 namespace {
 
-constexpr size_t kMostKinds = 4096;  // of more, the first ones are kept
+constexpr size_t kMostKinds = 4096;     // of more, the first ones are kept
+constexpr size_t kMostArgument = 4096;  // bytes, which every driver passes
+thread_local std::vector<char> argument;
 
 std::mutex mutex;
 HeldOverFork held(mutex, LockOrder::Plans);
@@ -51,8 +53,9 @@ CUfunction translated(const std::string& text) {
   return function;
 }
 
-CUfunction find_code(const FusedLoop& loop, const FusedLayout& layout, int device) {
-  std::string key = signature(loop, layout);
+// `text(capability)` writes the code of what has the signature `key`.
+template <class Text>
+CUfunction find_code(std::string key, int device, const Text& text) {
   key += static_cast<char>(device);
   const std::lock_guard lock(mutex);
   const auto [at, is_new] = codes().try_emplace(std::move(key));
@@ -64,7 +67,7 @@ CUfunction find_code(const FusedLoop& loop, const FusedLayout& layout, int devic
   if (is_new && !is_capturing(current_stream(device))) return nullptr;
   if (!code.function && !code.failed) {
     const cudaDeviceProp& p = properties(device);
-    code.function = translated(ptx_of(loop, layout, p.major * 10 + p.minor));
+    code.function = translated(text(p.major * 10 + p.minor));
     code.failed = !code.function;
   }
   return code.function;
@@ -75,13 +78,37 @@ CUfunction find_code(const FusedLoop& loop, const FusedLayout& layout, int devic
 bool run_generated(const FusedLoop& loop, const FusedLayout& layout) {
   if (!is_wanted()) return false;
   const int device = loop.device.index();
-  const CUfunction function = find_code(loop, layout, device);
+  const CUfunction function =
+      find_code(signature(loop, layout), device, [&](int capability) { return ptx_of(loop, layout, capability); });
   if (!function) return false;
-  static thread_local std::vector<char> argument;
+  argument.clear();
   pack_arguments(loop, layout, argument);
   void* addresses[] = {argument.data()};
   const auto blocks = static_cast<uint32_t>((layout.items + kFusedThreads - 1) / kFusedThreads);
   start_kernel(function, device, blocks, kFusedThreads, addresses);
+  return true;
+}
+
+// A row that reduce_rows gives to one block, in pieces of four.
+bool takes_sum(const FusedSum& sum) {
+  return sum.count > 8 && sum.count < 8192 && reinterpret_cast<uintptr_t>(sum.row) % 16 == 0;
+}
+
+bool run_sequence(Device on, const FusedPart* given, int count) {
+  if (!is_wanted()) return false;
+  const int device = on.index();
+  DeviceGuard guard(device);
+  std::vector<SequencePart> parts;
+  for (int i = 0; i < count; ++i)
+    parts.push_back({given[i].loop, given[i].loop ? lay_out(*given[i].loop) : FusedLayout(), given[i].sum});
+  argument.clear();
+  pack_arguments(parts, argument);
+  if (argument.size() > kMostArgument) return false;
+  const CUfunction function =
+      find_code(signature(parts), device, [&](int capability) { return ptx_of(parts, capability); });
+  if (!function) return false;
+  void* addresses[] = {argument.data()};
+  start_kernel(function, device, 1, kSequenceThreads, addresses);
   return true;
 }
 

@@ -10,4 +10,8 @@ namespace mica::cuda {
 // cannot translate. The loop's device is current.
 bool run_generated(const FusedLoop& loop, const FusedLayout& layout);
 
+// Fusion::takes_sum and run_sequence.
+bool takes_sum(const FusedSum& sum);
+bool run_sequence(Device device, const FusedPart* parts, int count);
+
 }  // namespace mica::cuda

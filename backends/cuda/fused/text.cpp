@@ -44,20 +44,19 @@ void visit_numbers(const FusedInstruction& step, const F& visit) {
   if (!is_transfer(step) && device_function(function_name(step)).arguments > step.inputs) visit(step.parameters[0]);
 }
 
-// Where things are in the kernel's argument.
+// Where things of a loop are in the kernel's argument, from `items` on, which is a multiple of eight.
 struct Places {
-  explicit Places(const FusedLoop& loop, const FusedLayout& layout) : ndim(layout.ndim) {
-    addresses = (kSizes + 12 * (layout.ndim - 1) + 7) / 8 * 8;
+  Places(const FusedLoop& loop, const FusedLayout& layout, int begin) : ndim(layout.ndim), items(begin) {
+    addresses = (size(layout.ndim - 1) + 7) / 8 * 8;
     strides = addresses + 8 * loop.noperands;
     numbers = strides + 8 * loop.noperands * layout.ndim;
   }
-  int size(int d) const { return kSizes + 12 * d; }
+  int size(int d) const { return items + 4 + 12 * d; }
   int address(int operand) const { return addresses + 8 * operand; }
   int stride(int operand, int d) const { return strides + 8 * (operand * ndim + d); }
   int number(int i) const { return numbers + 4 * i; }
 
-  static constexpr int kItems = 0, kSizes = 4;
-  int ndim, addresses, strides, numbers;
+  int ndim, items, addresses, strides, numbers;
 };
 
 // What a register holds: one 32-bit float for each element of the piece, or one for all of them.
@@ -67,13 +66,29 @@ struct Value {
   std::string operator[](int j) const { return cat("%x", uniform ? first : first + j); }
 };
 
-class Kernel {
+// Text that the parts of a kernel have in common: the functions that they call, and how many of them were written out.
+struct Shared {
+  std::string called;
+  int instances = 0;
+};
+
+// The instructions of a loop for piece number %i.
+class Body {
  public:
-  Kernel(const FusedLoop& loop, const FusedLayout& layout)
-      : loop_(loop), layout_(layout), places_(loop, layout), count_(layout.pieces ? kFusedPiece : 1) {}
-  std::string write(int capability);
+  Body(const FusedLoop& loop, const FusedLayout& layout, Shared& shared, int begin = 0)
+      : loop_(loop),
+        layout_(layout),
+        shared_(shared),
+        places_(loop, layout, begin),
+        count_(layout.pieces ? kFusedPiece : 1) {
+    write();
+  }
+  const std::string& text() const { return body_; }
+  std::string registers() const;
+  int end() const { return places_.number(numbers_); }  // of what it takes from the argument
 
  private:
+  void write();
   template <class... A>
   void line(const A&... parts) {
     body_ += cat(parts..., "\n");
@@ -93,14 +108,15 @@ class Kernel {
 
   const FusedLoop& loop_;
   const FusedLayout& layout_;
+  Shared& shared_;
   const Places places_;
   const int count_;
-  std::string body_, called_;
-  int floats_ = 0, numbers_ = 0, instances_ = 0;
+  std::string body_;
+  int floats_ = 0, numbers_ = 0;
 };
 
 // %i is the piece, %c0 ... its index in each dimension, %a0 ... where each operand's elements are.
-void Kernel::find_elements() {
+void Body::find_elements() {
   line("mov.u32 %n, %i;");
   for (int d = 0; d + 1 < layout_.ndim; ++d) {
     for (int i = 0; i < 3; ++i) line("ld.param.u32 %u", i, ", [p+", places_.size(d) + 4 * i, "];");
@@ -118,7 +134,7 @@ void Kernel::find_elements() {
   }
 }
 
-Value Kernel::load(int operand) {
+Value Body::load(int operand) {
   const bool dense = layout_.dense >> operand & 1;
   const Value v = make(!(dense && layout_.pieces));
   if (layout_.pieces && dense) {
@@ -143,7 +159,7 @@ Value Kernel::load(int operand) {
   return v;
 }
 
-void Kernel::load_pieces(const Value& to, int operand) {
+void Body::load_pieces(const Value& to, int operand) {
   const std::string at = address(operand);
   switch (loop_.operands[operand].dtype) {
     case DType::Bool:
@@ -174,7 +190,7 @@ void Kernel::load_pieces(const Value& to, int operand) {
   }
 }
 
-void Kernel::store(int operand, const Value& v) {
+void Body::store(int operand, const Value& v) {
   const std::string at = cat("[", address(operand), "]");
   const DType dtype = loop_.operands[operand].dtype;
   const char* narrow = dtype == DType::Float16 ? "cvt.rn.f16.f32" : "cvt.rn.bf16.f32";
@@ -209,15 +225,15 @@ void Kernel::store(int operand, const Value& v) {
   }
 }
 
-Value Kernel::number() {
+Value Body::number() {
   const Value v = make(true);
   line("ld.param.f32 ", v[0], ", [p+", places_.number(numbers_++), "];");
   return v;
 }
 
-Value Kernel::compute(const FusedInstruction& step, const Value* inputs) {
+Value Body::compute(const FusedInstruction& step, const Value* inputs) {
   const DeviceFunction& f = device_function(function_name(step));
-  if (f.called && called_.find(f.text) == std::string::npos) called_ += f.text;
+  if (f.called && shared_.called.find(f.text) == std::string::npos) shared_.called += f.text;
   bool uniform = true;
   for (int k = 0; k < step.inputs; ++k) uniform &= inputs[k].uniform;
   const Value parameter = f.arguments > step.inputs ? number() : Value();
@@ -225,7 +241,7 @@ Value Kernel::compute(const FusedInstruction& step, const Value* inputs) {
   for (int j = 0; j < (out.uniform ? 1 : count_); ++j) {
     std::string arguments[4];
     for (int k = 0; k < f.arguments; ++k) arguments[k] = k < step.inputs ? inputs[k][j] : parameter[0];
-    body_ += written_out(f, arguments, out[j], instances_++);
+    body_ += written_out(f, arguments, out[j], shared_.instances++);
     // A result is what its dtype can hold: the next kernel would read it from memory.
     if (step.dtype == DType::Float16) {
       line("cvt.rn.f16.f32 %h0, ", out[j], ";\ncvt.f32.f16 ", out[j], ", %h0;");
@@ -237,8 +253,7 @@ Value Kernel::compute(const FusedInstruction& step, const Value* inputs) {
   return out;
 }
 
-std::string Kernel::write(int capability) {
-  const bool overlaps = capability >= 90;
+void Body::write() {
   find_elements();
   Value registers[kFusedRegisters], last;
   for (int i = 0; i < loop_.ninstructions; ++i) {
@@ -259,16 +274,72 @@ std::string Kernel::write(int capability) {
     }
     if (step.out >= 0) registers[step.out] = last;
   }
-  std::string text = cat(".version 7.8\n.target sm_", overlaps ? 90 : 80, "\n.address_size 64\n");
-  if (!called_.empty()) text += std::string(device_constants()) + called_;
-  text += cat(".visible .entry fused(.param .align 8 .b8 p[", places_.number(numbers_), "])\n.maxntid ", kFusedThreads,
-              "\n{\n.reg .pred %q<2>;\n.reg .b16 %h<2>;\n.reg .b32 %i, %n, %u<4>, %w<4>, %c<", kFusedDims,
-              ">;\n.reg .b64 %b<2>, %a<", kFusedOperands, ">;\n.reg .f32 %x<", floats_ + 1, ">;\n");
-  if (overlaps) text += "griddepcontrol.launch_dependents;\ngriddepcontrol.wait;\n";
-  text += cat("mov.u32 %u0, %ctaid.x;\nmov.u32 %u1, %tid.x;\nmad.lo.u32 %i, %u0, ", kFusedThreads,
-              ", %u1;\nld.param.u32 %u0, [p];\nsetp.ge.u32 %q0, %i, %u0;\n@%q0 ret;\n");
-  return text + body_ + "ret;\n}\n";
 }
+
+std::string Body::registers() const {
+  return cat(".reg .pred %q<2>;\n.reg .b16 %h<2>;\n.reg .b32 %i, %n, %u<4>, %w<4>, %c<", kFusedDims,
+             ">;\n.reg .b64 %b<2>, %a<", kFusedOperands, ">;\n.reg .f32 %x<", floats_ + 1, ">;\n");
+}
+
+// A kernel whose argument is `p` and whose text is `text`, after all that was queued before it.
+std::string entry(int capability, const Shared& shared, int argument, int threads, const std::string& text) {
+  const bool overlaps = capability >= 90;
+  std::string all = cat(".version 7.8\n.target sm_", overlaps ? 90 : 80, "\n.address_size 64\n");
+  if (!shared.called.empty()) all += std::string(device_constants()) + shared.called;
+  all += cat(".visible .entry fused(.param .align 8 .b8 p[", argument, "])\n.maxntid ", threads, "\n{\n");
+  if (overlaps) all += "griddepcontrol.launch_dependents;\ngriddepcontrol.wait;\n";
+  return all + text + "ret;\n}\n";
+}
+
+// The pieces of a loop, by the threads of one block.
+std::string loop_text(const Body& body, int begin, int instance) {
+  const std::string again = cat("$P", instance, "_again"), done = cat("$P", instance, "_done");
+  return cat("{\n", body.registers(), ".reg .b32 %items;\nmov.u32 %i, %tid.x;\nld.param.u32 %items, [p+", begin, "];\n",
+             again, ":\nsetp.ge.u32 %q0, %i, %items;\n@%q0 bra ", done, ";\n", body.text(), "add.u32 %i, %i, ",
+             kSequenceThreads, ";\nbra ", again, ";\n", done, ":\n}\n");
+}
+
+// What a sum takes from the argument.
+struct SumPlaces {
+  explicit SumPlaces(int begin) : row(begin), out(begin + 8), count(begin + 16), divisor(begin + 20), end(begin + 24) {}
+  int row, out, count, divisor, end;
+};
+
+// The sum of a row in the order of reduce_rows (reduce/reduce.cuh): each thread adds up pieces of four by their places,
+// then lanes meet, then warps.
+std::string sum_text(const SumPlaces& at, int instance) {
+  std::string text;
+  const auto line = [&text](const auto&... parts) { text += cat(parts..., "\n"); };
+  const std::string label = cat("$P", instance, "_");
+  const auto meet = [&line](int lanes) {
+    for (int distance = lanes / 2; distance > 0; distance /= 2)
+      line("shfl.sync.down.b32 %x0, %s0, ", distance, ", 31, -1;\nadd.rn.f32 %s0, %s0, %x0;");
+  };
+  line("{\n.reg .pred %q0;\n.reg .b32 %i, %u<4>;\n.reg .b64 %row, %b0;\n.reg .f32 %s<4>, %x<4>;");
+  line("ld.param.u64 %row, [p+", at.row, "];\ncvta.to.global.u64 %row, %row;\nld.param.u32 %u0, [p+", at.count, "];");
+  line("shr.u32 %u1, %u0, 2;\nmov.u32 %i, %tid.x;");
+  for (int j = 0; j < 4; ++j) line("mov.f32 %s", j, ", 0f00000000;");
+  line(label, "again:\nsetp.ge.u32 %q0, %i, %u1;\n@%q0 bra ", label, "rest;");
+  line("mad.wide.u32 %b0, %i, 16, %row;\nld.global.v4.f32 {%x0, %x1, %x2, %x3}, [%b0];");
+  for (int j = 0; j < 4; ++j) line("add.rn.f32 %s", j, ", %s", j, ", %x", j, ";");
+  line("add.u32 %i, %i, ", kSequenceThreads, ";\nbra ", label, "again;");
+  line(label, "rest:\nmov.u32 %i, %tid.x;\nshl.b32 %u1, %u1, 2;\nadd.u32 %i, %i, %u1;");
+  line(label, "one:\nsetp.ge.u32 %q0, %i, %u0;\n@%q0 bra ", label, "done;");
+  line("mad.wide.u32 %b0, %i, 4, %row;\nld.global.f32 %x0, [%b0];\nadd.rn.f32 %s0, %s0, %x0;");
+  line("add.u32 %i, %i, ", kSequenceThreads, ";\nbra ", label, "one;\n", label, "done:");
+  for (int j = 1; j < 4; ++j) line("add.rn.f32 %s0, %s0, %s", j, ";");
+  meet(32);
+  line("mov.u32 %i, %tid.x;\nand.b32 %u0, %i, 31;\nsetp.eq.u32 %q0, %u0, 0;\nmov.u32 %u2, sums;");
+  line("shr.u32 %u1, %i, 5;\nshl.b32 %u1, %u1, 2;\nadd.u32 %u1, %u1, %u2;\n@%q0 st.shared.f32 [%u1], %s0;");
+  line("bar.sync 0;\nand.b32 %u1, %i, ", kSequenceWarps - 1, ";\nshl.b32 %u1, %u1, 2;\nadd.u32 %u1, %u1, %u2;");
+  line("ld.shared.f32 %s0, [%u1];");
+  meet(kSequenceWarps);
+  line("ld.param.f32 %x0, [p+", at.divisor, "];\ndiv.rn.f32 %s0, %s0, %x0;\nsetp.eq.u32 %q0, %i, 0;");
+  line("ld.param.u64 %b0, [p+", at.out, "];\ncvta.to.global.u64 %b0, %b0;\n@%q0 st.global.f32 [%b0], %s0;\n}");
+  return text;
+}
+
+int padded(int bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace
 
@@ -305,14 +376,18 @@ std::string signature(const FusedLoop& loop, const FusedLayout& layout) {
 }
 
 std::string ptx_of(const FusedLoop& loop, const FusedLayout& layout, int capability) {
-  return Kernel(loop, layout).write(capability);
+  Shared shared;
+  const Body body(loop, layout, shared);
+  const std::string head = cat("mov.u32 %u0, %ctaid.x;\nmov.u32 %u1, %tid.x;\nmad.lo.u32 %i, %u0, ", kFusedThreads,
+                               ", %u1;\nld.param.u32 %u0, [p];\nsetp.ge.u32 %q0, %i, %u0;\n@%q0 ret;\n");
+  return entry(capability, shared, body.end(), kFusedThreads, cat("{\n", body.registers(), head, body.text(), "}\n"));
 }
 
 void pack_arguments(const FusedLoop& loop, const FusedLayout& layout, std::vector<char>& bytes) {
-  const Places places(loop, layout);
-  bytes.assign(places.numbers, 0);
+  const Places places(loop, layout, padded(static_cast<int>(bytes.size())));
+  bytes.resize(places.numbers);
   const auto put = [&bytes](int at, const auto& value) { std::memcpy(bytes.data() + at, &value, sizeof(value)); };
-  put(Places::kItems, static_cast<uint32_t>(layout.items));
+  put(places.items, static_cast<uint32_t>(layout.items));
   for (int d = 0; d + 1 < layout.ndim; ++d) {
     const Divider size(static_cast<uint32_t>(layout.shape[d]));
     put(places.size(d), size.magic);
@@ -327,6 +402,51 @@ void pack_arguments(const FusedLoop& loop, const FusedLayout& layout, std::vecto
     visit_numbers(loop.instructions[i], [&bytes](float number) {
       bytes.insert(bytes.end(), reinterpret_cast<const char*>(&number), reinterpret_cast<const char*>(&number) + 4);
     });
+}
+
+std::string signature(const std::vector<SequencePart>& parts) {
+  std::string key;
+  for (const SequencePart& part : parts) {
+    const std::string one = part.loop ? signature(*part.loop, part.layout) : "";
+    key += cat("[", one.size(), ":", one);
+  }
+  return key;
+}
+
+std::string ptx_of(const std::vector<SequencePart>& parts, int capability) {
+  Shared shared;
+  std::string text = cat(".shared .align 4 .b8 sums[", 4 * kSequenceWarps, "];\n");
+  int end = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) text += "bar.sync 0;\n";
+    const int begin = padded(end), instance = static_cast<int>(i);
+    if (parts[i].loop) {
+      const Body body(*parts[i].loop, parts[i].layout, shared, begin);
+      text += loop_text(body, begin, instance);
+      end = body.end();
+    } else {
+      const SumPlaces places(begin);
+      text += sum_text(places, instance);
+      end = places.end;
+    }
+  }
+  return entry(capability, shared, end, kSequenceThreads, text);
+}
+
+void pack_arguments(const std::vector<SequencePart>& parts, std::vector<char>& bytes) {
+  for (const SequencePart& part : parts) {
+    if (part.loop) {
+      pack_arguments(*part.loop, part.layout, bytes);
+      continue;
+    }
+    const SumPlaces places(padded(static_cast<int>(bytes.size())));
+    bytes.resize(places.end);
+    const auto put = [&bytes](int at, const auto& value) { std::memcpy(bytes.data() + at, &value, sizeof(value)); };
+    put(places.row, part.sum.row);
+    put(places.out, part.sum.out);
+    put(places.count, static_cast<uint32_t>(part.sum.count));
+    put(places.divisor, part.sum.divisor);
+  }
 }
 
 }  // namespace mica::cuda

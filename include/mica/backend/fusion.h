@@ -24,6 +24,8 @@ inline constexpr int64_t kFusedElements = int64_t{1} << 30;
 inline constexpr int kFusedRegisters = 8;  // values that are alive at once
 inline constexpr int kFusedInstructions = 48;
 inline constexpr int kFusedProducts = 4;
+inline constexpr int kFusedParts = 12;               // of a sequence
+inline constexpr int64_t kFusedPartElements = 8192;  // of a loop that is one of them
 
 // What one element is computed by. Values are float32 in registers; a result is rounded to its dtype.
 struct FusedInstruction {
@@ -55,6 +57,19 @@ struct FusedLoop {
   FusedInstruction instructions[kFusedInstructions];
 };
 
+// The sum of a row of float32 over `divisor`, which is one or, for a mean, the number of elements.
+struct FusedSum {
+  const float* row;
+  float* out;
+  int64_t count;
+  float divisor;
+};
+
+struct FusedPart {
+  const FusedLoop* loop;  // null: the sum
+  FusedSum sum;
+};
+
 struct Fusion {
   // Whether a fused loop can do what a kernel does, and how: fills in code, dtype, numbers, parameters and, as inputs,
   // the operands of the loop (from its first input on) or kNumber. Of `loop` there are dtypes and numbers, no elements;
@@ -66,6 +81,12 @@ struct Fusion {
   // alignment is known), and up to kFusedProducts of them that have the row in common. Null: there are none.
   bool (*takes_product)(const MatmulCall& call);
   void (*run_products)(const MatmulCall* calls, int count);
+
+  // Loops of few elements and sums of rows, each of which sees what those before it wrote, as one kernel: whether a sum
+  // can be one of them (of its addresses only the alignment is known), with the bits of the backend's own kernel, and
+  // up to kFusedParts of them. False where they have to run one by one; then nothing was run. Null: there are none.
+  bool (*takes_sum)(const FusedSum& sum);
+  bool (*run_sequence)(Device device, const FusedPart* parts, int count);
 };
 
 }  // namespace mica
