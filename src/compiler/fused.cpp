@@ -16,7 +16,13 @@ Access access_of(const Call& call, int k) {
   const recording::Operand& o = call.operands[k];
   Access a{o.offset, {}, o.dtype};
   for (int d = 0; d < call.ndim; ++d) a.strides[d] = call.shape[d] == 1 ? 0 : o.strides[d];
-  if (!call.run_loop) a.strides[0] = -1;  // a matrix: no element of a loop
+  if (!in_loop(call)) a.strides[0] = -1;  // a matrix: no element of a loop
+  if (call.form == Call::Form::Indexed && k == 0) {
+    const recording::Operand& index = call.operands[2];
+    a.index = index.slot;
+    a.index_offset = index.offset;
+    a.place = *reinterpret_cast<const IndexedPlace*>(call.arguments);
+  }
   return a;
 }
 
@@ -68,6 +74,13 @@ int Writer::operand_of(const Value& v) {
   o.data = slots_ ? static_cast<char*>((*slots_)[v.slot].storage->address()) + v.access.offset : nullptr;
   o.dtype = v.access.dtype;
   std::copy(v.access.strides, v.access.strides + kFusedDims, o.strides);
+  if (v.access.index >= 0) {
+    const char* numbers = slots_ ? static_cast<const char*>((*slots_)[v.access.index].storage->address()) : nullptr;
+    o.index = reinterpret_cast<const int64_t*>(numbers + v.access.index_offset);
+    o.step = v.access.place.step;
+    o.size = v.access.place.size;
+    o.dim = v.access.place.dim;
+  }
   operands_.push_back(&v);
   return loop_.noperands - 1;
 }
@@ -170,7 +183,9 @@ bool FusedGroup::uses(int slot) const {
 // Whether two accesses are halves of the same rows, which have no element in common.
 static bool are_halves(const Access& a, const Access& b, const Call& call) {
   const int last = call.ndim - 1;
-  if (last < 0 || a.dtype != b.dtype || !std::equal(a.strides, a.strides + call.ndim, b.strides)) return false;
+  if (last < 0 || a.dtype != b.dtype || a.index != b.index || a.index_offset != b.index_offset || a.place != b.place ||
+      !std::equal(a.strides, a.strides + call.ndim, b.strides))
+    return false;
   const int64_t apart = a.offset < b.offset ? b.offset - a.offset : a.offset - b.offset;
   if (a.strides[last] <= 0 || apart != call.shape[last] * a.strides[last]) return false;
   for (int d = 0; d < last; ++d)
@@ -204,7 +219,7 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
 }
 
 bool FusedGroup::fits(const std::vector<char>& in_memory) const {
-  if (form() != Call::Form::Loop) return true;
+  if (!is_loop()) return true;
   const auto loop = std::make_unique<FusedLoop>();
   return Writer(*loop, nullptr).write(calls_, in_memory);
 }
@@ -245,8 +260,9 @@ void FusedGroup::run_products(const std::vector<Slot>& slots) const {
 }
 
 bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
-  if (call.form != form() || form() == Call::Form::Sum) return false;
-  if (form() == Call::Form::Product) return join_products(call);
+  const Call::Form form = calls_[0]->form;
+  if (form == Call::Form::Product && call.form == form) return join_products(call);
+  if (!is_loop() || !in_loop(call)) return false;
   const Call& first = *calls_[0];
   if (call.device != first.device || call.ndim != first.ndim ||
       !std::equal(call.shape, call.shape + call.ndim, first.shape))
@@ -282,12 +298,16 @@ bool FusedGroup::write(FusedLoop& loop, const std::vector<Slot>& slots, const st
 }
 
 bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
-  if (form() == Call::Form::Product) {
+  if (calls_[0]->form == Call::Form::Product) {
     run_products(slots);
     return false;
   }
-  if (calls_.size() == 1 || apart_) {
-    for (const Call* call : calls_) run_alone(*call, slots);
+  if (apart_) {
+    for (const Call* call : calls_) FusedGroup(*call).run(slots, in_memory);
+    return false;
+  }
+  if (calls_.size() == 1 && calls_[0]->form != Call::Form::Indexed) {
+    run_alone(*calls_[0], slots);
     return false;
   }
   const auto loop = std::make_unique<FusedLoop>();
@@ -296,10 +316,10 @@ bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in
 }
 
 bool FusedGroup::is_short() const {
-  if (apart_ || form() == Call::Form::Product) return false;
+  if (apart_ || !(is_loop() || is_sum())) return false;
   int64_t count = 1;
   for (int d = 0; d < calls_[0]->ndim; ++d) count *= calls_[0]->shape[d];
-  return form() == Call::Form::Sum || count <= kFusedPartElements;
+  return is_sum() || count <= kFusedPartElements;
 }
 
 FusedSum FusedGroup::sum(const std::vector<Slot>& slots) const {
@@ -354,8 +374,8 @@ std::string FusedPlan::describe() const {
     text += cat("  loop ", i + 1, " on ", calls[0]->device, ": ", calls.size(), " calls\n");
     for (const Call* call : calls) {
       text += cat("    ", call->name, " ", call->dtype, "[");
-      const int64_t* shape = call->run_loop ? call->shape : call->operands[0].sizes;
-      for (int d = 0; d < (call->run_loop ? call->ndim : call->operands[0].ndim); ++d)
+      const int64_t* shape = in_loop(*call) ? call->shape : call->operands[0].sizes;
+      for (int d = 0; d < (in_loop(*call) ? call->ndim : call->operands[0].ndim); ++d)
         text += cat(d ? ", " : "", shape[d]);
       text += "]";
       for (int k = call->noutputs; k < call->noperands; ++k) {
@@ -376,7 +396,7 @@ bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>&
   std::vector<FusedPart> parts(last - first);
   for (size_t i = 0; i < parts.size(); ++i) {
     const FusedGroup& group = groups_[first + i];
-    if (group.form() == Call::Form::Sum) {
+    if (group.is_sum()) {
       parts[i] = {nullptr, group.sum(slots)};
       continue;
     }

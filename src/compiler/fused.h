@@ -11,11 +11,17 @@
 
 namespace mica::recording {
 
+// Whether a call computes element by element.
+inline bool in_loop(const Call& call) { return call.form == Call::Form::Loop || call.form == Call::Form::Indexed; }
+
 // How a call reaches a storage: two that reach it alike touch, for each element of the loop, the same bytes.
 struct Access {
   int64_t offset;
   int64_t strides[kFusedDims];
   DType dtype;
+  int index = -1;  // the slot of the number that says where it lies, and where in it
+  int64_t index_offset = 0;
+  IndexedPlace place{};
   friend bool operator==(const Access&, const Access&) = default;
 };
 
@@ -31,7 +37,8 @@ class FusedGroup {
   // Whether the loop is one with these slots in memory. If not, its calls run one by one, and all of it is in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void fall_apart() { apart_ = true; }
-  Call::Form form() const { return calls_[0]->form; }  // of all its calls
+  bool is_loop() const { return in_loop(*calls_[0]); }
+  bool is_sum() const { return calls_[0]->form == Call::Form::Sum; }
   // Whether a call that is not part of the group has to run after it.
   bool precedes(const Call& call) const;
   const std::vector<const Call*>& calls() const { return calls_; }

@@ -46,7 +46,7 @@ Call half_of(const Call& call, int which) {
 
 // Dimensions of one element say nothing, and calls of one shape may have them in different places.
 const Call* squeezed(const Call* call, std::deque<Call>& made) {
-  if (!call->run_loop || std::count(call->shape, call->shape + call->ndim, 1) == 0) return call;
+  if (!in_loop(*call) || std::count(call->shape, call->shape + call->ndim, 1) == 0) return call;
   Call& c = made.emplace_back(*call);
   c.ndim = 0;
   for (int d = 0; d < call->ndim; ++d) {
@@ -63,7 +63,7 @@ std::vector<const Call*> cut_readers(const std::vector<const Call*>& calls, std:
   std::vector<const Call*> result;
   std::vector<Cut> cuts;
   for (const Call* call : calls) {
-    const bool cut = call->run_loop && call->ndim > 0 &&
+    const bool cut = in_loop(*call) && call->ndim > 0 &&
                      std::any_of(cuts.begin(), cuts.end(), [&](const Cut& c) { return reads_whole(*call, c); });
     if (cut) {
       for (int which : {0, 1}) result.push_back(&made.emplace_back(half_of(*call, which)));
@@ -71,10 +71,10 @@ std::vector<const Call*> cut_readers(const std::vector<const Call*>& calls, std:
       result.push_back(call);
     }
     const Call& last = *result.back();
-    if (!last.run_loop || last.noutputs != 1) continue;
+    if (!in_loop(last) || last.noutputs != 1) continue;
     std::erase_if(cuts, [&](const Cut& c) { return c.slot == last.operands[0].slot; });  // it is written anew
     for (const Call* first : result)
-      if (first->run_loop && first != &last && continues(*first, last))
+      if (in_loop(*first) && first != &last && continues(*first, last))
         cuts.push_back({last.operands[0].slot, first->operands[0].offset, row_extent(last), row_stride(last, 0)});
   }
   return result;
@@ -84,7 +84,7 @@ std::vector<const Call*> cut_readers(const std::vector<const Call*>& calls, std:
 bool is_used_in_halves(const std::vector<const Call*>& calls, size_t i) {
   const Call& call = *calls[i];
   const Operand& written = call.operands[0];
-  if (!call.run_loop || call.noutputs != 1 || call.ndim == 0 || row_extent(call) % 2) return false;
+  if (!in_loop(call) || call.noutputs != 1 || call.ndim == 0 || row_extent(call) % 2) return false;
   const int64_t half = row_extent(call) / 2 * row_stride(call, 0);
   bool any = false;
   for (size_t j = i + 1; j < calls.size(); ++j)
@@ -93,7 +93,7 @@ bool is_used_in_halves(const std::vector<const Call*>& calls, size_t i) {
       const Operand& o = later.operands[k];
       if (!o.storage || o.slot != written.slot) continue;
       any = true;
-      if (!later.run_loop || later.ndim != call.ndim || row_extent(later) * 2 != row_extent(call) ||
+      if (!in_loop(later) || later.ndim != call.ndim || row_extent(later) * 2 != row_extent(call) ||
           row_stride(later, k) != row_stride(call, 0) ||
           (o.offset != written.offset && o.offset != written.offset + half))
         return false;

@@ -135,7 +135,7 @@ void Recording::forget() {
 
 void Recording::run(const char* reason, const std::string& asked_from) {
   if (count_ == 0) return;
-  if (count_ == 1 && !explains) return run_one();
+  if (count_ == 1 && !explains && calls_[0].form != Call::Form::Indexed) return run_one();
   const Plan plan(calls_.get(), count_, kMostHalves, slots_);
   const FusedPlan fused(calls_.get(), count_, slots_, plan.needed());
   // All memory comes first: where there is none, nothing has changed, and whoever asks again gets the error again.

@@ -32,7 +32,7 @@ struct Operand {
 
 struct Call {
   // What it is to a backend that fuses calls. Rows: nothing.
-  enum class Form : uint8_t { Loop, Rows, Product, Sum };
+  enum class Form : uint8_t { Loop, Indexed, Rows, Product, Sum };
 
   const char* name;  // of the kernel
   Form form;
@@ -49,6 +49,14 @@ struct Call {
   int32_t ndim;          // of the shape; of a call on rows, the leading dimensions along which it can be cut
   int64_t shape[kDims];  // slowest dimension of the output first
   Operand operands[kOperands];
+};
+
+// The argument of an Indexed call, a copy whose last operand is a number that says where its output lies: `step` bytes
+// further for each place of a dimension.
+struct IndexedPlace {
+  int64_t step, size;
+  int32_t dim;
+  friend bool operator==(const IndexedPlace&, const IndexedPlace&) = default;
 };
 
 // The call to fill in, and its end: nothing is known of it before. False where it cannot be put off after all.

@@ -158,4 +158,57 @@ Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_
   return &call;
 }
 
+bool put_off_copy_to(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (!(thread_modes & mode_bit::kRecord) || least_fused > 1 || self.is_cpu() || self.is_meta()) [[likely]]
+    return false;
+  const Fusion* fusion = fusion_of(self.device());
+  if (!fusion || self.dim() > kFusedDims || source.dim() != self.dim() || source.sizes()[dim] != 1 ||
+      source.numel() == 0 || source.numel() > kFusedElements || index.numel() != 1 || index.dtype() != DType::Int64 ||
+      source.dtype() != self.dtype())
+    return false;
+  for (const Tensor* t : {&self, &index, &source})
+    if (t->device() != self.device() || !t->storage() || !t->storage()->resizable()) return false;
+  PointwiseLoop copy{};
+  copy.noutputs = 1;
+  copy.noperands = 2;
+  copy.dtype = copy.result_dtype = copy.dtypes[0] = copy.dtypes[1] = self.dtype();
+  copy.device = self.device();
+  FusedInstruction step;
+  if (!fusion->describe("copy", copy, nullptr, step)) return false;
+  // The slowest dimension first.
+  int order[kFusedDims];
+  const int ndim = static_cast<int>(self.dim());
+  for (int d = 0; d < ndim; ++d) order[d] = d;
+  std::stable_sort(order, order + ndim, [&](int a, int b) { return self.strides()[a] > self.strides()[b]; });
+  Call& call = begin_call();
+  call.name = "index_put";
+  call.form = Call::Form::Indexed;
+  call.run_loop = nullptr;
+  call.run_rows = nullptr;
+  call.device = self.device();
+  call.dtype = call.result_dtype = self.dtype();
+  call.step = step;
+  call.noutputs = 1;
+  call.noperands = 3;
+  call.ndim = ndim;
+  for (int d = 0; d < ndim; ++d) call.shape[d] = source.sizes()[order[d]];
+  const Tensor* tensors[] = {&self, &source, &index};
+  for (int k = 0; k < 3; ++k) {
+    const Tensor& t = *tensors[k];
+    Operand& o = call.operands[k];
+    const int64_t bytes = t.element_size();
+    o.storage = t.impl()->storage.get();
+    o.offset = t.storage_offset() * bytes;
+    o.dtype = t.dtype();
+    o.ndim = ndim;
+    for (int d = 0; d < ndim; ++d) {
+      o.sizes[d] = k < 2 ? call.shape[d] : 1;
+      o.strides[d] = k < 2 && call.shape[d] > 1 ? t.strides()[order[d]] * bytes : 0;
+    }
+  }
+  new (call.arguments)
+      IndexedPlace{self.strides()[dim] * self.element_size(), self.sizes()[dim], static_cast<int32_t>(dim)};
+  return end_call();
+}
+
 }  // namespace mica::recording

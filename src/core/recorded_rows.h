@@ -35,6 +35,9 @@ bool puts_pieces_off(Device device);
 // computes side by side with others. That pays in a graph that is captured, of which launches are the smaller part.
 bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* bias = nullptr);
 
+// Puts off self.select(dim, *index) = source, whose size in `dim` is one, in such a graph.
+bool put_off_copy_to(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source);
+
 // The call to fill in by put_off_sum, or null where it cannot be put off.
 Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean);
 

@@ -2,6 +2,7 @@
 #include "core/expanded.h"
 #include "core/kernel_arguments.h"
 #include "core/out.h"
+#include "core/recorded_rows.h"
 #include "core/uninitialized.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
@@ -64,6 +65,10 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& given, boo
   check_dtype();
   values = values.expand(at.result_sizes);
   if (values.numel() == 0 || self.is_meta()) return;
+  if (!accumulate && at.indices.size() == 1 &&
+      recording::put_off_copy_to(at.self, at.first, at.indices[0],
+                                 at.shape.empty() ? values.unsqueeze(at.first) : values))
+    return;
   const auto views = at.views();
   auto put = [&](const Tensor& target, const Tensor& from) {
     MICA_KERNEL(target.device(), index_put)(target.view_of(), at.first, views, from.view_of(), accumulate);
@@ -116,6 +121,7 @@ void index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const Ten
     outside(ErrorKind::Index, "index_copy_(): ", *bad, d, size_at(self, d));
   const Tensor from = at_least_1d(apart_from(source, self));
   if (from.numel() == 0 || self.is_meta()) return;
+  if (recording::put_off_copy_to(at_least_1d(self), d, at, from)) return;
   const TensorView* indices[] = {&at.view_of()};
   MICA_KERNEL(self.device(), index_put)(at_least_1d(self).view_of(), d, TensorViewList(indices), from.view_of(), false);
 }

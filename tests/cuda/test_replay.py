@@ -267,3 +267,56 @@ def test_more_short_loops_than_one_kernel_takes():
         for found, wanted in zip(function(x), plain(x), strict=True):
             assert torch.equal(found, wanted)
     assert replays(function) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("turned", [False, True])
+def test_writes_to_a_place_that_a_number_says(dtype, turned):
+    def cache():
+        made = torch.zeros(1, 3, 7, 24, device="cuda", dtype=dtype)
+        return made.transpose(1, 2).contiguous().transpose(1, 2) if turned else made
+
+    def rotated(t):
+        a, b = t.chunk(2, -1)
+        return t * 0.5 + torch.cat((-b, a), -1) * 2
+
+    def function_of(keys, values, row):
+        @torch.no_grad()
+        def plain(x, place):
+            keys.index_copy_(2, place, rotated(x))
+            values[:, :, place] = x + 1
+            values[:, :, place - 3] = 2.5 * x  # from the end, at times
+            row[place] = x[0, 0, 0, :1] * 3
+            seen = keys[:, :, 1] * 2
+            keys.index_copy_(2, place, rotated(x) + 1)
+            return seen, keys * 1, values + 0, row.clone()
+
+        return plain
+
+    theirs, ours = ((cache(), cache(), torch.zeros(7, device="cuda", dtype=dtype)) for _ in range(2))
+    plain, function = function_of(*theirs), made(function_of(*ours))
+    for i in range(12):
+        x, place = torch.randn(1, 3, 1, 24, device="cuda", dtype=dtype), torch.tensor([i % 7], device="cuda")
+        for found, wanted in zip(function(x, place), plain(x, place), strict=True):
+            assert torch.equal(found, wanted)
+    assert replays(function) == 1
+
+
+def test_a_place_that_there_is_not_is_reported():
+    kept = torch.zeros(5, 8, device="cuda")
+
+    @torch.no_grad()
+    def plain(x, place):
+        kept.index_copy_(0, place, x * 2 + 1)
+        return x + 1
+
+    function = made(plain)
+    x = torch.ones(1, 8, device="cuda")
+    for i in range(9):
+        function(x, torch.tensor([i % 5], device="cuda"))
+    assert replays(function) == 1
+    before = kept.clone()
+    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 5"):
+        function(x * 2, torch.tensor([5], device="cuda"))
+        torch.cuda.synchronize()
+    assert torch.equal(kept, before)

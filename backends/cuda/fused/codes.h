@@ -62,6 +62,9 @@ enum class FusedCode : int16_t {
 #undef MICA_CODE
 };
 
+// Whose index it is that says where a loop stores, in an error.
+inline constexpr const char* kIndexedOperation = "index_put_";
+
 const Fusion& fusion();
 
 }  // namespace mica::cuda

@@ -5,6 +5,7 @@
 // are the same.
 #include <algorithm>
 
+#include "backends/cuda/bounds.h"
 #include "backends/cuda/fused/codes.h"
 #include "backends/cuda/fused/describe.h"
 #include "backends/cuda/fused/generated.h"
@@ -30,7 +31,11 @@ struct Program {
     FloatKind kind;
     bool is_bool;
     int64_t strides[kDims];  // from one piece to the next along the fastest dimension
+    const int64_t* index;
+    int64_t step, size;
+    int dim;
   } operands[kFusedOperands];
+  Bounds bounds;
   FusedInstruction instructions[kFusedInstructions];
 };
 static_assert(sizeof(Program) < 4096);  // what every driver passes
@@ -282,6 +287,12 @@ __global__ void __launch_bounds__(kFusedThreads) fused_kernel(const __grid_const
       const int k = step.operand;
       const Values<V> value = input(0);
       char* to = place(k);
+      if (const int64_t* index = program.operands[k].index) {
+        const int64_t size = program.operands[k].size,
+                      at = program.bounds.checked(*index, size, program.operands[k].dim, true);
+        if (at == 0 && *index != 0 && *index != -size) continue;
+        to += at * program.operands[k].step;
+      }
       if (program.operands[k].is_bool) {
         store_narrowed<V, bool>(to, value);
       } else if (program.operands[k].kind == FloatKind::Single) {
@@ -321,6 +332,11 @@ bool run_fused(const FusedLoop& loop) {
                          : o.dtype == DType::BFloat16 ? FloatKind::BFloat
                                                       : FloatKind::Single;
     std::copy_n(layout.strides[k], p.ndim, p.operands[k].strides);
+    p.operands[k].index = o.index;
+    p.operands[k].step = o.step;
+    p.operands[k].size = o.size;
+    p.operands[k].dim = o.dim;
+    if (o.index) p.bounds = Bounds::of(kIndexedOperation, device);
   }
   p.count = loop.ninstructions;
   std::copy_n(loop.instructions, loop.ninstructions, p.instructions);

@@ -40,6 +40,7 @@ bool in_pieces(const FusedLoop& loop, FusedLayout& p) {
     if (p.strides[k][0] != size || reinterpret_cast<uintptr_t>(loop.operands[k].data) % unit) return false;
     for (int d = 1; d < p.ndim; ++d)
       if (p.strides[k][d] % unit) return false;
+    if (loop.operands[k].index && loop.operands[k].step % unit) return false;
     p.dense |= 1u << k;
   }
   return true;

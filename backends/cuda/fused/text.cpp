@@ -1,7 +1,9 @@
 #include "backends/cuda/fused/text.h"
 
+#include <cstddef>
 #include <cstring>
 
+#include "backends/cuda/bounds.h"
 #include "backends/cuda/divider.h"
 #include "backends/cuda/fused/codes.h"
 #include "backends/cuda/fused/functions.h"
@@ -50,12 +52,18 @@ struct Places {
     addresses = (size(layout.ndim - 1) + 7) / 8 * 8;
     strides = addresses + 8 * loop.noperands;
     numbers = strides + 8 * loop.noperands * layout.ndim;
+    for (int k = 0; k < loop.noperands; ++k)
+      if (loop.operands[k].index) indices[k] = numbers, numbers += kIndexBytes;
   }
   int size(int d) const { return items + 4 + 12 * d; }
   int address(int operand) const { return addresses + 8 * operand; }
   int stride(int operand, int d) const { return strides + 8 * (operand * ndim + d); }
   int number(int i) const { return numbers + 4 * i; }
 
+  // Of an operand that an index places: the index's address, bytes from place to place, how many places there are,
+  // their dimension, where a place that there is not is reported, and whose index it was.
+  static constexpr int kStep = 8, kPlaces = 16, kDim = 24, kReport = 32, kOperation = 40, kIndexBytes = 48;
+  int indices[kFusedOperands];
   int ndim, items, addresses, strides, numbers;
 };
 
@@ -99,9 +107,11 @@ class Body {
     return v;
   }
   void find_elements();
+  void find_place(int operand);
   Value load(int operand);
   void load_pieces(const Value& to, int operand);
   void store(int operand, const Value& v);
+  void store_there(int operand, const Value& v);
   Value compute(const FusedInstruction& step, const Value* inputs);
   Value number();
   std::string address(int operand) const { return cat("%a", operand); }
@@ -131,7 +141,31 @@ void Body::find_elements() {
       line("cvt.u64.u32 %b0, %c", d, ";\nld.param.u64 %b1, [p+", places_.stride(k, d), "];");
       line("mad.lo.s64 ", address(k), ", %b0, %b1, ", address(k), ";");
     }
+    if (loop_.operands[k].index) find_place(k);
   }
+}
+
+// Moves an operand to the place that its index says. %k0 ... whether there is such a place; if not, the first thread
+// writes that down as Bounds::checked (bounds.h) does.
+void Body::find_place(int k) {
+  const int at = places_.indices[k];
+  const std::string label = cat("$I", shared_.instances++, "_");
+  const auto field = [](size_t offset) { return cat("[%b2+", offset, "]"); };
+  line("ld.param.u64 %b2, [p+", at, "];\ncvta.to.global.u64 %b2, %b2;\nld.global.s64 %b0, [%b2];");
+  line("ld.param.s64 %b1, [p+", at + Places::kPlaces, "];\nsetp.lt.s64 %q1, %b0, 0;\nmov.s64 %b3, %b0;");
+  line("@%q1 add.s64 %b0, %b0, %b1;\nsetp.lt.u64 %k", k, ", %b0, %b1;");
+  line("ld.param.s64 %b2, [p+", at + Places::kStep, "];\nmad.lo.s64 ", address(k), ", %b0, %b2, ", address(k), ";");
+  line("@%k", k, " bra ", label, "done;\nsetp.ne.u32 %q1, %i, 0;\n@%q1 bra ", label, "done;");
+  line("ld.param.u64 %b2, [p+", at + Places::kReport, "];\ncvta.to.global.u64 %b2, %b2;");
+  line("ld.volatile.global.u32 %u0, ", field(offsetof(BoundsReport, raised)), ";\nsetp.ne.u32 %q1, %u0, 0;");
+  line("@%q1 bra ", label, "done;\nst.volatile.global.s64 ", field(offsetof(BoundsReport, index)), ", %b3;");
+  line("st.volatile.global.s64 ", field(offsetof(BoundsReport, size)), ", %b1;");
+  line("ld.param.s64 %b1, [p+", at + Places::kDim, "];\nst.volatile.global.s64 ", field(offsetof(BoundsReport, dim)),
+       ", %b1;");
+  line("ld.param.u32 %u0, [p+", at + Places::kOperation, "];\nst.volatile.global.u32 ",
+       field(offsetof(BoundsReport, op)), ", %u0;");
+  line("membar.sys;\nmov.u32 %u0, 1;\nst.volatile.global.u32 ", field(offsetof(BoundsReport, raised)), ", %u0;");
+  line(label, "done:");
 }
 
 Value Body::load(int operand) {
@@ -191,6 +225,14 @@ void Body::load_pieces(const Value& to, int operand) {
 }
 
 void Body::store(int operand, const Value& v) {
+  if (!loop_.operands[operand].index) return store_there(operand, v);
+  const std::string label = cat("$I", shared_.instances++, "_none");
+  line("@!%k", operand, " bra ", label, ";");
+  store_there(operand, v);
+  line(label, ":");
+}
+
+void Body::store_there(int operand, const Value& v) {
   const std::string at = cat("[", address(operand), "]");
   const DType dtype = loop_.operands[operand].dtype;
   const char* narrow = dtype == DType::Float16 ? "cvt.rn.f16.f32" : "cvt.rn.bf16.f32";
@@ -277,8 +319,8 @@ void Body::write() {
 }
 
 std::string Body::registers() const {
-  return cat(".reg .pred %q<2>;\n.reg .b16 %h<2>;\n.reg .b32 %i, %n, %u<4>, %w<4>, %c<", kFusedDims,
-             ">;\n.reg .b64 %b<2>, %a<", kFusedOperands, ">;\n.reg .f32 %x<", floats_ + 1, ">;\n");
+  return cat(".reg .pred %q<2>, %k<", kFusedOperands, ">;\n.reg .b16 %h<2>;\n.reg .b32 %i, %n, %u<4>, %w<4>, %c<",
+             kFusedDims, ">;\n.reg .b64 %b<4>, %a<", kFusedOperands, ">;\n.reg .f32 %x<", floats_ + 1, ">;\n");
 }
 
 // A kernel whose argument is `p` and whose text is `text`, after all that was queued before it.
@@ -350,7 +392,10 @@ std::string signature(const FusedLoop& loop, const FusedLayout& layout) {
   key += static_cast<char>(layout.pieces);
   add(layout.dense);
   key += static_cast<char>(loop.noperands);
-  for (int k = 0; k < loop.noperands; ++k) add(loop.operands[k].dtype);
+  for (int k = 0; k < loop.noperands; ++k) {
+    add(loop.operands[k].dtype);
+    key += static_cast<char>(loop.operands[k].index != nullptr);
+  }
   for (int i = 0; i < loop.ninstructions; ++i) {
     const FusedInstruction& step = loop.instructions[i];
     add(step.code);
@@ -397,6 +442,15 @@ void pack_arguments(const FusedLoop& loop, const FusedLayout& layout, std::vecto
   for (int k = 0; k < loop.noperands; ++k) {
     put(places.address(k), loop.operands[k].data);
     for (int d = 0; d < layout.ndim; ++d) put(places.stride(k, d), layout.strides[k][d]);
+    const FusedLoop::Operand& o = loop.operands[k];
+    if (!o.index) continue;
+    const Bounds bounds = Bounds::of(kIndexedOperation, loop.device.index());
+    put(places.indices[k], o.index);
+    put(places.indices[k] + Places::kStep, o.step);
+    put(places.indices[k] + Places::kPlaces, o.size);
+    put(places.indices[k] + Places::kDim, static_cast<int64_t>(o.dim));
+    put(places.indices[k] + Places::kReport, bounds.report);
+    put(places.indices[k] + Places::kOperation, bounds.op);
   }
   for (int i = 0; i < loop.ninstructions; ++i)
     visit_numbers(loop.instructions[i], [&bytes](float number) {

@@ -47,6 +47,12 @@ struct FusedLoop {
     char* data;
     DType dtype;
     int64_t strides[kFusedDims];  // in bytes
+    // Not null: what is stored goes `step` bytes further for each count of this number, which says a place in dimension
+    // `dim` of `size`, from the end where it is negative. Nothing is stored at a place that there is not; the backend
+    // reports it as it does for its kernels.
+    const int64_t* index;
+    int64_t step, size;
+    int32_t dim;
   };
   Device device;
   int ndim;

@@ -97,6 +97,7 @@ class _Graph:
         self.snapshot, self._replay, self._result = snapshot, replay, result
         self._inputs, self._fixed = inputs, fixed
         self.changed, self.changed_arguments = (), ()  # tensors of the state, numbers of arguments
+        self._places = None
 
     def holds(self, tensors):
         """Whether the call would do the same again: fixed arguments lie where they lay, nothing that was read is another,
@@ -104,11 +105,12 @@ class _Graph:
         """
         if any(tensors[i].data_ptr() != address for i, address in self._fixed):
             return False
-        if self.changed or self.changed_arguments:
-            places = {_place(each) for each in self.changed} | {_place(tensors[i]) for i in self.changed_arguments}
-            if any(_place(tensors[i]) in places for i, _ in self._inputs):
-                return False
-        return self.snapshot.holds()
+        if not self.snapshot.holds():
+            return False
+        if self._places is None:  # of the state's tensors, which stay there as long as the snapshot holds
+            self._places = {_place(each) for each in self.changed}
+        places = self._places.union(_place(tensors[i]) for i in self.changed_arguments)
+        return not places or not any(_place(tensors[i]) in places for i, _ in self._inputs)
 
     def forget_with(self, references, graphs):
         """Leave a list of graphs when an object that was read through a weak reference has gone."""
