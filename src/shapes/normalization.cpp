@@ -1,7 +1,10 @@
 #include "core/kernel_arguments.h"
 #include "shapes/normalization.h"
 
+#include <algorithm>
+
 #include "core/geometry.h"
+#include "core/recorded_rows.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/normalization_implementations.h"
 #include "mica/ops.h"
@@ -71,6 +74,43 @@ Tensor ChannelLayout::of(const Tensor& t) const {
   return ordered.movedim(1, -1).view({outer, channels, inner});
 }
 
+namespace {
+
+// In evaluation each channel of each example is computed for itself, so that a compiled function puts it off. `x` and
+// `y` are (outer, channels, inner), in the order of memory.
+bool put_off_evaluation(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                        const Tensor& var, double eps) {
+  if (!(thread_modes & mode_bit::kRecord) || !x.is_cpu() || x.size(2) == 1) return false;
+  Tensor parameters[4];
+  const Tensor* given[] = {&weight, &bias, &mean, &var};
+  for (int i = 0; i < 4; ++i) {
+    if (!given[i]->defined() || !given[i]->is_contiguous()) return false;
+    parameters[i] = given[i]->expand({x.size(0), x.size(1)});
+  }
+  const auto kernel = MICA_LAYER_KERNEL(kCPU, batch_norm);
+  const auto body = [kernel, eps](const TensorView* views, int dropped) {
+    // A piece is some examples, or some channels of one.
+    int64_t sizes[] = {1, 0, 0}, strides[] = {0, 0, 1};
+    TensorView wide[] = {views[0], views[1]};
+    if (dropped) {
+      std::copy(views[0].sizes, views[0].sizes + 2, sizes + 1);
+      strides[1] = sizes[2];
+      for (TensorView& v : wide) v.sizes = sizes, v.strides = strides, v.ndim = 3;
+    }
+    TensorView channel[4];
+    for (int i = 0; i < 4; ++i) {
+      TensorView& v = channel[i] = views[2 + i];
+      const int last = v.ndim - 1;
+      v.sizes += last, v.strides += last, v.ndim = 1, v.numel = v.sizes[0];
+    }
+    kernel(wide[0], {}, {}, channel[2], channel[3], wide[1], channel[0], channel[1], false, 0, eps);
+  };
+  return recording::put_off("batch_norm", {&y}, {&x, &parameters[0], &parameters[1], &parameters[2], &parameters[3]}, 2,
+                            body);
+}
+
+}  // namespace
+
 void _batch_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input, const Tensor& weight,
                             const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training,
                             double momentum, double eps) {
@@ -100,6 +140,7 @@ void _batch_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input,
     return;
   }
   const Tensor x = layout.of(input), y = layout.of(result), w = dense(weight), b = dense(bias);
+  if (!training && put_off_evaluation(y, x, w, b, running_mean, running_var, eps)) return;
   const InPlace moving_mean(running_mean), moving_var(running_var);
   MICA_LAYER_KERNEL(input.device(), batch_norm)
   (y.view_of(), means.view_of(), scales.view_of(), moving_mean.view(), moving_var.view(), x.view_of(), view_or_none(w),
