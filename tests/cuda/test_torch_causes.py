@@ -73,11 +73,14 @@ def test_index_reduce_of_16_bits(device):
     close(found[1], [8.875, 5.4375, 2.203125, -0.44140625], **slack)
 
 
-def test_addmm_activation_has_the_exact_gelu(device):
+def test_addmm_activation_has_the_exact_gelu_on_the_cpu(device):
     m1, m2 = mica.eye(2) * 0.7, mica.tensor([[1.0, 2.0], [-1.0, 0.5]])
     bias = mica.tensor([0.1, -0.3], device=device)
     found = mica._addmm_activation(bias, m1.to(device), m2.to(device), use_gelu=True)
-    close(found, [[0.6305156350135803, 0.950766384601593], [-0.16455183923244476, 0.025996938347816467]])
+    if device == "cpu":
+        close(found, [[0.6305156350135803, 0.950766384601593], [-0.16455183923244476, 0.025996938347816467]])
+    else:  # torch leaves it to cuBLAS there, which has the form with tanh
+        close(found, F.gelu(mica.addmm(bias.cpu(), m1, m2), approximate="tanh"))
     found = mica._addmm_activation(bias, m1.to(device), m2.to(device))
     close(found, [[0.8, 1.1], [0.0, 0.05]], rtol=1e-5, atol=1e-6)
 

@@ -318,11 +318,16 @@ def _rrelu(call):
 
 
 def _same_for_all(call):
-    """Each example with the same draws."""
-    state = mica.get_rng_state()
+    """Each example with the same draws, of the generator of the device that it is on."""
+    devices = [x.device for x in call.args if isinstance(x, Tensor)]
+    device = mica.device(call.kwargs.get("device") or devices[0])
+    if device.type == "cuda":
+        state, go_back = mica.cuda.get_rng_state(device), lambda: mica.cuda.set_rng_state(state, device)
+    else:
+        state, go_back = mica.get_rng_state(), lambda: mica.set_rng_state(state)
     results = []
     for i in range(call.size):
-        mica.set_rng_state(state)
+        go_back()
         args = [x._batch_value[i] if call.is_batched(x) else x for x in call.args]
         results.append(call.func(*args, **call.kwargs))
     return mica.stack(results)
