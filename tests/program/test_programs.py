@@ -233,7 +233,7 @@ def test_open_sizes(way, tmp_path):
 def test_arithmetic_of_sizes(tmp_path):
     n = Dim("n", min=4)
     module = module_of(shapes)
-    program = export(module, (torch.randn(6, 4),), dynamic_shapes=({0: n, 1: Dim("m", min=4)},))
+    program = export(module, (torch.randn(6, 4),), dynamic_shapes=(({0: n, 1: Dim("m", min=4)},),))
     save(program, tmp_path / "model.pt2")
     x = torch.randn(9, 7)
     same(results(tmp_path, [x]), module(x))

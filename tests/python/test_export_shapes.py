@@ -173,3 +173,15 @@ def test_conversions_by_types_of_python_and_by_names():
         found = program.module()(x)
         assert [each.dtype for each in found] == [each.dtype for each in f(x)] and all(map(torch.equal, found, f(x)))
         assert operators(program)[1:4] == ["aten.to.dtype"] * 3 and "aten.zeros.default" in operators(program)
+
+
+def test_sizes_of_arguments_that_are_one_tuple():
+    class Any(torch.nn.Module):
+        def forward(self, *args):
+            return args[0] * 2
+
+    n = Dim("n", min=4)
+    program = export(Any(), (torch.randn(6, 4),), dynamic_shapes=(({0: n},),))
+    assert program.module()(torch.ones(9, 4)).shape == (9, 4)
+    with pytest.raises(torch._dynamo.exc.UserError, match=r"`inputs\[0\]` is a <class 'tuple'>, but"):
+        export(Any(), (torch.randn(6, 4),), dynamic_shapes=({0: n},))

@@ -71,6 +71,7 @@ struct FusedSum {
   float divisor;
 };
 
+// One of the things that a sequence computes.
 struct FusedPart {
   const FusedLoop* loop;  // null: the sum
   FusedSum sum;

@@ -228,8 +228,16 @@ def named_sizes(shapes, values, function):
         known = [name for name in inspect.signature(function).parameters if name in values]
         shapes = dict(zip([*known, *(name for name in values if name not in known)], shapes, strict=False))
     found, start = {}, 0
-    for name, value in values.items():
+    for i, (name, value) in enumerate(values.items()):
         count = len(tree_flatten(value)[0])
+        if isinstance(value, (list, tuple)) and isinstance(shapes.get(name), dict):
+            from mica._dynamo.exc import UserError
+
+            raise UserError(
+                "Detected mismatch between the structure of `inputs` and `dynamic_shapes`: "
+                f"`inputs[{i}]` is a {type(value)}, but `dynamic_shapes[{i}]` is a {dict}. "
+                "Arguments that a function takes as *args are one tuple, and so are their sizes: (({0: n},),)."
+            )
         _collect(shapes.get(name), value, start, found)
         start += count
     return found
