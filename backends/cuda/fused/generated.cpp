@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "backends/cuda/fused/sequence.h"
 #include "backends/cuda/fused/text.h"
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/runtime.h"

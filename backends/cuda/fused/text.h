@@ -17,16 +17,25 @@ std::string ptx_of(const FusedLoop& loop, const FusedLayout& layout, int capabil
 // Its one argument, behind what `bytes` holds.
 void pack_arguments(const FusedLoop& loop, const FusedLayout& layout, std::vector<char>& bytes);
 
-// The same for loops and sums of rows, one after the other, by one block of kSequenceThreads.
-struct SequencePart {
-  const FusedLoop* loop;  // null: the sum
-  FusedLayout layout;
-  FusedSum sum;
-};
-inline constexpr int kSequenceThreads = 256, kSequenceWarps = kSequenceThreads / 32;
+// What it is written with, for kernels of several loops.
 
-std::string signature(const std::vector<SequencePart>& parts);
-std::string ptx_of(const std::vector<SequencePart>& parts, int capability);
-void pack_arguments(const std::vector<SequencePart>& parts, std::vector<char>& bytes);
+// Text that the parts of a kernel have in common: the functions that they call, and how many of them were written out.
+struct SharedText {
+  std::string called;
+  int instances = 0;
+};
+
+// The instructions of a loop for piece number %i, whose part of the argument is from `begin`, a multiple of eight, to
+// `end`.
+struct LoopText {
+  std::string registers, body;
+  int end;
+};
+LoopText loop_text(const FusedLoop& loop, const FusedLayout& layout, SharedText& shared, int begin);
+
+// The kernel "fused" with an argument `p` of so many bytes, after all that was queued before it.
+std::string kernel_text(int capability, const SharedText& shared, int argument, int threads, const std::string& text);
+
+inline int padded(int bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace mica::cuda
