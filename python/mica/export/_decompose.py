@@ -13,10 +13,10 @@ from mica.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from mica.fx.experimental._unseen_calls import UnseenCalls
 from mica.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
     PythonKeyTracer,
-    _Refusals,
     disable_proxy_modes_tracing,
     track_tensor_tree,
 )
@@ -74,7 +74,7 @@ def decomposed(program, table):
             track_tensor_tree(value, made, tracer=tracer)
         proxies.sizes.add_input(made, value)
         given.append(value)
-    with mica.no_grad(), mode, proxies, _Refusals(proxies):
+    with mica.no_grad(), mode, proxies, UnseenCalls(proxies):
         result = _Steps(program.graph_module, proxies).run(*given)
         outputs = tree_map(proxies.argument, result)
     graph, outputs = functionalized(tracer.graph, outputs)

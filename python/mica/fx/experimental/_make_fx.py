@@ -9,10 +9,10 @@ import mica
 from mica import _C
 from mica.export._record import Recorder
 from mica.fx.experimental._proxy_arguments import PytreeInputs, placeholder_names
+from mica.fx.experimental._unseen_calls import UnseenCalls
 from mica.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
     PythonKeyTracer,
-    _Refusals,
     disable_autocast_cache,
     disable_proxy_modes_tracing,
     extract_val,
@@ -123,7 +123,7 @@ class Trace:
                 stack.enter_context(fake_mode)
             stack.enter_context(disable_autocast_cache())
             stack.enter_context(mode)
-            stack.enter_context(_Refusals(mode, self.refuse_values))
+            stack.enter_context(UnseenCalls(mode, self.refuse_values))
             result = self.function(*tree_unflatten(given, in_spec))
             outputs = tree_map(mode.argument, result)
         if mode.functional is not None:

@@ -1,0 +1,98 @@
+"""Calls of a function that make_fx runs and that the dispatch of operators does not show as they are."""
+
+import mica
+from mica import _C
+from mica.fx.experimental._proxy_arguments import alias_key
+from mica.overrides import TorchFunctionMode
+from mica.utils._pytree import tree_leaves
+
+_VALUES = frozenset(["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+                     "__array__", "is_nonzero", "equal", "allclose"])  # fmt: skip
+# What hands out values or changes what a tensor is, and calls that run others: no operators of their own.
+_NOT_CALLS = frozenset(["backward", "requires_grad_", "__get__", "__set__", "__delete__", "register_hook", "retain_grad",
+                        "set_", "data_ptr", "untyped_storage", "as_subclass", "__repr__", *_VALUES])  # fmt: skip
+
+
+class UnseenCalls(TorchFunctionMode):
+    """Calls that the dispatch of operators does not show: values are refused, detach is recorded."""
+
+    def __init__(self, mode, error_on_values=True):
+        super().__init__()
+        self._mode, self._refuses = mode, error_on_values
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        mode = self._mode
+        if mode.shape_env is not None:
+            from mica._subclasses.open_sizes import NEEDS_NUMBERS, engine_values
+
+            given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, mica.SymFloat)]
+            args, kwargs = engine_values((tuple(args), dict(kwargs)))
+            if mode.enable_tracing and any(not each.node.has_hint() for each in given):
+                return self._with_numbers(func, args, kwargs, name in NEEDS_NUMBERS)
+        if name in _VALUES and self._refuses and mode.enable_tracing and _is_tracked(args, mode.tracer):
+            from mica._subclasses.fake_tensor import FakeTensor
+
+            is_open_number = name == "item" and isinstance(args[0], FakeTensor) and mode.shape_env is not None
+            if not is_open_number:
+                raise RuntimeError(
+                    "It appears that you're trying to get value out of a tracing tensor with "
+                    f"aten._local_scalar_dense.default - erroring out! ({name}() asks for it.) It's likely that this is "
+                    "caused by data-dependent control flow or similar. It may be possible to trace this with dynamic "
+                    "shapes; try setting tracing_mode='symbolic' in your make_fx call."
+                )
+        if name == "to_dense" or not (name == "detach" and mode.enable_tracing):
+            if not mode.enable_tracing or name in _NOT_CALLS or not _is_tracked((args, kwargs), mode.tracer):
+                return func(*args, **kwargs)
+            return self._seen(func, args, kwargs)
+        node_args = mode.argument(tuple(args))
+        out = func(*args, **kwargs)
+        mode.record(mica.ops.aten.detach.default, node_args, {}, out)
+        return out
+
+    def _seen(self, func, args, kwargs):
+        """A call whose operators are recorded as it runs. One that the engine computes in one piece is a node itself."""
+        tracer, graph = self._mode.tracer, self._mode.tracer.graph
+        count, known = len(graph.nodes), set(tracer.root.state_dict())
+        out = func(*args, **kwargs)
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
+        made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, _C.TensorBase)]
+        constants = [name for name in tracer.root.state_dict() if name not in known]
+        inner = [name for name in constants if not any(getattr(tracer.root, name) is each for each in given)]
+        is_seen = all(_is_tracked(leaf, tracer) or any(leaf is each for each in given) for leaf in made)
+        if (is_seen and not inner) or any(hasattr(leaf, "_batch_value") for leaf in (*given, *made)):
+            return out  # examples of a batch are known by the batch
+        tracer.erase(list(reversed(graph.nodes))[: len(graph.nodes) - count], constants)
+        self._record_whole(func, args, kwargs, out)
+        return out
+
+    def _record_whole(self, func, args, kwargs, out):
+        from mica._subclasses.dispatching import _more_targets
+        from mica.export import _targets
+
+        found = _targets.find(func, args, kwargs) or _more_targets(func, args, kwargs) or (func, args, kwargs)
+        target, inner_args, inner_kwargs = found
+        mode = self._mode
+        mode.record(target, mode.argument(tuple(inner_args)), mode.argument(dict(inner_kwargs)), out,
+                    name=getattr(func, "__name__", None))  # fmt: skip
+
+    def _with_numbers(self, func, args, kwargs, is_refused):
+        """A call with numbers that only data decide: the nodes that it is recorded as have to read them."""
+        graph, count = self._mode.tracer.graph, len(self._mode.tracer.graph.nodes)
+        out = None if is_refused else func(*args, **kwargs)
+        nodes = reversed(graph.nodes)
+        new = [next(nodes) for _ in range(len(graph.nodes) - count)]
+        is_number = [isinstance(each.meta.get("val"), mica.SymFloat) for node in new for each in node.all_input_nodes]
+        if is_refused or not any(is_number):
+            raise NotImplementedError(
+                f"{getattr(func, '__name__', func)} with a number that only data decide: a tensor of it can be in a graph"
+            )
+        return out
+
+
+def _is_tracked(values, tracer):
+    return any(
+        isinstance(leaf, _C.TensorBase)
+        and (tracer.tensor_tracker.get(leaf) is not None or alias_key(leaf) in tracer.by_alias)
+        for leaf in tree_leaves(values)
+    )
