@@ -404,3 +404,24 @@ def test_inputs_without_channels_leave_the_bias_a_gradient():
     x = mica.randn(2, 0, 5, requires_grad=True)
     module(x).sum().backward()
     assert x.grad.shape == x.shape and module.bias.grad.tolist() == [0] * 8
+
+
+@pytest.mark.parametrize("filters", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2, (1, 2), 3])
+@pytest.mark.parametrize("kernel", [2, 3, (3, 5), 5, 7])
+def test_planes_of_any_size_with_a_filter_each_are_as_in_float64(kernel, stride, filters):
+    """Rows are summed several at a time, and the last vector of a row may overlap the one before: all remainders."""
+    padding = tuple(k // 2 for k in each(kernel, 2))
+    for height, width in [(1, 1), (2, 3), (4, 4), (7, 7), (8, 9), (14, 14), (11, 17), (17, 33), (15, 40), (30, 31)]:
+        x = mica.randn(2, 3, height, width).requires_grad_()
+        w = mica.randn(3 * filters, 1, *each(kernel, 2)).requires_grad_()
+        b = mica.randn(3 * filters)
+        y = F.conv2d(x, w, b, stride, padding, groups=3)
+        grad = mica.randn(y.shape)
+        y.backward(grad)
+        x64, w64 = (t.detach().double().requires_grad_() for t in (x, w))
+        y64 = F.conv2d(x64, w64, b.double(), stride, padding, groups=3)
+        y64.backward(grad.double())
+        assert mica.allclose(y.double(), y64, atol=1e-5, rtol=1e-5)
+        assert mica.allclose(x.grad.double(), x64.grad, atol=1e-5, rtol=1e-5)
+        assert mica.allclose(w.grad.double(), w64.grad, atol=2e-4, rtol=1e-5)

@@ -1,6 +1,7 @@
 #include "backends/cpu/convolution/depthwise.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/convolution/depthwise_rows.h"
@@ -29,36 +30,37 @@ struct PaddedPlane {
   int64_t size() const { return rows * phases * cols + kReadBehind; }
   int64_t offset(int64_t y, int64_t x) const { return (y * phases + x % phases) * cols + x / phases; }
 
-  // Places a plane's pixel (y, x) at (pad_y + y * spread_y, pad_x + x * spread_x), as far as it fits.
+  // Places a plane's pixel (y, x) at (pad_y + y * spread_y, pad_x + x * spread_x), as far as it fits. What lies around
+  // the pixels is left as it is: `clear` sets it, once for all planes that are placed in the same memory.
   void load(const float* plane, int64_t height, int64_t width, int64_t pad_y, int64_t pad_x, int64_t spread_y,
             int64_t spread_x, float* to) const {
-    const bool dense = phases == 1 && spread_x == 1;
-    std::fill_n(to, size(), 0.0f);
     const int64_t extent = phases * cols;
-    for (int64_t y = 0; y < height; ++y) {
-      const int64_t row = pad_y + y * spread_y;
-      if (row < 0 || row >= rows) continue;
-      const float* from = plane + y * width;
-      const int64_t low = pad_x >= 0 ? 0 : (-pad_x + spread_x - 1) / spread_x;
-      const int64_t high = std::min(width, extent - 1 < pad_x ? 0 : (extent - 1 - pad_x) / spread_x + 1);
-      if (dense) {
-        std::copy(from + low, from + std::max(low, high), to + row * cols + pad_x + low);
-        continue;
-      }
-      if (phases == 2 && spread_x == 1) {
-        float* even = to + row * 2 * cols;
-        float* odd = even + cols;
-        int64_t x = low;
-        if ((pad_x + x) % 2 != 0 && x < high) odd[(pad_x + x) / 2] = from[x], ++x;
-        even += (pad_x + x) / 2, odd += (pad_x + x) / 2;
-        const int64_t pairs = (high - x) / 2;
-        for (int64_t i = 0; i < pairs; ++i) even[i] = from[x + 2 * i], odd[i] = from[x + 2 * i + 1];
-        if (x + 2 * pairs < high) even[pairs] = from[x + 2 * pairs];
-        continue;
-      }
-      for (int64_t x = low; x < high; ++x) to[offset(row, pad_x + x * spread_x)] = from[x];
+    const auto [top, bottom] = fitting(height, pad_y, spread_y, rows);
+    const auto [low, high] = fitting(width, pad_x, spread_x, extent);
+    if (top >= bottom || low >= high) return;
+    const float* from = plane + top * width + low;
+    const int64_t count = high - low, first = pad_x + low * spread_x;
+    float* row = to + (pad_y + top * spread_y) * extent;
+    if (spread_x == 1 && phases == 1)
+      return loops.place_rows(from, width, bottom - top, count, row + first, spread_y * extent);
+    if (spread_x == 1 && phases == 2) {
+      // Pixels in even columns of the padded plane form the first run. The first pixel may be in an odd one.
+      float* same = row + offset(0, first);
+      float* other = row + offset(0, first + 1);
+      return loops.split_rows(from, width, bottom - top, count, same, other, spread_y * extent);
     }
+    for (int64_t y = top; y < bottom; ++y, from += width, row += spread_y * extent)
+      for (int64_t x = 0; x < count; ++x) row[offset(0, first + x * spread_x)] = from[x];
   }
+  void clear(float* to) const { std::fill_n(to, size(), 0.0f); }
+
+ private:
+  // Of `count` pixels, those that lie in [0, extent).
+  static std::pair<int64_t, int64_t> fitting(int64_t count, int64_t pad, int64_t spread, int64_t extent) {
+    const int64_t low = pad >= 0 ? 0 : divide_up(-pad, spread);
+    return {low, std::min(count, extent - 1 < pad ? 0 : (extent - 1 - pad) / spread + 1)};
+  }
+  const DepthwiseLoops& loops = depthwise_loops();
 };
 
 // Planes of an image's channels one after another: in place where they lie so, otherwise through `scratch`.
@@ -85,11 +87,9 @@ void for_planes(const Correlation& c, bool some, int64_t products, const Body& b
   });
 }
 
-std::vector<float> taps_of(const Correlation& c, const float* weight) {
-  std::vector<float> taps;
+void copy_taps(const Correlation& c, const float* weight, float* to) {
   for (int64_t y = 0; y < c.kernel_y; ++y)
-    for (int64_t x = 0; x < c.kernel_x; ++x) taps.push_back(weight[y * c.weight_y + x * c.weight_x]);
-  return taps;
+    for (int64_t x = 0; x < c.kernel_x; ++x) *to++ = weight[y * c.weight_y + x * c.weight_x];
 }
 
 std::vector<int64_t> tap_offsets(const Correlation& c, const PaddedPlane& plane) {
@@ -229,11 +229,18 @@ struct PlaneSum {
   std::vector<int64_t> offsets = tap_offsets(c, padded);
   const DepthwiseLoops& loops = depthwise_loops();
 
-  void add(const float* buffer, const float* weight, float start, bool add, float* target) const {
-    const std::vector<float> taps = taps_of(c, weight);
+  // `taps` has room for the filter.
+  void add(const float* buffer, const float* weight, float start, bool add, float* target, float* taps) const {
+    copy_taps(c, weight, taps);
+    if (c.dilation_y == 1) {
+      // The offsets of the first row of taps are those of the columns.
+      const PlaneRows rows{buffer, padded.offset(1, 0), offsets.data(),  c.kernel_x,    taps, start, add,
+                           target, c.target.width,      c.target.height, c.target.width};
+      if (loops.plane_rows(rows, c.kernel_y, c.stride_y)) return;
+    }
     for (int64_t y = 0; y < c.target.height; ++y)
-      loops.plane_row(buffer + padded.offset(y * c.stride_y, 0), offsets.data(), taps.data(),
-                      static_cast<int64_t>(taps.size()), start, add, target + y * c.target.width, c.target.width);
+      loops.plane_row(buffer + padded.offset(y * c.stride_y, 0), offsets.data(), taps, c.kernel_y * c.kernel_x, start,
+                      add, target + y * c.target.width, c.target.width);
   }
   void load(const float* plane, float* buffer) const {
     padded.load(plane, c.source.height, c.source.width, c.pad_y, c.pad_x, spread_y, spread_x, buffer);
@@ -258,6 +265,8 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
   for_planes(c, in_last || out_last, out_size * c.kernel_y * c.kernel_x, [&](const auto& planes) {
     const Scratch buffer(bytes_of_floats(sum.padded.size()));
+    const Scratch taps(bytes_of_floats(c.kernel_y * c.kernel_x));
+    sum.padded.clear(buffer.as<float>());
     const int64_t held = std::min(kPlanes, c.groups);
     const Scratch in(in_last ? bytes_of_floats(held * sources * in_size) : 0);
     const Scratch out(out_last ? bytes_of_floats(held * targets * out_size) : 0);
@@ -273,7 +282,8 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
           for (int64_t t = 0; t < targets; ++t) {
             const int64_t channel = (first + i) * targets + t;
             sum.add(buffer.as<float>(), c.weight_at(first + i, sources == 1 ? t : 0, sources == 1 ? 0 : s),
-                    s == 0 && c.bias ? c.bias[channel] : 0.0f, s > 0, to + (i * targets + t) * to_step);
+                    s == 0 && c.bias ? c.bias[channel] : 0.0f, s > 0, to + (i * targets + t) * to_step,
+                    taps.as<float>());
           }
         }
       }
@@ -314,6 +324,7 @@ void weight_gradient_depthwise(const Problem& p) {
   float* weight = reinterpret_cast<float*>(p.weight);
   parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
     const Scratch buffer(bytes_of_floats(padded.size()));
+    padded.clear(buffer.as<float>());
     const Scratch in(in_last ? bytes_of_floats(kPlanes * in_size) : 0);
     const Scratch out(out_last ? bytes_of_floats(kPlanes * p.filters * out_size) : 0);
     std::vector<float> sums;

@@ -175,6 +175,139 @@ void plane_row(const float* from, const int64_t* offsets, const float* weights, 
   for (; i < count; i += lanes) plane_block<1>(from + i, offsets, weights, taps, start, add, to + i, count - i);
 }
 
+// Fewer elements than a vector has.
+HWY_INLINE V load_some(const float* from, int64_t count) {
+  const D d;
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float block[hn::MaxLanes(D())] = {};
+  for (int64_t i = 0; i < count; ++i) block[i] = from[i];
+  return hn::Load(d, block);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
+#endif
+}
+
+HWY_INLINE void store_some(V v, float* to, int64_t count) {
+  const D d;
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float block[hn::MaxLanes(D())];
+  hn::Store(v, d, block);
+  for (int64_t i = 0; i < count; ++i) to[i] = block[i];
+#else
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+#endif
+}
+
+// Row J of the source, for all outputs that it meets: output y through the tap J - y * S.
+template <int R, int K, int S, int J>
+HWY_INLINE void add_source_row(const float* at, int64_t step, const V (&weights)[K], V (&sums)[R]) {
+  if constexpr (J < (R - 1) * S + K) {
+    const V row = hn::LoadU(D(), at);
+#pragma GCC unroll 8
+    for (int k = 0; k < K; ++k) {
+      if (J >= k && (J - k) % S == 0 && (J - k) / S < R)
+        sums[(J - k) / S] = hn::MulAdd(row, weights[k], sums[(J - k) / S]);
+    }
+    add_source_row<R, K, S, J + 1>(at + step, step, weights, sums);
+  }
+}
+
+// R rows by one vector: a vector of the source is read once for all taps of a column that it meets.
+template <int R, int K, int S>
+HWY_INLINE void plane_tile(const PlaneRows& p, int64_t y, int64_t x, int64_t count) {
+  const D d;
+  V sums[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) sums[r] = hn::Set(d, p.start);
+  const float* from = p.from + y * S * p.from_step + x;
+  for (int64_t kx = 0; kx < p.kernel_x; ++kx) {
+    V weights[K];
+#pragma GCC unroll 8
+    for (int k = 0; k < K; ++k) weights[k] = hn::Set(d, p.weights[k * p.kernel_x + kx]);
+    add_source_row<R, K, S, 0>(from + p.columns[kx], p.from_step, weights, sums);
+  }
+  float* to = p.to + y * p.to_step + x;
+  if (count == static_cast<int64_t>(hn::Lanes(d))) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      float* at = to + r * p.to_step;
+      hn::StoreU(p.add ? hn::Add(sums[r], hn::LoadU(d, at)) : sums[r], d, at);
+    }
+    return;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    float* at = to + r * p.to_step;
+    store_some(p.add ? hn::Add(sums[r], load_some(at, count)) : sums[r], at, count);
+  }
+}
+
+template <int R, int K, int S>
+void plane_band(const PlaneRows& p, int64_t y) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  int64_t x = 0;
+  for (; x + lanes <= p.count; x += lanes) plane_tile<R, K, S>(p, y, x, lanes);
+  if (x == p.count) return;
+  // The last vector begins earlier where that is allowed: some of its sums are then computed twice.
+  const bool overlaps = !p.add && p.count >= lanes;
+  plane_tile<R, K, S>(p, y, overlaps ? p.count - lanes : x, overlaps ? lanes : p.count - x);
+}
+
+template <int K, int S>
+bool plane_bands(const PlaneRows& p) {
+  int64_t y = 0;
+  for (; y + 7 <= p.rows; y += 7) plane_band<7, K, S>(p, y);
+  for (; y + 3 <= p.rows; y += 3) plane_band<3, K, S>(p, y);
+  for (; y < p.rows; ++y) plane_band<1, K, S>(p, y);
+  return true;
+}
+
+bool plane_rows(const PlaneRows& p, int64_t kernel_y, int64_t stride_y) {
+  if (stride_y == 1) {
+    if (kernel_y == 3) return plane_bands<3, 1>(p);
+    if (kernel_y == 5) return plane_bands<5, 1>(p);
+    if (kernel_y == 7) return plane_bands<7, 1>(p);
+  } else if (stride_y == 2) {
+    if (kernel_y == 3) return plane_bands<3, 2>(p);
+    if (kernel_y == 5) return plane_bands<5, 2>(p);
+    if (kernel_y == 7) return plane_bands<7, 2>(p);
+  }
+  return false;
+}
+
+void place_rows(const float* from, int64_t from_step, int64_t rows, int64_t count, float* to, int64_t to_step) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t y = 0; y < rows; ++y, from += from_step, to += to_step) {
+    if (count < lanes) {
+      store_some(load_some(from, count), to, count);
+      continue;
+    }
+    for (int64_t x = 0; x + lanes < count; x += lanes) hn::StoreU(hn::LoadU(d, from + x), d, to + x);
+    hn::StoreU(hn::LoadU(d, from + count - lanes), d, to + count - lanes);
+  }
+}
+
+void split_rows(const float* from, int64_t from_step, int64_t rows, int64_t count, float* even, float* odd,
+                int64_t to_step) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t y = 0; y < rows; ++y, from += from_step, even += to_step, odd += to_step) {
+    int64_t x = 0;
+    for (; x + 2 * lanes <= count; x += 2 * lanes) {
+      const V low = hn::LoadU(d, from + x), high = hn::LoadU(d, from + x + lanes);
+      hn::StoreU(hn::ConcatEven(d, high, low), d, even + x / 2);
+      hn::StoreU(hn::ConcatOdd(d, high, low), d, odd + x / 2);
+    }
+    const int64_t left = count - x;
+    if (left == 0) continue;
+    const V low = left >= lanes ? hn::LoadU(d, from + x) : load_some(from + x, left);
+    const V high = left > lanes ? load_some(from + x + lanes, left - lanes) : hn::Zero(d);
+    store_some(hn::ConcatEven(d, high, low), even + x / 2, (left + 1) / 2);
+    store_some(hn::ConcatOdd(d, high, low), odd + x / 2, left / 2);
+  }
+}
+
 float dot(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows, int64_t count) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -201,7 +334,9 @@ float dot(const float* a, int64_t a_stride, const float* b, int64_t b_stride, in
   return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
-DepthwiseLoops describe() { return {channel_row, channel_terms, channel_dot, plane_row, dot}; }
+DepthwiseLoops describe() {
+  return {channel_row, channel_terms, channel_dot, plane_row, plane_rows, place_rows, split_rows, dot};
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

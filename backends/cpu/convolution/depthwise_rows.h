@@ -27,6 +27,20 @@ struct ChannelTerm {
   const float* weights;
 };
 
+// Rows of an output plane from a padded plane: to[y][x] = start + the sum over ky and kx of
+// weights[ky][kx] * from[y * stride + ky][columns[kx] + x]; added to `to` if `add`.
+struct PlaneRows {
+  const float* from;
+  int64_t from_step;  // floats between rows
+  const int64_t* columns;
+  int64_t kernel_x;
+  const float* weights;
+  float start;
+  bool add;
+  float* to;
+  int64_t to_step, rows, count;
+};
+
 struct DepthwiseLoops {
   void (*channel_row)(const ChannelRows& rows);
   // target = bias (or zero) + sum over terms of weights * source.
@@ -38,6 +52,14 @@ struct DepthwiseLoops {
   // 64 floats behind the last.
   void (*plane_row)(const float* from, const int64_t* offsets, const float* weights, int64_t taps, float start,
                     bool add, float* to, int64_t count);
+  // All rows of an output plane at once, or false where there is no loop for this kernel's height and stride. Reads up
+  // to a vector behind a row.
+  bool (*plane_rows)(const PlaneRows& rows, int64_t kernel_y, int64_t stride_y);
+  // Copies of rows.
+  void (*place_rows)(const float* from, int64_t from_step, int64_t rows, int64_t count, float* to, int64_t to_step);
+  // The elements 0, 2, 4 ... of rows to `even`, the others to `odd`.
+  void (*split_rows)(const float* from, int64_t from_step, int64_t rows, int64_t count, float* even, float* odd,
+                     int64_t to_step);
   // The sum of products of two arrays of rows.
   float (*dot)(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows, int64_t count);
 };
