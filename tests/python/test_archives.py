@@ -115,7 +115,7 @@ def test_a_strangers_file_runs_nothing():
 
     def expression(document):
         values = document["graph_module"]["graph"]["tensor_values"]
-        values["input_1"]["sizes"][0] = {"as_expr": {"expr_str": "__import__('os').getcwd()", "hint": None}}
+        values["input"]["sizes"][0] = {"as_expr": {"expr_str": "__import__('os').getcwd()", "hint": None}}
 
     with pytest.raises((ValueError, RuntimeError)):
         load(changed(file, expression))

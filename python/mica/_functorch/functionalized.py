@@ -155,23 +155,25 @@ class _Rewriter:
     # ---- the graph
 
     def run(self, outputs, inputs_are_changed=True):
+        firsts = {}
         for node in self.old.nodes:
             if node.op in ("placeholder", "get_attr"):
-                made = self.new.node_copy(node)
+                made = firsts[node] = self.new.node_copy(node)
                 self.values[node], self.current[node] = (made, 0), made
             elif node.op == "call_function":
                 self.call(node)
         outputs = map_arg(outputs, self.get)
-        for node in self.old.nodes:
-            if node.op in ("placeholder", "get_attr") and self.versions.get(node, 0):
-                original = next(n for n in self.new.nodes if n.name == node.name)
-                if self.current[node] is not original:
-                    self.emit(aten.copy_.default, (original, self.current[node]))
+        for node, first in firsts.items():
+            if self.versions.get(node, 0) and self.current[node] is not first:
+                self.emit(aten.copy_.default, (first, self.current[node]))
         return outputs
 
     def call(self, node):
         if is_change(node.target):
             self.change(node)
+            return
+        if node.target is aten.native_batch_norm.default and node.args[5] and isinstance(node.args[3], Node):
+            self.change_statistics(node)
             return
         first = node.args[0] if node.args and isinstance(node.args[0], Node) else None
         if node.target is operator.getitem and first in self.places and self.places[first][1] == "list":
@@ -207,6 +209,9 @@ class _Rewriter:
             self.change_outputs(node, written)
             return
         target_node = node.args[0] if node.args else None
+        if node.target.namespace != "aten":
+            self.change_arguments(node, written)
+            return
         if len(written) != 1 or written[0].is_out or not isinstance(target_node, Node):
             raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
         args, kwargs = map_arg(node.args, self.get), map_arg(node.kwargs, self.get)
@@ -219,6 +224,53 @@ class _Rewriter:
         place = self.places.get(target_node, (target_node, ()))
         self.places[node] = place
         self.values[node] = (made, self.versions[place[0]])
+
+    def change_arguments(self, node, written):
+        """An operator of a program's own: it is called on copies of what it changes, which are further results."""
+        schema = node.target._schema
+        given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+        bases, kwargs = [], {name: value for name, value in given.items() if all(a.name != name for a in written)}
+        kwargs = dict(map_arg(kwargs, self.get))
+
+        def keep(name, value):
+            if isinstance(value, (list, tuple)):
+                kwargs[f"_{name}_length"] = len(value)
+                for i, each in enumerate(value):
+                    keep(f"{name}_{i}", each)
+                return
+            kwargs[f"_{name}_base_index"] = None if value is None else len(bases)
+            bases.extend([] if value is None else [value])
+
+        for a in written:
+            keep(a.name, given.get(a.name))
+        roots = [self.places.get(base, (base, ()))[0] for base in bases]
+        if len(set(roots)) < len(roots):
+            raise NotImplementedError(f"Mica's functionalize: {node.target} changes two views of one tensor")
+        kwargs["_all_bases"] = [self.get(base) for base in bases]
+        made = self.emit(mica.ops.higher_order.auto_functionalized_v2, (node.target,), kwargs)
+        value = node.meta.get("val")
+        values = value if len(schema.returns) > 1 else (value,)
+        made.meta = {**node.meta, "val": (*values, *(base.meta.get("val") for base in bases))}
+        self.values[node] = (made, 0)
+        if len(schema.returns) == 1:
+            item = self.emit(operator.getitem, (made, 0), {})
+            item.meta = dict(node.meta)
+            self.values[node], self.current[node] = (item, 0), item
+        for i, base in enumerate(bases, len(values)):
+            item = self.emit(operator.getitem, (made, i), {})
+            item.meta["val"] = base.meta.get("val")
+            self.write(base, item)
+
+    def change_statistics(self, node):
+        """Batch norm in training changes the running mean and variance, which its schema does not say."""
+        made = self.emit(aten._native_batch_norm_legit_functional.default, map_arg(node.args, self.get))
+        bases = node.args[3:5]
+        made.meta = {**node.meta, "val": (*node.meta["val"], *(base.meta.get("val") for base in bases))}
+        self.values[node], self.current[node] = (made, 0), made
+        for i, base in enumerate(bases, 3):
+            item = self.emit(operator.getitem, (made, i), {})
+            item.meta["val"] = base.meta.get("val")
+            self.write(base, item)
 
     def change_outputs(self, node, written):
         """An operator with out=: the same without it, whose results are the new values of what it was given."""

@@ -73,5 +73,50 @@ def _wrap_with_autocast(device_type, dtype, enabled, cache_enabled, graph, *oper
     return made if isinstance(made, (tuple, list)) else (made,)
 
 
+def _changed(op, _all_bases=(), **given):
+    """The results of an operator that changes arguments, then the new values of those, whose old ones stay as they are."""
+    from mica._higher_order_ops.subgraphs import recorder
+
+    around = recorder()
+    if around is None or not hasattr(around, "unseen"):
+        return _on_copies(op, list(_all_bases), dict(given))
+    with around.unseen():
+        out = _on_copies(op, list(_all_bases), dict(given))
+    name = "auto_functionalized_v2"
+    around.record_call(OPERATORS[name], (op,), out, name, {**given, "_all_bases": list(_all_bases)})
+    return out
+
+
+def _on_copies(op, bases, given):
+    copies = [base.clone() for base in bases]
+
+    def value(name):
+        if f"_{name}_length" in given:
+            return [value(f"{name}_{i}") for i in range(given[f"_{name}_length"])]
+        index = given.get(f"_{name}_base_index")
+        return None if index is None else _part(copies[index], f"_{name}_", given)
+
+    arguments = {}
+    for a in op._schema.arguments:
+        if a.name in given:
+            arguments[a.name] = given[a.name]
+        elif a.alias_info is not None and a.alias_info.is_write:
+            arguments[a.name] = value(a.name)
+    made = op(**arguments)
+    made = made if isinstance(made, tuple) else (made,)
+    return (*made, *copies)
+
+
+def _part(base, prefix, given):
+    """The view of a changed tensor that the operator is given: all of it, a slice, or one by strides."""
+    if f"{prefix}slice_dim" in given:
+        dim, start, end = (given[f"{prefix}slice_{each}"] for each in ("dim", "start", "end"))
+        return base[(slice(None),) * dim + (slice(start, end),)]
+    if f"{prefix}size" in given:
+        return base.as_strided(*(given[f"{prefix}{each}"] for each in ("size", "stride", "storage_offset")))
+    return base
+
+
 OPERATORS = {"wrap_with_autocast": _Operator("wrap_with_autocast", _wrap_with_autocast)}
 OPERATORS |= {"cond": _Operator("cond", _cond), "while_loop": _Operator("while_loop", _while_loop)}
+OPERATORS |= {"auto_functionalized_v2": _Operator("auto_functionalized_v2", _changed)}

@@ -9,7 +9,7 @@ class AliasInfo:
 
     def __init__(self, text):
         self.is_write = "!" in text
-        self.before_set = set(re.findall(r"[a-z]+|\*", text))
+        self.before_set = set(re.findall(r"[a-z0-9]+|\*", text))
         self.after_set = self.before_set
 
     def __repr__(self):
@@ -126,8 +126,8 @@ def _argument(text, kwarg_only=False, named=True):
         raise RuntimeError(f"expected an argument as a type and a name, but got {text!r}")
     else:
         type_text, name = declaration, ""
-    alias = re.search(r"\(([a-z!| *>-]+)\)", type_text)
-    plain = SchemaType(re.sub(r"\([a-z!| *>-]+\)", "", type_text))
+    alias = re.search(r"\(([a-z0-9!| *>-]+)\)", type_text)
+    plain = SchemaType(re.sub(r"\([a-z0-9!| *>-]+\)", "", type_text))
     info = AliasInfo(alias[1]) if alias else None
     made = Argument(
         name, plain, _default_of(plain, default.strip()) if equals else None, bool(equals), kwarg_only, info

@@ -91,6 +91,8 @@ class _GraphWriter:
             return {"as_none": True}
         if isinstance(value, Node):
             return self.node_argument(value)
+        if hasattr(value, "_schema"):
+            return {"as_operator": f"torch.ops.{OVERLOADS.get(str(value), str(value))}"}
         if isinstance(value, bool):
             return {"as_bool": value}
         if isinstance(value, int):
@@ -161,7 +163,11 @@ class _GraphWriter:
 
     def inputs(self, node, schema):
         if hasattr(node.target, "_name"):  # of torch.ops.higher_order
-            return [{"name": "", "arg": self.argument(value, "Tensor[]"), "kind": 1} for value in node.args]
+            made = [{"name": "", "arg": self.argument(value, "Tensor[]"), "kind": 1} for value in node.args]
+            named = [
+                {"name": k, "arg": self.argument(value, "Tensor[]"), "kind": 2} for k, value in node.kwargs.items()
+            ]
+            return made + named
         if schema is None:
             return [{"name": "ab"[i] if i < 2 else f"arg{i}", "arg": self.argument(value), "kind": 1}
                     for i, value in enumerate(node.args)]  # fmt: skip
@@ -187,7 +193,8 @@ class _GraphWriter:
         for i, each in enumerate(value):
             name = items[i].name if i in items else f"{node.name}_unused_{i}"
             names.append(name)
-            self.note(name, each)
+            if each is not None:
+                self.note(name, each)
         if schema is not None and len(schema.returns) == 1:
             return [{"as_tensors": [{"name": name} for name in names]}]
         return [

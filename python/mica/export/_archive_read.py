@@ -12,6 +12,7 @@ from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode, _as_fake
 from mica.export import exported_program as _program
 from mica.export import graph_signature as _signature
 from mica.export._archive import DTYPES, FORMATS, LAYOUTS, OVERLOADS
+from mica.export._nodes import placeholder
 from mica.fx.experimental._expressions import parse
 from mica.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, ValueRange
 from mica.fx.graph import Graph
@@ -150,6 +151,8 @@ class _GraphReader:
             return getattr(mica, _FORMATS[value])
         if kind == "as_layout":
             return getattr(mica, _LAYOUTS[value])
+        if kind == "as_operator":
+            return found_target(value)
         if kind == "as_complex":
             return complex(value["real"], value["imag"])
         raise NotImplementedError(f"Mica reads no arguments of the kind {kind} from .pt2 archives")
@@ -163,7 +166,7 @@ class _GraphReader:
     # ---- nodes
 
     def name_of(self, name):
-        """The name that a node has here: Python's own names (input) are not taken."""
+        """The name that a node has here: names that Python keeps for itself are not taken."""
         return self.nodes[name].name if name in self.nodes else name
 
     def add(self, name, node):
@@ -178,7 +181,7 @@ class _GraphReader:
         for i, union in enumerate(self.data["inputs"]):
             kind, value = _only(union)
             name = value["name"] if kind == "as_tensor" else value["as_name"] if kind == "as_sym_int" else names[i]
-            node = self.graph.create_node("placeholder", name, (), {}, name)
+            node = placeholder(self.graph, name)
             self.add(name, node)
             if kind not in ("as_tensor", "as_sym_int"):
                 node.meta["val"] = self.argument(union)

@@ -4,6 +4,7 @@ import mica
 from mica import _C
 from mica._functorch.functionalized import functionalized
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from mica.export._nodes import placeholder
 from mica.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -63,7 +64,7 @@ def decomposed(program, table):
     for node in program.graph.nodes:
         if node.op != "placeholder":
             continue
-        made = tracer.graph.create_node("placeholder", node.name, (), {}, node.name)
+        made = placeholder(tracer.graph, node.name)
         value = node.meta.get("val")
         if isinstance(value, FakeTensor) and value.fake_mode is not mode:
             with _disable_current_modes():
@@ -78,6 +79,8 @@ def decomposed(program, table):
         result = _Steps(program.graph_module, proxies).run(*given)
         outputs = tree_map(proxies.argument, result)
     graph, outputs = functionalized(tracer.graph, outputs)
+    for old, new in zip(tracer.graph.find_nodes(op="placeholder"), graph.find_nodes(op="placeholder"), strict=True):
+        new.name = new.target = old.name
     constants, modules = {}, {}
     for node in [node for node in graph.nodes if node.op == "get_attr"]:
         value = getattr(tracer.root, node.target)
@@ -88,6 +91,7 @@ def decomposed(program, table):
         if isinstance(constants[node.target], FakeTensor):
             users = ", ".join(sorted({user.name for user in node.users}))
             raise NotImplementedError(f"run_decompositions: Mica sees no operator that makes what {users} reads")
+    _name_norms(graph)
     graph, changed = _changes(graph)
     specs = {each.arg.name: each for each in program.graph_signature.input_specs}
     user = [
@@ -153,6 +157,22 @@ class _Steps(Interpreter):
             out = target(*args, **kwargs)
         self._mode.record(target, node_args, node_kwargs, out)
         return out
+
+
+def _name_norms(graph):
+    """Batch norms that change nothing, by the names that torch's core operators have for them."""
+    for node in graph.nodes:
+        if node.target is not aten.native_batch_norm.default:
+            continue
+        x, weight, bias, mean, var, training, momentum, eps = node.args
+        if mean is None:
+            node.target = aten._native_batch_norm_legit.no_stats
+            node._rename("_native_batch_norm_legit")
+            node.args = (x, weight, bias, training, momentum, eps)
+        elif not training:
+            node.target = aten._native_batch_norm_legit_no_training.default
+            node._rename("_native_batch_norm_legit_no_training")
+            node.args = (x, weight, bias, mean, var, momentum, eps)
 
 
 def _changes(graph):

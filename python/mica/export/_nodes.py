@@ -1,5 +1,6 @@
 """What nodes of exported graphs are called and know of their values, and how a call is seen as the operators it is made of."""
 
+import builtins
 import re
 
 import mica
@@ -7,7 +8,7 @@ from mica import _C
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-__all__ = ["Parts", "Unseen", "as_identifier", "meta_of"]
+__all__ = ["Parts", "Unseen", "as_identifier", "meta_of", "placeholder"]
 
 _VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes have as their values
 
@@ -15,6 +16,16 @@ _VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes h
 def as_identifier(path):
     """The path of a parameter as a name of Python's."""
     return re.sub(r"\W", "_", path)
+
+
+def placeholder(graph, name):
+    """A placeholder of this name, even if Python has a function of that name, as of `input`."""
+    node = graph.create_node("placeholder", name, (), {}, name)
+    if node.name != name and hasattr(builtins, name) and all(each.name != name for each in graph.nodes):
+        node.name = name
+        graph._graph_namespace._rename_object(node, name)
+    node.target = node.name  # another one may have that name
+    return node
 
 
 def meta_of(value):

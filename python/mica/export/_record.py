@@ -23,7 +23,7 @@ from mica.export._data import (
     has_sizes_of_data,
     tensors_in,
 )
-from mica.export._nodes import Parts, Unseen, as_identifier, meta_of
+from mica.export._nodes import Parts, Unseen, as_identifier, meta_of, placeholder
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.graph import Graph
 from mica.fx.node import Node
@@ -102,8 +102,7 @@ class Recorder(TorchFunctionMode):
     # ---- nodes of tensors
 
     def placeholder(self, name, value, is_input=False):
-        node = self.graph.create_node("placeholder", name, (), {}, name)
-        node.target = node.name  # another one may have that name
+        node = placeholder(self.graph, name)
         node.meta["val"] = meta_of(value)
         if is_input:
             self.sizes.add_input(node, value)
@@ -256,7 +255,7 @@ class Recorder(TorchFunctionMode):
             return out
         target, args, kwargs = found
         out = target(*args, **kwargs)
-        if tensors_in((out,)):
+        if tensors_in((out,)) or _has_effect(target):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
         return out
@@ -428,10 +427,14 @@ class Recorder(TorchFunctionMode):
         self.modules[f"{name}_{number}"] = module
         return self.graph.create_node("get_attr", f"{name}_{number}")
 
-    def record_call(self, target, args, out, name):
+    def unseen(self):
+        """A block in which nothing is recorded."""
+        return _aside(self)
+
+    def record_call(self, target, args, out, name, kwargs=None):
         args = tuple(self.sizes.truth(each) if isinstance(each, mica.SymBool) else each for each in args)
         args = tuple(tuple(each) if isinstance(each, list) else each for each in self.argument(args))
-        node = self.graph.create_node("call_function", target, args, {}, name)
+        node = self.graph.create_node("call_function", target, args, self.argument(kwargs or {}), name)
         self._name_result(out, node, any(each in self.of_inputs for each in node.all_input_nodes))
 
     def assign(self, pairs, leaves):
@@ -455,6 +458,12 @@ class Recorder(TorchFunctionMode):
 
 
 _active = []
+
+
+def _has_effect(target):
+    """Whether an operator is called for what it does: it returns nothing, or changes an argument."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and (schema.is_mutable or not schema.returns)
 
 
 def _is_autocast():

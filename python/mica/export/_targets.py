@@ -223,6 +223,9 @@ def find(func, args, kwargs):
     if name in ("einsum",) and len(args) > 1:
         operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
         return overload("einsum", (args[0], list(operands)), kwargs)
+    family = getattr(func, "__name__", name)  # linalg_cross, whose defaults are not those of cross
+    if family != name and getattr(mica.ops.aten, family, None) is not None:
+        return overload(family, args, kwargs)
     return overload(_OPERATORS.get(name, name), args, kwargs)
 
 

@@ -266,9 +266,15 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.tracer.root.add_module(f"{name}_{number}", module)
         return self.tracer.graph.create_node("get_attr", f"{name}_{number}")
 
-    def record_call(self, target, args, out, name):
+    @staticmethod
+    def unseen():
+        """A block in which nothing is recorded."""
+        return disable_proxy_modes_tracing()
+
+    def record_call(self, target, args, out, name, kwargs=None):
         args = tuple(self.sizes.truth(each) if isinstance(each, mica.SymBool) else each for each in args)
-        self.record(target, tuple(self.argument(each) for each in args), {}, out, name=name)
+        kwargs = {key: self.argument(each) for key, each in (kwargs or {}).items()}
+        self.record(target, tuple(self.argument(each) for each in args), kwargs, out, name=name)
 
 
 def _is_uniform(tensor):

@@ -1,0 +1,146 @@
+"""Exported programs whose calls are made for what they change: operators of one's own, batch norms in training."""
+
+import io
+
+import mica as torch
+import pytest
+from mica import nn
+from mica.export import export, load, save
+
+
+@pytest.fixture(scope="module")
+def operators():
+    @torch.library.custom_op("export_effects::fill", mutates_args=("x",))
+    def fill(x: torch.Tensor, value: float) -> None:
+        x.fill_(value)
+
+    @torch.library.custom_op("export_effects::count", mutates_args=("total",))
+    def count(total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        total.add_(1)
+        return x * 2
+
+    @count.register_fake
+    def _(total, x):
+        return torch.empty_like(x)
+
+    @torch.library.custom_op("export_effects::fill_all", mutates_args=("xs",))
+    def fill_all(xs: list[torch.Tensor], value: float) -> None:
+        for x in xs:
+            x.fill_(value)
+
+    return fill, count, fill_all
+
+
+def _targets(program):
+    return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+
+
+def _travelled(program):
+    buffer = io.BytesIO()
+    save(program, buffer)
+    buffer.seek(0)
+    return load(buffer)
+
+
+def test_the_schema_says_what_an_operator_changes(operators):
+    schema = torch.ops.export_effects.fill.default._schema
+    assert schema.is_mutable
+    assert [str(a.type) for a in schema.arguments] == ["Tensor", "float"]
+    assert schema.arguments[0].alias_info.is_write
+    assert schema.arguments[1].alias_info is None
+
+
+@pytest.mark.parametrize("shapes", [None, {"x": {0: torch.export.Dim.AUTO}}])
+def test_an_operator_that_returns_nothing_is_part_of_the_program(operators, shapes):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(()))
+
+        def forward(self, x):
+            y = x + 1
+            operators[0](y[1:], 3.0)
+            z = operators[1](self.total, x)
+            return y * x + z
+
+    x = torch.arange(3.0)
+    program = export(Model(), (x,), dynamic_shapes=shapes)
+    assert "export_effects.fill.default" in _targets(program)
+    wanted = [0.0, 5.0, 10.0]
+    assert program.module()(x).tolist() == wanted
+    apart = export(Model(), (x,), dynamic_shapes=shapes).run_decompositions()
+    assert "export_effects.fill.default" not in _targets(apart)
+    assert _targets(apart).count("auto_functionalized_v2") == 2
+    assert list(apart.graph_signature.buffers_to_mutate.values()) == ["total"]
+    for each in (apart, apart.run_decompositions(), _travelled(apart), export(apart.module(), (x,))):
+        module = each.module()
+        assert module(x).tolist() == wanted
+        assert module(x).tolist() == wanted
+        assert module.total.item() == 2.0
+        module.total.zero_()
+
+
+def test_a_list_of_tensors_that_an_operator_changes(operators):
+    class Model(nn.Module):
+        def forward(self, x):
+            a, b = x + 1, x + 2
+            operators[2]([a, b], 4.0)
+            return a + b + x
+
+    apart = export(Model(), (torch.zeros(2),)).run_decompositions()
+    assert apart.module()(torch.ones(2)).tolist() == [9.0, 9.0]
+    assert _travelled(apart).module()(torch.ones(2)).tolist() == [9.0, 9.0]
+
+
+def test_two_views_of_one_tensor_are_refused(operators):
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x + 1
+            operators[2]([y[:1], y[1:]], 4.0)
+            return y
+
+    with pytest.raises(NotImplementedError, match="two views of one tensor"):
+        export(Model(), (torch.zeros(2),)).run_decompositions()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_says_what_it_changes(training):
+    norm = nn.BatchNorm1d(2).train(training)
+    x = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
+    program = export(norm, (x,)).run_decompositions()
+    changed = program.graph_signature.buffers_to_mutate
+    if not training:
+        assert _targets(program)[0] == "aten._native_batch_norm_legit_no_training.default"
+        assert changed == {}
+        return
+    assert "aten._native_batch_norm_legit_functional.default" in _targets(program)
+    assert sorted(changed.values()) == ["num_batches_tracked", "running_mean", "running_var"]
+    module = program.module()
+    assert torch.allclose(module(x), norm(x))
+    for name, value in norm.named_buffers():
+        assert torch.allclose(module.get_buffer(name), value), name
+
+
+def test_batch_norm_without_statistics():
+    program = export(nn.BatchNorm1d(2, track_running_stats=False), (torch.ones(2, 2),)).run_decompositions()
+    assert _targets(program)[0] == "aten._native_batch_norm_legit.no_stats"
+
+
+def test_functions_of_linalg_are_its_operators():
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return torch.linalg.cross(x, y)
+
+    x, y = torch.arange(9.0).reshape(3, 3).sin(), torch.arange(9.0).reshape(3, 3).cos()
+    program = export(Model(), (x, y))
+    assert _targets(program) == ["aten.linalg_cross.default"]
+    wanted = torch.linalg.cross(x, y)
+    assert torch.equal(program.module()(x, y), wanted)
+    assert torch.allclose(program.run_decompositions().module()(x, y), wanted)
+
+
+def test_an_input_may_have_the_name_of_a_function_of_pythons():
+    program = export(nn.Linear(2, 1), (torch.ones(1, 2),))
+    for each in (program, program.run_decompositions(), _travelled(program)):
+        assert each.graph_signature.user_inputs == ("input",)
+        assert each.module()(torch.ones(1, 2)).shape == (1, 1)
