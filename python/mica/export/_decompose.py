@@ -4,6 +4,7 @@ import mica
 from mica import _C
 from mica._functorch.functionalized import functionalized
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from mica.export._core import COMPOSITES, is_mark
 from mica.export._nodes import placeholder
 from mica.export.graph_signature import (
     ExportGraphSignature,
@@ -26,25 +27,10 @@ from mica.fx.interpreter import Interpreter
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_map
 
-__all__ = ["core_table", "decomposed"]
+__all__ = ["decomposed"]
 
 aten = mica.ops.aten
 _NAMED = (TensorArgument, SymIntArgument)
-
-
-def _t(x):
-    return x.permute(*reversed(range(x.dim())))
-
-
-def _transpose(x, a, b):
-    order = list(range(x.dim()))
-    order[a], order[b] = order[b], order[a]
-    return x.permute(order)
-
-
-def core_table():
-    """What torch's core operators do without: views by other names."""
-    return {aten.t.default: _t, aten.transpose.int: _transpose, aten._unsafe_view.default: lambda x, size: x.view(size)}
 
 
 def _fake_mode(graph):
@@ -59,7 +45,8 @@ def decomposed(program, table):
     """(graph, signature, constants, graphs of branches) of a program without composites and without changes in place."""
     mode = _fake_mode(program.graph)
     tracer = PythonKeyTracer()
-    proxies = ProxyTorchDispatchMode(tracer, "fake", table, mode.shape_env)
+    rules = {op: rule for op, rule in table.items() if not is_mark(rule)}
+    proxies = ProxyTorchDispatchMode(tracer, "fake", rules, mode.shape_env)
     given = []
     for node in program.graph.nodes:
         if node.op != "placeholder":
@@ -76,7 +63,7 @@ def decomposed(program, table):
         proxies.sizes.add_input(made, value)
         given.append(value)
     with mica.no_grad(), mode, proxies, UnseenCalls(proxies):
-        result = _Steps(program.graph_module, proxies).run(*given)
+        result = _Steps(program.graph_module, proxies, table).run(*given)
         outputs = tree_map(proxies.argument, result)
     graph, outputs = functionalized(tracer.graph, outputs)
     for old, new in zip(tracer.graph.find_nodes(op="placeholder"), graph.find_nodes(op="placeholder"), strict=True):
@@ -124,12 +111,18 @@ def _is_whole(target):
     return name in _WHOLE or name.startswith(("upsample_", "_upsample_"))
 
 
+def _is_composite(target):
+    """Whether an operator stays whole unless the table of decompositions has it."""
+    packet = getattr(target, "overloadpacket", None)
+    return getattr(target, "namespace", "") == "aten" and packet.__name__ in COMPOSITES
+
+
 class _Steps(Interpreter):
     """Runs a graph's calls; those that only switch gradients are left out. What is made of a call knows its modules."""
 
-    def __init__(self, module, mode):
+    def __init__(self, module, mode, table):
         super().__init__(module)
-        self._mode, self._made, self._seen = mode, mode.tracer.graph, set()
+        self._mode, self._made, self._seen, self._table = mode, mode.tracer.graph, set(), table
 
     def run_node(self, n):
         count, env = len(self._made.nodes), self._mode.shape_env
@@ -150,7 +143,12 @@ class _Steps(Interpreter):
     def call_function(self, target, args, kwargs):
         if target is _C._set_grad_enabled:
             return None
-        if not _is_whole(target) or target in self._mode.decomposition_table:
+        rule = self._table.get(target)
+        if rule is not None and not is_mark(rule):
+            out = rule(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        if not _is_whole(target) and (rule is not None or not _is_composite(target)):
             return super().call_function(target, args, kwargs)
         node_args, node_kwargs = self._mode.argument(tuple(args)), self._mode.argument(dict(kwargs))
         with disable_proxy_modes_tracing():

@@ -100,7 +100,8 @@ def overload(name, args, kwargs):
     """(overload, args, kwargs) of the operator of a name that takes the arguments; None if there is none."""
     packet = None if name.startswith("__") and name.endswith("__") else getattr(mica.ops.aten, name, None)
     # Numbers are taken by the overload of tensors too, and torch names that one.
-    order = sorted(packet.overloads(), key=lambda each: each != "Tensor") if packet is not None else ()
+    first = "default" if name == "copy_" else "Tensor"
+    order = sorted(packet.overloads(), key=lambda each: each != first) if packet is not None else ()
     for takes_numbers in (True,) if name in _NUMBERS_AS_TENSORS else (False, True):
         for takes_rows in (False, True):  # x.tensor_split(2, 0) is no list of places
             for each in order:

@@ -46,8 +46,8 @@ class ModuleCallEntry:
 
 
 def default_decompositions():
-    """What is taken apart for torch's core operators, beside composites, which always are."""
-    from mica.export._decompose import core_table
+    """What is taken apart for torch's core operators. A composite that is removed from it stays whole."""
+    from mica.export._core import core_table
 
     return core_table()
 
