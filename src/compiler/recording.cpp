@@ -8,6 +8,7 @@
 
 #include "compiler/fused.h"
 #include "compiler/plan.h"
+#include "core/kept.h"
 #include "core/recorded_call.h"
 #include "mica/backend.h"
 #include "mica/core/fork.h"
@@ -101,6 +102,7 @@ int Recording::slot_of(StorageImpl* storage) {
   size_t i = hash(storage);
   for (; table_[i] >= 0; i = (i + 1) % kTable)
     if (slots_[table_[i]].storage.get() == storage) return table_[i];
+  if (storage->address() && storage->moved()) kept::forget(*storage);
   table_[i] = static_cast<int>(slots_.size());
   filled_.push_back(i);
   slots_.push_back({Storage(storage), false});

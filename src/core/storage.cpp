@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/copy_on_write.h"
+#include "core/kept.h"
 #include "core/observe.h"
 #include "core/storage_object.h"
 #include "mica/allocator.h"
@@ -180,6 +181,7 @@ Storage copy_on_write::share(const Storage& storage) {
 
 void StorageImpl::settle() const {
   recording::settle(*this);
+  kept::forget(*this);
   auto* self = const_cast<StorageImpl*>(this);
   self->keep_promise();
   if (deleter_ != stop_sharing) return;
@@ -305,6 +307,8 @@ void StorageImpl::destroy() {
     refs_.store(1, std::memory_order_relaxed);
     return release_storage_object(this);
   }
+  if (watch_.load(std::memory_order_relaxed) > kMoved && data_) [[unlikely]]
+    kept::forget(*this);
   if (inspect::wants_allocation(nbytes_)) [[unlikely]]
     inspect::note_free(this, deleter_ ? 0 : nbytes_, device_);
   let_go();

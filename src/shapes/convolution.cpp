@@ -3,6 +3,7 @@
 
 #include "core/error_advice.h"
 #include "core/geometry.h"
+#include "core/kept.h"
 #include "core/out.h"
 #include "mica/backend/kernel_types.h"
 #include "mica/backend/layer_backend.h"
@@ -203,8 +204,9 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
     MICA_LAYER_KERNEL(input.device(), convolution_input_gradient)
     (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);
   } else {
+    const kept::Scope scope(w);
     MICA_LAYER_KERNEL(input.device(), convolution)
-    (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);
+    (result.view_of(), x.view_of(), kept::view_to_read(w), bias_view, args.stride, args.padding, args.dilation, groups);
   }
 }
 

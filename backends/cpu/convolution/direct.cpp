@@ -7,6 +7,7 @@
 #include "backends/cpu/convolution/correlation.h"
 #include "backends/cpu/convolution/direct_tiles.h"
 #include "backends/cpu/convolution/parts.h"
+#include "core/kept.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu::convolution {
@@ -106,16 +107,22 @@ struct Direct {
   }
 
   void run() const {
-    const Scratch packed(bytes_of_floats(c.groups * panels * panel_size));
+    const kept::Key key{c.weight,
+                        kept::Key::Kind::DirectFilters,
+                        {c.groups, c.channels, c.filters, c.kernel_z, c.kernel_y, c.kernel_x, c.weight_group,
+                         c.weight_filter, c.weight_channel, c.weight_z, c.weight_y, 2 * c.weight_x + band_last}};
+    kept::Memory packed(key, bytes_of_floats(c.groups * panels * panel_size));
     const Scratch biases(bytes_of_floats(c.groups * panels * kernel.width));
-    parallel_for(0, c.groups * panels, std::max<int64_t>(1, (1 << 15) / panel_size), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        pack_panel(i / panels, i % panels, packed.as<float>() + i * panel_size);
-        if (!c.bias) continue;
-        const int64_t first = i % panels * kernel.width, count = std::min<int64_t>(kernel.width, c.filters - first);
-        std::copy_n(c.bias + i / panels * c.filters + first, count, biases.as<float>() + i * kernel.width);
-      }
-    });
+    if (!packed.is_filled()) {
+      parallel_for(0, c.groups * panels, std::max<int64_t>(1, (1 << 15) / panel_size), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) pack_panel(i / panels, i % panels, packed.as<float>() + i * panel_size);
+      });
+      packed.set_filled();
+    }
+    for (int64_t i = 0; i < c.groups * panels && c.bias; ++i) {
+      const int64_t first = i % panels * kernel.width, count = std::min<int64_t>(kernel.width, c.filters - first);
+      std::copy_n(c.bias + i / panels * c.filters + first, count, biases.as<float>() + i * kernel.width);
+    }
     const int64_t blocks = divide_up(c.target.height, rows);
     const bool direct = c.target.channels_last();
     share_tasks(c.batch * c.groups * c.target_planes * blocks, [&](const auto& tasks) {

@@ -8,6 +8,7 @@
 #include "backends/cpu/convolution/pointwise.h"
 #include "backends/cpu/gemm/kernels.h"
 #include "backends/cpu/share_runs.h"
+#include "core/kept.h"
 
 namespace mica::cpu::convolution {
 
@@ -33,8 +34,11 @@ class PackedMatrix {
     panel_step_ = panels ? kernel.rows * p.depth : panel_rows * row_stride_;
     padded_ = panels;
     const int64_t count = divide_up(p.rows, panel_rows);
-    copy_.emplace(bytes_of_floats(count * panel_step_));
+    const kept::Key key{
+        p.matrix, kept::Key::Kind::MatrixPanels, {p.rows, p.depth, p.row_stride, p.depth_stride, panel_rows}};
+    copy_.emplace(key, bytes_of_floats(count * panel_step_));
     data_ = copy_->as<float>();
+    if (copy_->is_filled()) return;
     const gemm_impl::CopyFn copy = gemm_impl::copy_to_sums(DType::Float32);
     parallel_for(0, count, divide_up(kCopyGrain, panel_rows * p.depth), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -43,6 +47,7 @@ class PackedMatrix {
               depth_stride_});
       }
     });
+    copy_->set_filled();
   }
   const float* panel(int64_t i) const { return data_ + i * panel_step_; }
   int64_t panel_floats() const { return panel_step_; }
@@ -54,7 +59,7 @@ class PackedMatrix {
 
  private:
   static constexpr int64_t kLineFloats = 16, kCopyGrain = 1 << 14;
-  std::optional<Scratch> copy_;
+  std::optional<kept::Memory> copy_;
   const float* data_;
   int64_t row_stride_, depth_stride_ = 1, panel_step_;
   bool padded_ = false;

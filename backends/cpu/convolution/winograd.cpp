@@ -6,6 +6,7 @@
 #include "backends/cpu/convolution/parts.h"
 #include "backends/cpu/convolution/winograd_transforms.h"
 #include "backends/cpu/gemm/kernels.h"
+#include "core/kept.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu::convolution {
@@ -152,8 +153,14 @@ bool suits_winograd(const Correlation& c) {
 void convolve_winograd(const Correlation& c) {
   const Tiling t(c);
   const FilterPanels panels(c, t.kernel.cols);
-  const Scratch filters(bytes_of_floats(kCoefficients * panels.plane));
-  transform_filters(c, t.transforms, panels, filters.as<float>());
+  const kept::Key key{c.weight,
+                      kept::Key::Kind::WinogradFilters,
+                      {c.channels, c.filters, c.weight_filter, c.weight_channel, c.weight_y, c.weight_x}};
+  kept::Memory filters(key, bytes_of_floats(kCoefficients * panels.plane));
+  if (!filters.is_filled()) {
+    transform_filters(c, t.transforms, panels, filters.as<float>());
+    filters.set_filled();
+  }
   const bool direct = c.target.channels_last();
   const int64_t whole = round_up(c.filters, t.transforms.lanes);
   std::atomic<bool> finite{true};

@@ -27,6 +27,10 @@ class CompiledExplanation:
         )
         if c["generated"]:
             said += f"; {c['generated']} loops ran as code that was made for them"
+        if c["bytes_of_arranged_weights"]:
+            said += (
+                f"; {c['bytes_of_arranged_weights']} bytes of weights are kept in the order in which kernels read them"
+            )
         return f"{said}\n{self.text}".rstrip()
 
     __repr__ = __str__
@@ -42,7 +46,9 @@ def explain_call(function, *args, **kwargs):
         result = _C._CompiledCall(inner)(*args, **kwargs)
     finally:
         text = _C._recording_explanation()
-    counts = {name: value - before[name] for name, value in _C._recording_counts().items()}
+    after = _C._recording_counts()
+    counts = {name: value - before[name] for name, value in after.items()}
+    counts["bytes_of_arranged_weights"] = after["bytes_of_arranged_weights"]
     replayed = getattr(function, "_captured", None)
     if replayed is not None and hasattr(replayed, "reasons"):
         text = f"{replayed}\n{text}"

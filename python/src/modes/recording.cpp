@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "core/kept.h"
 #include "modes/modes.h"
 #include "operations/entry.h"
 
@@ -163,10 +164,11 @@ static PyObject* flush_recording(PyObject*, PyObject*) try {
 
 static PyObject* recording_counts(PyObject*, PyObject*) {
   const recording::Counts c = recording::counts();
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "flushes", static_cast<long long>(c.flushes), "calls",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "flushes", static_cast<long long>(c.flushes), "calls",
                        static_cast<long long>(c.calls), "loops", static_cast<long long>(c.loops), "dead",
                        static_cast<long long>(c.dead), "bytes_kept_out_of_memory", static_cast<long long>(c.kept_apart),
-                       "generated", static_cast<long long>(c.generated));
+                       "generated", static_cast<long long>(c.generated), "bytes_of_arranged_weights",
+                       static_cast<long long>(kept::bytes()));
 }
 static PyObject* reset_recording_counts(PyObject*, PyObject*) {
   recording::reset_counts();

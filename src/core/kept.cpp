@@ -1,0 +1,167 @@
+#include "core/kept.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "mica/allocator.h"
+#include "mica/core/fork.h"
+#include "mica/core/recording.h"
+
+namespace mica::kept {
+
+namespace {
+
+constexpr size_t kLine = 64, kLines = 16;
+constexpr size_t kLeastBytes = 1 << 12;  // of fewer, nothing is worth being kept
+
+std::mutex mutex;
+HeldOverFork held(mutex, LockOrder::Storages);
+
+std::unordered_map<const StorageImpl*, std::shared_ptr<Weight>>& weights() {
+  static auto* all = new std::unordered_map<const StorageImpl*, std::shared_ptr<Weight>>;  // outlives every storage
+  return *all;
+}
+std::atomic<size_t> count{0}, kept_bytes{0};
+
+bool is_on() {
+  static const bool on = [] {
+    const char* said = std::getenv("MICA_COMPILER_KEEP");
+    return !(said && std::string_view(said) == "0");
+  }();
+  return on;
+}
+
+thread_local std::shared_ptr<Weight>* current = nullptr;  // the weight of the innermost scope
+
+// Some lines of the weight's memory. Who writes there by an address that was asked for long before is not seen by the
+// storage; where the weight is written as a whole, this tells.
+struct Sample {
+  char bytes[kLines * kLine];
+  explicit Sample(const StorageImpl& storage) {
+    const size_t lines = storage.nbytes() / kLine, step = std::max<size_t>(1, lines / kLines);
+    std::memset(bytes, 0, sizeof(bytes));
+    for (size_t i = 0; i < std::min(lines, kLines); ++i)
+      std::memcpy(bytes + i * kLine, static_cast<const char*>(storage.address()) + i * step * kLine, kLine);
+  }
+};
+
+}  // namespace
+
+struct Weight {
+  struct Thing {
+    Key key;
+    std::shared_ptr<void> data;
+    size_t bytes;
+  };
+  const char* begin;
+  size_t nbytes;
+  uint32_t version;
+  Sample sample;
+  std::vector<Thing> things;
+
+  explicit Weight(const StorageImpl& s)
+      : begin(static_cast<const char*>(s.address())), nbytes(s.nbytes()), version(s.version()), sample(s) {}
+  ~Weight() {
+    for (const Thing& t : things) kept_bytes.fetch_sub(t.bytes, std::memory_order_relaxed);
+  }
+  const Thing* find(const Key& key) const {
+    for (const Thing& t : things)
+      if (t.key == key) return &t;
+    return nullptr;
+  }
+  bool is_of(const StorageImpl& s) const {
+    return begin == s.address() && nbytes == s.nbytes() && version == s.version() &&
+           std::memcmp(sample.bytes, Sample(s).bytes, sizeof(sample.bytes)) == 0;
+  }
+};
+
+Scope::Scope(const Tensor& weight) {
+  if (!recording::active() || !is_on()) return;
+  StorageImpl* storage = weight.impl()->storage.get();
+  if (!weight.is_cpu() || !storage || !storage->resizable() || storage->deleter() || !storage->address() ||
+      storage->nbytes() < kLeastBytes || storage->written_later())
+    return;
+  bool changed = false;
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = weights().find(storage);
+    if (found != weights().end() && found->second->is_of(*storage)) {
+      weight_ = found->second;
+    } else if (found != weights().end()) {
+      changed = true;
+    } else {
+      weights().emplace(storage, std::make_shared<Weight>(*storage));
+      count.fetch_add(1, std::memory_order_relaxed);
+      storage->hold();
+    }
+  }
+  if (changed) forget(*storage);
+  if (weight_) current = &weight_;
+}
+
+Scope::~Scope() {
+  if (weight_) current = nullptr;
+}
+
+const TensorView& view_to_read(const Tensor& t) {
+  const StorageImpl* storage = t.impl()->storage.get();
+  if (!storage || !storage->moved() || !storage->address() || storage->written_later()) return t.view_of();
+  t.impl()->refresh_data_pointer();
+  return t.impl()->view;
+}
+
+Memory::Memory(const Key& key, size_t bytes) : key_(key), bytes_(bytes) {
+  if (current) {
+    const Weight& w = **current;
+    const auto* at = static_cast<const char*>(key.data);
+    if (at >= w.begin && at < w.begin + w.nbytes) weight_ = *current;
+  }
+  if (weight_) {
+    const std::lock_guard lock(mutex);
+    if (const Weight::Thing* thing = weight_->find(key)) {
+      shared_ = thing->data;
+      data_ = shared_.get();
+      filled_ = true;
+      return;
+    }
+  }
+  data_ = cpu_allocate(bytes);
+}
+
+Memory::~Memory() {
+  if (!shared_) cpu_free(data_, bytes_);
+}
+
+void Memory::set_filled() {
+  filled_ = true;
+  if (!weight_ || shared_) return;
+  shared_ = std::shared_ptr<void>(data_, [bytes = bytes_](void* p) { cpu_free(p, bytes); });
+  const std::lock_guard lock(mutex);
+  if (weight_->find(key_)) return;  // another thread was first
+  weight_->things.push_back({key_, shared_, bytes_});
+  kept_bytes.fetch_add(bytes_, std::memory_order_relaxed);
+}
+
+void forget(const StorageImpl& storage) {
+  if (count.load(std::memory_order_relaxed) == 0) return;
+  std::shared_ptr<Weight> gone;  // freed without the lock
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = weights().find(&storage);
+    if (found == weights().end()) return;
+    gone = std::move(found->second);
+    weights().erase(found);
+    count.fetch_sub(1, std::memory_order_relaxed);
+    const_cast<StorageImpl&>(storage).unhold();
+  }
+}
+
+size_t bytes() { return kept_bytes.load(std::memory_order_relaxed); }
+
+}  // namespace mica::kept
