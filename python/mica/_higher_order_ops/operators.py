@@ -61,6 +61,24 @@ def _while_loop(cond_graph, body_graph, carried, additional=()):
     return values
 
 
+def _map_impl(graph, xs, operands=()):
+    from mica._higher_order_ops.map import map
+
+    made = map(lambda rows: tuple(graph(*rows, *operands)), list(xs))
+    return tuple(made)
+
+
+def _scan(graph, init, xs, additional=()):
+    from mica._higher_order_ops.scan import scan
+
+    def step(carry, rows):
+        made = tuple(graph(*carry, *rows, *additional))
+        return list(made[: len(init)]), list(made[len(init) :])
+
+    carry, out = scan(step, list(init), list(xs))
+    return (*carry, *out)
+
+
 def _one(value):
     return value[0] if isinstance(value, (tuple, list)) else value
 
@@ -120,3 +138,4 @@ def _part(base, prefix, given):
 OPERATORS = {"wrap_with_autocast": _Operator("wrap_with_autocast", _wrap_with_autocast)}
 OPERATORS |= {"cond": _Operator("cond", _cond), "while_loop": _Operator("while_loop", _while_loop)}
 OPERATORS |= {"auto_functionalized_v2": _Operator("auto_functionalized_v2", _changed)}
+OPERATORS |= {"map_impl": _Operator("map_impl", _map_impl), "scan": _Operator("scan", _scan)}

@@ -8,7 +8,7 @@ import mica
 from mica.fx.graph_module import GraphModule
 from mica.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["recorded_cond", "recorded_while", "recorder"]
+__all__ = ["recorded_cond", "recorded_map", "recorded_scan", "recorded_while", "recorder"]
 
 
 def recorder():
@@ -92,3 +92,76 @@ def recorded_while(around, cond_fn, body_fn, carried):
     args = (*graphs, tuple(given[:count]), tuple(given[count:]))
     around.record_call(mica.ops.higher_order.while_loop, args, tuple(ours), "while_loop")
     return tree_unflatten(ours, spec)
+
+
+def _is_fake(leaves):
+    return any(hasattr(leaf, "fake_mode") for leaf in leaves)
+
+
+def _rows(around, leaves):
+    """The first elements, which stand for all."""
+    with around.unseen():
+        return [leaf[0] for leaf in leaves]
+
+
+def _stacked(rows, count):
+    return [row.new_empty((count, *row.shape)) for row in rows]
+
+
+def recorded_map(around, f, leaves, spec, args):
+    """map as a node with a graph."""
+    from mica._higher_order_ops.element_by_element import mapped
+
+    count = len(leaves)
+    given, args_spec = tree_flatten(tuple(args))
+
+    def body(*values):
+        return f(tree_unflatten(list(values[:count]), spec), *tree_unflatten(list(values[count:]), args_spec))
+
+    modules, results, operands = _traced(around, (body,), (*_rows(around, leaves), *given))
+    row, out_spec = tree_flatten(results[0])
+    with around.unseen():
+        if _is_fake((*leaves, *operands)):
+            out = _stacked(row, leaves[0].shape[0])
+        else:
+            out = tree_flatten(mapped(f, leaves, spec, args))[0]
+    graph = around.attach("body_graph", modules[0])
+    around.record_call(
+        mica.ops.higher_order.map_impl, (graph, list(leaves), list(operands[count:])), tuple(out), "map_impl"
+    )
+    return tree_unflatten(list(out), out_spec)
+
+
+def recorded_scan(around, combine_fn, init, leaves, spec):
+    """scan as a node with a graph."""
+    from mica._higher_order_ops.element_by_element import scanned
+
+    carried, carry_spec = tree_flatten(init)
+    count = len(carried)
+    specs = []
+
+    def body(*values):
+        carry, out = combine_fn(
+            tree_unflatten(list(values[:count]), carry_spec), tree_unflatten(list(values[count:]), spec)
+        )
+        made, made_spec = tree_flatten(carry)
+        specs.append((made_spec, tree_flatten(out)[1]))
+        return (*made, *tree_flatten(out)[0])
+
+    modules, results, operands = _traced(around, (body,), (*carried, *_rows(around, leaves)))
+    made_spec, out_spec = specs[-1]
+    if made_spec != carry_spec or _kinds(results[0][:count]) != _kinds(carried):
+        raise RuntimeError(
+            f"scan: the function must return a carry like the one that it is given, {_kinds(carried)}, but it returns "
+            f"{_kinds(results[0][:count])}"
+        )
+    with around.unseen():
+        if _is_fake((*leaves, *operands)):
+            out = (*results[0][:count], *_stacked(results[0][count:], leaves[0].shape[0]))
+        else:
+            carry, rows = scanned(combine_fn, init, leaves, spec)
+            out = (*tree_flatten(carry)[0], *tree_flatten(rows)[0])
+    graph = around.attach("scan_combine_graph", modules[0])
+    extra = tuple(operands[count + len(leaves) :])
+    around.record_call(mica.ops.higher_order.scan, (graph, list(carried), list(leaves), extra), tuple(out), "scan")
+    return tree_unflatten(list(out[:count]), carry_spec), tree_unflatten(list(out[count:]), out_spec)

@@ -2,5 +2,6 @@
 
 from mica.testing._comparison import assert_close
 from mica.testing._creation import make_tensor
+from mica.testing._file_check import FileCheck
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["FileCheck", "assert_close", "make_tensor"]

@@ -1,0 +1,19 @@
+"""torch.while_loop: a function, again and again."""
+
+__all__ = ["while_loop"]
+
+
+def while_loop(cond_fn, body_fn, carried_inputs):
+    """Repeat a function of the carried values while a condition on them holds. While a graph is made, both are part of it."""
+    from mica._higher_order_ops.subgraphs import recorder
+
+    around = recorder()
+    if around is not None:
+        from mica._higher_order_ops.subgraphs import recorded_while
+
+        return recorded_while(around, cond_fn, body_fn, carried_inputs)
+    values = tuple(carried_inputs)
+    while bool(cond_fn(*values)):
+        result = body_fn(*values)
+        values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    return values
