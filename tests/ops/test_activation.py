@@ -193,3 +193,17 @@ def test_gelu_gradient_in_every_range():
     leaf = T([nan, inf, 1.0, -1.0] * 8).requires_grad_()
     F.gelu(leaf).sum().backward()
     assert leaf.grad.isnan().tolist()[:4] == [True, True, False, False]
+
+
+def test_silu_far_from_zero_does_not_depend_on_its_neighbours():
+    far = torch.tensor([-1e4, -104.0, -88.0, -87.0, -86.99, -40.0, 0.0, 86.99, 87.0, 89.0, 1e4, math.inf, math.nan])
+    near = torch.full((64,), 0.5)
+    alone = torch.cat([torch.nn.functional.silu(torch.stack([x] * 16))[:1] for x in far])
+    for at in range(0, 48, 5):
+        mixed = near.clone()
+        mixed[at : at + len(far)] = far
+        found = torch.nn.functional.silu(mixed)
+        assert torch.equal(found[at : at + len(far)].nan_to_num(-7), alone.nan_to_num(-7))
+        assert found[0 if at else 63] == torch.nn.functional.silu(near)[0]
+    exact = far.double()
+    assert torch.allclose(alone.double(), exact * torch.sigmoid(exact), rtol=3e-7, atol=1e-43, equal_nan=True)
