@@ -235,7 +235,7 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
     if opened is not None:
         ranges = {name: opened.env.var_to_range[name] for name in opened.labels if name not in opened.env.replacements}
         for name, (key, low, _) in opened.labels.items():
-            if name in ranges and key is not None:
+            if name in ranges and key is not None and name not in opened.numbers:
                 ranges[name] = ranges[name]._replace(lower=low)
         ranges |= {name: ends for name, ends in opened.env.var_to_range.items() if name.startswith(("u", "z"))}
     return ExportedProgram(

@@ -2,11 +2,13 @@
 
 import mica
 from mica import _C
+from mica._dynamo.exc import UserError
 from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensorMode, _as_fake
+from mica.export._violations import Violations
 from mica.export.dynamic_shapes import DerivedDim, is_hint
 from mica.fx.experimental._expressions import make
-from mica.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from mica.fx.experimental.symbolic_shapes import ConstraintViolationError, DimDynamic, ShapeEnv
 
 __all__ = ["OpenInputs"]
 
@@ -23,7 +25,7 @@ class OpenInputs:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env, export=True)
         self.mode.static_shapes = True  # apart from the sizes that are named
         self.labels, self.where, self.strict = {}, {}, {}
-        self._by_name = {}
+        self._by_name, self._definitions, self.numbers = {}, {}, set()
         self.leaves = [
             self._opened(i, leaf, named, names[i])
             if isinstance(leaf, _C.TensorBase)
@@ -35,45 +37,71 @@ class OpenInputs:
         """A number among the inputs, which may be open too."""
         if label is None:
             return value
-        return self.env.create_symintnode(self._symbol(label, value, f"L['{name}']"))
+        return self.env.create_symintnode(self._symbol(label, value, f"L['{name}']", is_number=True))
 
-    def _symbol(self, label, hint, where):
+    def _symbol(self, label, hint, where, is_number=False):
         if isinstance(label, DerivedDim):
+            if (hint - label.number) % label.factor:
+                raise UserError(
+                    f"Expected {where} = {hint} of the example to be of the form {label}, where {label.root.__name__} is an "
+                    "integer"
+                )
             root = self._symbol(label.root, (hint - label.number) // label.factor, where)
             return root * label.factor + label.number
         key = getattr(label, "__name__", label if isinstance(label, str) else None)
         if key is not None and key in self._by_name:
+            self._check_definition(label, self._definitions[key])
             return self._by_name[key]
         low, high = getattr(label, "min", None) or 0, getattr(label, "max", None)
         preset = self.presets.get(where)
         if isinstance(preset, int):
             if not is_hint(label, "AUTO"):
-                raise _violated(
-                    f"Constraints violated ({key or where})! The size {where} was inferred to be the constant {preset}: "
-                    "the program works for no other"
-                )
+                found = Violations()
+                found.fixed(key, where, preset)
+                raise found.error()
             return make(hint)
         if preset is not None and preset in self._by_where:
             other, other_key = self._by_where[preset]
             if key is not None and key != other_key:
-                raise _violated(f"Constraints violated ({key})! {where} and {preset} must always be equal")
+                found = Violations()
+                found.equal(key, where, other_key, preset)
+                raise found.error()
             return other
         if hint < low or (high is not None and hint > high):
-            raise _violated(f"{key} = {where} is {hint} in the example, outside of {low} <= {key} <= {high}")
-        if hint in (0, 1) and is_hint(label, "AUTO"):
-            return make(hint)
-        if hint in (0, 1):
-            raise _violated(
-                f"{where} is {hint} in the example: sizes of 0 and 1 broadcast, and cannot be left open. An example with a larger size can"
+            raise ConstraintViolationError(
+                f"{hint} not in range [{low}, {'int_oo' if high is None else high}] ({where})"
             )
-        expr = self.env.create_symbol(hint, where, DimDynamic.DYNAMIC, least=max(low, 2), greatest=high)
+        if hint in (0, 1) and not is_number:
+            if is_hint(label, "AUTO"):
+                return make(hint)
+            if key is None:
+                raise ValueError(
+                    "Found the following conflicts between user-specified ranges and inferred ranges from model tracing:\n"
+                    f"- Received user-specified dim hint {label!r}, but export 0/1 specialized due to hint of {hint} for "
+                    f"dimension {where}."
+                )
+            found = Violations()
+            found.fixed(key, where, hint)
+            raise found.error()
+        expr = self.env.create_symbol(
+            hint, where, DimDynamic.DYNAMIC, do_not_specialize_zero_one=is_number,
+            least=low if is_number else max(low, 2), greatest=high,
+        )  # fmt: skip
         ((name,),) = expr.terms
         self.labels[name] = (key, low, high)
+        if is_number:
+            self.numbers.add(name)
         self.where[name], self.strict[name] = where, not is_hint(label, "AUTO")
         self._by_where[where] = (expr, key)
         if key is not None:
-            self._by_name[key] = expr
+            self._by_name[key], self._definitions[key] = expr, label
         return expr
+
+    @staticmethod
+    def _check_definition(label, first):
+        ends = [(getattr(each, "min", None), getattr(each, "max", None)) for each in (label, first)]
+        if ends[0] != ends[1]:
+            raise UserError(f"Found different definitions {first} and {label} for the same symbolic dimension {label}!")
 
     def _opened(self, i, leaf, named, name):
         sizes = []
@@ -81,8 +109,9 @@ class OpenInputs:
             label = named.get((i, axis))
             expr = make(size) if label is None else self._symbol(label, size, f"L['{name}'].size()[{axis}]")
             if expr.value(self.env.var_to_val) != size:
-                raise _violated(
-                    f"{name}.size()[{axis}] is {size} in the example, where {label!r} says {expr.value(self.env.var_to_val)}"
+                raise UserError(
+                    f"Expected input L['{name}'].size()[{axis}] to be equal to {label!r}, which is "
+                    f"{expr.value(self.env.var_to_val)} in the example, but got {size}"
                 )
             sizes.append(expr.number if expr.is_number else expr)
         if all(isinstance(size, int) for size in sizes):
@@ -97,42 +126,67 @@ class OpenInputs:
 
     def check(self):
         """Raise if the program relies on more than was said of the sizes."""
+        found = Violations()
         for guard in self.env.guards:
-            names = [name for name in guard.expr.free_symbols if self.strict.get(name)]
-            if not names or guard.expr.decided(_Declared(self)):
-                continue
-            name = names[0]
-            key, low, high = self.labels[name]
-            title = key or self.where[name]
-            if name in self.env.replacements and self.env.replacements[name].is_number:
-                raise _violated(
-                    f"Constraints violated ({title})! The size {title} was inferred to be the constant "
-                    f"{self.env.replacements[name]}: the program relies on {guard.expr}, {_line(guard)}"
-                )
-            if key is None:  # Dim.DYNAMIC: what the program relies on narrows it
-                continue
-            text = str(guard.expr).replace(name, self.where[name])
-            raise _violated(
-                f"Constraints violated ({title})! Not all values of {title} = {self.where[name]} in the specified range "
-                f"{low} <= {title}{'' if high is None else f' <= {high}'} satisfy the generated guard {text}, {_line(guard)}"
-            )
+            names = sorted(name for name in guard.expr.free_symbols if self.strict.get(name))
+            if names and not guard.expr.decided(_Declared(self)):
+                self._add(found, guard, names[0])
+        if found:
+            raise found.error()
+
+    def _add(self, found, guard, name):
+        key, low, high = self.labels[name]
+        where, line = self.where[name], _line(guard)
+        new = self.env.replacements.get(name)
+        if new is not None and new.is_number:
+            found.fixed(key, where, new.number, line)
+        elif key is None:  # Dim.DYNAMIC: what the program relies on narrows it
+            return
+        elif new is not None and new.is_symbol:
+            (other,) = new.free_symbols
+            other_key = self.labels[other][0] if other in self.labels else None
+            found.equal(key, where, other_key, self.where.get(other, other), line)
+        elif guard.expr.sign in _ORDER and _is_linear(guard.expr.difference):
+            ends = self.env.var_to_range[name]
+            found.narrowed(key, where, (low, high), (ends.lower, ends.upper), line)
+        else:
+            text = str(guard.expr).replace(name, where)
+            found.guarded(key, where, (low, high), text, line, _divisor(guard.expr))
+
+
+_ORDER = ("<", "<=", ">", ">=")
+
+
+def _is_linear(difference):
+    """Whether it is a symbol and a number."""
+    names = [atoms for atoms in difference.terms if atoms]
+    return len(names) == 1 and len(names[0]) == 1 and isinstance(names[0][0], str)
+
+
+def _divisor(relation):
+    """d, where a relation says that a symbol is a multiple of d."""
+    from mica.fx.experimental._expressions import Call
+
+    terms = list(relation.difference.terms.items())
+    if relation.sign != "==" or len(terms) != 1 or len(terms[0][0]) != 1:
+        return None
+    (atom,) = terms[0][0]
+    is_modulo = isinstance(atom, Call) and atom.name == "Mod" and atom.args[0].is_symbol and atom.args[1].is_number
+    return atom.args[1].number if is_modulo else None
 
 
 class _Declared:
     """What was said of the sizes, before the program was run."""
 
     def __init__(self, inputs):
-        self._ranges = {name: (max(low, 2), high) for name, (_, low, high) in inputs.labels.items()}
+        self._ranges = {
+            name: (low if name in inputs.numbers else max(low, 2), high)
+            for name, (_, low, high) in inputs.labels.items()
+        }
 
     @staticmethod
     def replace(expr):
         return expr
-
-
-def _violated(text):
-    from mica._dynamo.exc import UserError
-
-    return UserError(text if text.startswith("Constraints") else f"Constraints violated! {text}")
 
 
 def _line(guard):

@@ -1,6 +1,7 @@
 """Sizes that may differ from call to call."""
 
-__all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims"]
+__all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims",
+           "refine_dynamic_shapes_from_suggested_fixes"]  # fmt: skip
 
 
 class _Hint:
@@ -88,6 +89,13 @@ class Constraint:
     """A constraint on a size, by torch's name: a Dim says it here."""
 
 
+def refine_dynamic_shapes_from_suggested_fixes(msg, dynamic_shapes):
+    """dynamic_shapes as the suggested fixes in the text of an error want them."""
+    from mica.export._violations import refined
+
+    return refined(msg, dynamic_shapes, Dim, DerivedDim)
+
+
 def dims(*names, min=None, max=None):
     """Several sizes of the same range."""
     return tuple(Dim(name, min=min, max=max) for name in names)
@@ -152,7 +160,7 @@ class AdditionalInputs:
     def labels(self, m, args, kwargs=None):
         """The same with names: sizes that are equal in every example have one."""
         names = {}
-        return self._sizes(m, args, kwargs, lambda sizes: names.setdefault(sizes, f"n{len(names)}"))
+        return self._sizes(m, args, kwargs, lambda sizes: names.setdefault(sizes, Dim(f"n{len(names)}")))
 
     def _sizes(self, m, args, kwargs, name):
         from mica import _C
@@ -220,24 +228,19 @@ def named_sizes(shapes, values, function):
     """
     import inspect
 
+    from mica.export._shape_structure import check_structure
     from mica.utils._pytree import tree_flatten
 
     if shapes is None:
         return {}
+    known = [name for name in inspect.signature(function).parameters if name in values]
+    order = [*known, *(name for name in values if name not in known)]
+    check_structure(shapes, {name: values[name] for name in order}, (Dim, DerivedDim, _Hint))
     if not isinstance(shapes, dict):
-        known = [name for name in inspect.signature(function).parameters if name in values]
-        shapes = dict(zip([*known, *(name for name in values if name not in known)], shapes, strict=False))
+        shapes = dict(zip(order, shapes, strict=True))
     found, start = {}, 0
-    for i, (name, value) in enumerate(values.items()):
+    for name, value in values.items():
         count = len(tree_flatten(value)[0])
-        if isinstance(value, (list, tuple)) and isinstance(shapes.get(name), dict):
-            from mica._dynamo.exc import UserError
-
-            raise UserError(
-                "Detected mismatch between the structure of `inputs` and `dynamic_shapes`: "
-                f"`inputs[{i}]` is a {type(value)}, but `dynamic_shapes[{i}]` is a {dict}. "
-                "Arguments that a function takes as *args are one tuple, and so are their sizes: (({0: n},),)."
-            )
         _collect(shapes.get(name), value, start, found)
         start += count
     return found
@@ -252,6 +255,12 @@ def _collect(shape, value, start, found):
     if isinstance(value, _C.TensorBase):
         pairs = shape.items() if isinstance(shape, dict) else enumerate(shape)
         for axis, size in pairs:
+            if isinstance(size, int) and size != value.shape[axis]:
+                from mica.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+                raise ConstraintViolationError(
+                    f"Static shape constraint of {size} does not match input size of {value.shape[axis]}, for dimension {axis}"
+                )
             if size is None or is_hint(size, "STATIC") or isinstance(size, int):
                 continue
             found[start, axis % value.dim()] = size
