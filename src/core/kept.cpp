@@ -116,13 +116,16 @@ const TensorView& view_to_read(const Tensor& t) {
   return t.impl()->view;
 }
 
+bool keeps(const void* data) {
+  if (!current) return false;
+  const Weight& w = **current;
+  const auto* at = static_cast<const char*>(data);
+  return at >= w.begin && at < w.begin + w.nbytes;
+}
+
 Memory::Memory(const Key& key, size_t bytes) : key_(key), bytes_(bytes) {
-  if (current) {
-    const Weight& w = **current;
-    const auto* at = static_cast<const char*>(key.data);
-    if (at >= w.begin && at < w.begin + w.nbytes) weight_ = *current;
-  }
-  if (weight_) {
+  if (keeps(key.data)) {
+    weight_ = *current;
     const std::lock_guard lock(mutex);
     if (const Weight::Thing* thing = weight_->find(key)) {
       shared_ = thing->data;

@@ -66,6 +66,9 @@ class Memory {
   std::shared_ptr<Weight> weight_;  // where it is to be kept
 };
 
+// Whether what is made of the memory from `data` on would be kept.
+bool keeps(const void* data);
+
 // Nobody reads what was kept of this storage any more.
 void forget(const StorageImpl& storage);
 size_t bytes();  // that are kept

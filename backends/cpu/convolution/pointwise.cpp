@@ -22,35 +22,46 @@ constexpr int64_t kGroupBytes = 1 << 19;
 constexpr int64_t kLeastWork = 1 << 18;
 
 // The matrix as the micro-kernel reads it best: rows in panels, or adjacent factors in rows that spread over the sets
-// of the cache, as it is or copied.
-class PackedMatrix {
+// of the cache. It is used as it lies where it lies so. Otherwise panels of rows are copied: each just before its use
+// where that is the only one, so that the copy is read from the nearest caches, or all of them first, to be kept for
+// the next call if that is allowed.
+class MatrixPanels {
  public:
-  PackedMatrix(const PlaneProduct& p, const MicroKernel& kernel, int64_t panel_rows)
-      : data_(p.matrix), row_stride_(p.row_stride), panel_step_(panel_rows * p.row_stride) {
+  MatrixPanels(const PlaneProduct& p, const MicroKernel& kernel, int64_t panel_rows, bool used_once)
+      : p_(p), panel_rows_(panel_rows), row_stride_(p.row_stride), panel_step_(panel_rows * p.row_stride) {
     const bool panels = kernel.packs_rows_adjacent;
-    if (!panels && p.depth_stride == 1 && p.row_stride % 512 != 0) return;
+    if (!panels && p.depth_stride == 1 && p.row_stride % kSetFloats != 0) return;
+    way_ = used_once && !kept::keeps(p.matrix) ? Way::CopyOne : Way::CopyAll;
     row_stride_ = panels ? 1 : round_up(p.depth, kLineFloats) + kLineFloats;
     depth_stride_ = panels ? kernel.rows : 1;
     panel_step_ = panels ? kernel.rows * p.depth : panel_rows * row_stride_;
     padded_ = panels;
+    if (way_ == Way::CopyOne) return;
     const int64_t count = divide_up(p.rows, panel_rows);
     const kept::Key key{
         p.matrix, kept::Key::Kind::MatrixPanels, {p.rows, p.depth, p.row_stride, p.depth_stride, panel_rows}};
-    copy_.emplace(key, bytes_of_floats(count * panel_step_));
-    data_ = copy_->as<float>();
-    if (copy_->is_filled()) return;
-    const gemm_impl::CopyFn copy = gemm_impl::copy_to_sums(DType::Float32);
+    copies_.emplace(key, bytes_of_floats(count * panel_step_));
+    if (copies_->is_filled()) return;
     parallel_for(0, count, divide_up(kCopyGrain, panel_rows * p.depth), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        copy(p.matrix + i * panel_rows * p.row_stride, copy_->as<float>() + i * panel_step_,
-             {std::min(panel_rows, p.rows - i * panel_rows), p.depth, p.row_stride, p.depth_stride, row_stride_,
-              depth_stride_});
-      }
+      for (int64_t i = begin; i < end; ++i) copy(i, copies_->as<float>() + i * panel_step_);
     });
-    copy_->set_filled();
+    copies_->set_filled();
   }
-  const float* panel(int64_t i) const { return data_ + i * panel_step_; }
-  int64_t panel_floats() const { return panel_step_; }
+  // Floats that `panel` needs of its own.
+  int64_t own_floats() const { return way_ == Way::CopyOne ? panel_step_ : 0; }
+  const float* panel(int64_t i, float* own) const {
+    if (way_ == Way::InPlace) return p_.matrix + i * panel_step_;
+    if (way_ == Way::CopyAll) return copies_->as<float>() + i * panel_step_;
+    copy(i, own);
+    return own;
+  }
+  // What is read for a panel, if it lies together: it may be fetched ahead.
+  const float* fetched(int64_t i) const {
+    if (way_ == Way::CopyAll) return copies_->as<float>() + i * panel_step_;
+    const bool together = p_.depth_stride == 1 && p_.row_stride == p_.depth;
+    return together ? p_.matrix + i * panel_rows_ * p_.row_stride : nullptr;
+  }
+  int64_t fetched_floats() const { return way_ == Way::CopyAll ? panel_step_ : panel_rows_ * p_.depth; }
   void describe(MicroTile& tile) const {
     tile.a_row_stride = row_stride_;
     tile.a_k_stride = depth_stride_;
@@ -58,19 +69,30 @@ class PackedMatrix {
   }
 
  private:
-  static constexpr int64_t kLineFloats = 16, kCopyGrain = 1 << 14;
-  std::optional<kept::Memory> copy_;
-  const float* data_;
-  int64_t row_stride_, depth_stride_ = 1, panel_step_;
+  void copy(int64_t i, float* to) const {
+    gemm_impl::copy_to_sums(DType::Float32)(p_.matrix + i * panel_rows_ * p_.row_stride, to,
+                                            {std::min(panel_rows_, p_.rows - i * panel_rows_), p_.depth, p_.row_stride,
+                                             p_.depth_stride, row_stride_, depth_stride_});
+  }
+
+  enum class Way : uint8_t { InPlace, CopyOne, CopyAll };
+  static constexpr int64_t kLineFloats = 16, kSetFloats = 512, kCopyGrain = 1 << 14;
+  const PlaneProduct& p_;
+  Way way_ = Way::InPlace;
+  std::optional<kept::Memory> copies_;
+  int64_t panel_rows_, row_stride_, depth_stride_ = 1, panel_step_;
   bool padded_ = false;
 };
 
 struct Panels {
   const PlaneProduct& p;
-  const PackedMatrix& matrix;
+  const MatrixPanels& matrix;
   int64_t panel_rows;
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
   int64_t width = kernel.cols, positions = p.source.positions(), total = p.batch * positions;
+
+  // Tiles are three vectors wide with NEON and two elsewhere.
+  int64_t vector_floats() const { return width == 12 ? 4 : width / 2; }
 
   // Calls body(image, its first position, first column, count) for what a panel has of each image.
   template <class Body>
@@ -89,7 +111,6 @@ struct Panels {
   float* target(int64_t image) const { return reinterpret_cast<float*>(p.target.data) + image * p.target.batch_stride; }
 
   // A length that the compiler knows needs no call for each depth.
-  static constexpr int64_t kNeonWidth = 12, kNeonLanes = 4;
   template <int64_t kLength>
   void copy_runs(const float* from, float* to) const {
     for (int64_t k = 0; k < p.depth; ++k, from += p.source.channel_stride, to += kLength)
@@ -100,20 +121,31 @@ struct Panels {
     if ((panel + 1) * width > total) std::fill_n(to, p.depth * width, 0.0f);
     for_each_piece(panel, [&](int64_t image, int64_t position, int64_t column, int64_t n) {
       const float* from = source(image) + position;
-      if (n == kNeonWidth && width == kNeonWidth) return copy_runs<kNeonWidth>(from, to);
+      if (n == width) {
+        switch (width) {
+          case 12:
+            return copy_runs<12>(from, to);  // NEON
+          case 16:
+            return copy_runs<16>(from, to);  // AVX2
+          case 32:
+            return copy_runs<32>(from, to);  // AVX-512
+          default:
+            break;
+        }
+      }
       for (int64_t k = 0; k < p.depth; ++k)
         std::memcpy(to + k * width + column, from + k * p.source.channel_stride, bytes_of_floats(n));
     });
   }
 
   // A panel of rows with a panel of positions, while what `soon` says is fetched.
-  void multiply(int64_t panel, const float* packed, int64_t row_panel, float* block, const float* soon,
-                int64_t soon_step) const {
+  void multiply(int64_t panel, const float* packed, int64_t row_panel, const float* factors, float* block,
+                const float* soon, int64_t soon_step) const {
     const int64_t row = row_panel * panel_rows, rows = std::min(panel_rows, p.rows - row);
     const int64_t image = panel * width / positions, position = panel * width % positions;
     const bool whole = !p.bias && position + width <= positions;
     MicroTile tile;
-    tile.a = matrix.panel(row_panel);
+    tile.a = factors;
     matrix.describe(tile);
     tile.b = packed;
     tile.b_k_stride = width;
@@ -121,9 +153,8 @@ struct Panels {
     tile.c_row_stride = whole ? p.target.channel_stride : width;
     tile.k = p.depth;
     tile.rows = static_cast<int>(rows);
-    // Of the last panel no more vectors than have positions, where vectors are short.
-    const int64_t here = std::min(width, total - panel * width);
-    tile.cols = static_cast<int>(width == kNeonWidth ? round_up(here, kNeonLanes) : width);
+    // Of the last panel no more vectors than have positions.
+    tile.cols = static_cast<int>(round_up(std::min(width, total - panel * width), vector_floats()));
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
     tile.soon = reinterpret_cast<const char*>(soon);
@@ -151,31 +182,35 @@ bool suits_planes(const PlaneProduct& p) {
 void multiply_planes(const PlaneProduct& p) {
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
   const int64_t step = equal_part(p.rows, kernel.rows), row_panels = divide_up(p.rows, step);
-  const PackedMatrix matrix(p, kernel, step);
+  const int64_t width = kernel.cols, count = divide_up(p.batch * p.source.positions(), width);
+  const int64_t size = p.depth * width, bytes = size * static_cast<int64_t>(sizeof(float));
+  const int64_t held = equal_part(count, std::max<int64_t>(1, kPackedBytes / bytes));
+  // A unit is some rows of the matrix with a group of panels, which stays in the second cache meanwhile.
+  const int64_t most = std::max<int64_t>(1, std::max(kGroupBytes, kernel.block_bytes) / bytes);
+  const MatrixPanels matrix(p, kernel, step, count <= most);
   const Panels panels{p, matrix, step};
   const int threads = get_num_threads();
-  const int64_t count = divide_up(panels.total, panels.width), size = p.depth * panels.width;
-  const int64_t bytes = size * static_cast<int64_t>(sizeof(float));
-  const int64_t held = equal_part(count, std::max<int64_t>(1, kPackedBytes / bytes));
   const Scratch packed(bytes_of_floats(held * size));
   for (int64_t base = 0; base < count; base += held) {
     const int64_t here = std::min(held, count - base);
     share_runs(threads, here, 1, here, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) panels.pack(base + i, packed.as<float>() + i * size);
     });
-    // A unit is some rows of the matrix with a group of panels, which stays in the second cache meanwhile.
-    const int64_t group = equal_part(here, std::max<int64_t>(1, kGroupBytes / bytes));
+    const int64_t group = equal_part(here, most);
     share_runs(threads, divide_up(here, group) * row_panels, 1, row_panels, [&](int64_t begin, int64_t end) {
-      const Scratch block(bytes_of_floats(step * panels.width));
+      const Scratch block(bytes_of_floats(step * width));
+      const Scratch own(bytes_of_floats(matrix.own_floats()));
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t row_panel = unit % row_panels, first = unit / row_panels * group;
         const int64_t last = std::min(here, first + group);
+        const float* factors = matrix.panel(row_panel, own.as<float>());
         // Floats of the next rows that are fetched with one panel, and bytes with one depth.
-        const int64_t part = divide_up(matrix.panel_floats(), last - first);
-        const int64_t fetched = divide_up(part * static_cast<int64_t>(sizeof(float)), p.depth);
+        const float* soon = row_panel + 1 < row_panels ? matrix.fetched(row_panel + 1) : nullptr;
+        const int64_t part = divide_up(matrix.fetched_floats(), last - first);
+        const int64_t fetched = soon ? divide_up(part * static_cast<int64_t>(sizeof(float)), p.depth) : 0;
         for (int64_t i = first; i < last; ++i)
-          panels.multiply(base + i, packed.as<float>() + i * size, row_panel, block.as<float>(),
-                          matrix.panel(row_panel + 1) + (i - first) * part, row_panel + 1 < row_panels ? fetched : 0);
+          panels.multiply(base + i, packed.as<float>() + i * size, row_panel, factors, block.as<float>(),
+                          soon ? soon + (i - first) * part : nullptr, fetched);
       }
     });
   }
