@@ -31,7 +31,7 @@ struct MicroTile {
   Store store;
   const Epilogue* epilogue;      // for Store::General, its bias already at the tile's first column
   const void* next_b = nullptr;  // where the next tile's b begins; null: the panel behind this one, or the same b again
-  const char* soon = nullptr;    // what later tiles read, fetched ahead: `soon_step` bytes with every depth
+  const char* soon = nullptr;    // what later tiles read, fetched ahead: `soon_step` bytes further with every depth
   int64_t soon_step = 0;
   bool c_near = false;                      // c lies in the first cache
   bool a_padded = false, b_padded = false;  // panels: whole vectors may be read where rows or columns end
@@ -48,6 +48,7 @@ struct MicroKernel {
   int64_t block_bytes;
   int64_t near_row_bytes;                                      // rows of B that are used where they lie, with at most
   int64_t near_rows = 1 << 30, near_bytes = int64_t{1} << 40;  // so many rows of A, and so many bytes of B
+  int64_t fetch_depths = 1;   // of `MicroTile::soon` a line is fetched with every so many depths
   bool packs_blocks = false;  // a thread packs the block of B that it is about to use; else all of B is packed first
 };
 

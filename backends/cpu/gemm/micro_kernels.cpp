@@ -25,6 +25,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kPanelDepthBytes = 4096;
+constexpr int64_t kLine = 64;
 constexpr int kIntegerRows = 4;  // bound by the multiplier, not by loads
 
 // M rows by V whole vectors; with kEdge (V == 1) only the first t.cols columns
@@ -87,9 +88,10 @@ void tile(const MicroTile& t) {
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
       }
-      if constexpr (!kEdge) {
-        __builtin_prefetch(soon, 0, 2);  // into the second cache
-        soon += soon_step;
+      if (!kEdge && k % kFetchDepths == 0) {  // into the second cache
+        __builtin_prefetch(soon, 0, 2);
+        __builtin_prefetch(soon + kLine, 0, 2);
+        soon += kFetchDepths * soon_step;
       }
       a0 += a_step;
       b += b_step;
@@ -245,6 +247,7 @@ MicroKernel describe() {
           .panel_depth_bytes = kPanelDepthBytes,
           .block_bytes = block_bytes(),
           .near_row_bytes = near_row_bytes(),
+          .fetch_depths = kFetchDepths,
           .packs_blocks = HWY_ARCH_X86 != 0};
 }
 

@@ -341,13 +341,24 @@ class PackedProduct {
       };
       const auto run_tile = [&](int64_t i, int64_t j) {
         t.c = c + ((i - i0) * panel_rows_ * c_stride + (j - j0) * panel_cols_) * s_.parts * s_.sum_size;
-        t.soon = next_a ? next_a + (j - j0) * t.k * t.soon_step : nullptr;
+        if (!b_local_) t.soon = next_a ? next_a + (j - j0) * t.k * t.soon_step : nullptr;
         s_.kernel.run(t);
       };
       if (b_local_) {
+        // The rows that the next panel is packed from are fetched meanwhile: they lie far apart, so that nothing else
+        // foresees them. A tile fetches every fetch_depths-th row, the first tiles together all.
+        const int64_t row_bytes = p_.b.row_stride * s_.element_size;
         for (int64_t j = j0; j < j1; ++j) {
           take_b(j);
-          for (int64_t i = i0; i < i1; ++i) take_a(i), run_tile(i, j);
+          const char* next = p_.b.col_stride == 1 && j + 1 < j1
+                                 ? p_.b_at(s_, span_.k + q * block_depth_, span_.col + (j + 1) * panel_cols_)
+                                 : nullptr;
+          for (int64_t i = i0; i < i1; ++i) {
+            const bool fetches = next && i - i0 < s_.kernel.fetch_depths;
+            t.soon = fetches ? next + (i - i0) * row_bytes : nullptr;
+            t.soon_step = fetches ? row_bytes : 0;
+            take_a(i), run_tile(i, j);
+          }
         }
       } else {
         for (int64_t i = i0; i < i1; ++i) {

@@ -28,7 +28,7 @@ namespace {
 #if MICA_GEMM_TALL_TILE
 
 constexpr int kTallRows = 14;
-static_assert(kTileRows == kTallRows && kTileVectors == 2);
+static_assert(kTileRows == kTallRows && kTileVectors == 2 && kFetchDepths == 4);
 
 // Where a run of depths is read and what is fetched beside it. Steps and distances in bytes.
 struct TallRun {
@@ -39,7 +39,7 @@ struct TallRun {
   int64_t fours, ahead;            // of this many four depths, B is fetched so far ahead of its use
   int64_t last_fours, last_ahead;  // then of these
   int64_t ones;                    // depths after them
-  const void* soon;                // fetched into the second cache, a step further with every four depths
+  const void* soon;                // two lines fetched into the second cache, a step further with every four depths
   int64_t soon_step;
   const void* c;  // fetched, a row with each of `c_fours`, which come before all others: at once they would hold up B
   int64_t c_step;
@@ -112,7 +112,7 @@ static_assert(offsetof(TallRun, c_fours) == 104);
 // `soon` in rax, its step in rcx.
 #define MICA_TALL_FOUR(T, A, FETCH_C)                                                               \
   MICA_TALL_DEPTH(T, A, "0")                                                                        \
-  "prefetcht1 (%%rax)\n"                                                                            \
+  "prefetcht1 (%%rax)\n" "prefetcht1 64(%%rax)\n"                                                   \
   MICA_TALL_DEPTH(T, A, "1")                                                                        \
   "add %%rcx, %%rax\n"                                                                              \
   MICA_TALL_DEPTH(T, A, "2")                                                                        \
@@ -270,7 +270,7 @@ HWY_NOINLINE void tall_tile(const MicroTile& t, const T* before) {
   // The first of the last depths fetches the first row of the next tile.
   run.last_ahead = (next_rows<T, 2>(t) - static_cast<const T*>(t.b)) * kSize - 4 * fours * run.b_step;
   run.soon = t.soon ? t.soon : t.a;
-  run.soon_step = 4 * t.soon_step;
+  run.soon_step = kFetchDepths * t.soon_step;
   hn::Vec<decltype(d)> sums[kTallRows][2];
   add_tall_run(run, t.a_k_stride != 1, sums);
   if (before) {

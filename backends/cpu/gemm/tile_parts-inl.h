@@ -23,6 +23,7 @@ using cpu::HWY_NAMESPACE::kTileVectors;
 
 constexpr int64_t kSumDepth = 256;      // products that are summed one after the other
 constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
+constexpr int64_t kFetchDepths = 4;     // depths after which two lines for later tiles are fetched
 constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache
 constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
 
