@@ -144,3 +144,21 @@ def test_an_input_may_have_the_name_of_a_function_of_pythons():
     for each in (program, program.run_decompositions(), _travelled(program)):
         assert each.graph_signature.user_inputs == ("input",)
         assert each.module()(torch.ones(1, 2)).shape == (1, 1)
+
+
+def test_conversions_that_torch_writes_with_a_layout():
+    x = torch.arange(3)
+    made = torch.ops.aten.to.dtype_layout(x, dtype=torch.float32, layout=torch.strided, device=torch.device("cpu"))
+    assert made.tolist() == [0.0, 1.0, 2.0]
+    assert made.dtype is torch.float32
+    assert torch.ops.aten.to.dtype_layout(x) is x
+    with pytest.raises(NotImplementedError, match="sparse_coo"):
+        torch.ops.aten.to.dtype_layout(x, layout=torch.sparse_coo)
+
+
+def test_a_graph_without_gradients():
+    graph = torch.fx.symbolic_trace(lambda x: (x * 2,))
+    x = torch.ones(2, requires_grad=True)
+    (made,) = torch.ops.higher_order.wrap_with_set_grad_enabled(False, graph, x)
+    assert not made.requires_grad
+    assert made.tolist() == [2.0, 2.0]

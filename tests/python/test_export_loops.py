@@ -7,7 +7,9 @@ import pytest
 from mica import nn
 from mica._higher_order_ops.map import map as torch_map
 from mica._higher_order_ops.scan import scan
+from mica._higher_order_ops.while_loop import while_loop
 from mica.export import Dim, export, load, save
+from mica.fx.experimental.proxy_tensor import make_fx
 
 
 class Mapped(nn.Module):
@@ -106,3 +108,27 @@ def test_without_a_graph_they_run():
         scan(None, torch.zeros(2), xs)
     with pytest.raises(IndexError, match="no dimension 2"):
         scan(lambda c, x: (c, x), torch.zeros(2), xs, dim=2)
+
+
+class ReadsItsCarry(nn.Module):
+    """Its loops read the first value of what they carry by its name, too."""
+
+    def forward(self, x, n, xs):
+        looped = while_loop(lambda i, a: i > 0, lambda i, a: (i - 1, a * 1.5 + x), (n, x))
+        return looped[1], *scan(lambda c, row: (c * 0.5 + row + x, c + x), x, xs)
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: Dim.AUTO}, None, {0: Dim.AUTO, 1: Dim.AUTO})])
+def test_what_is_carried_may_be_read_as_it_was(shapes):
+    given = (torch.arange(3.0), torch.tensor(3), torch.ones(4, 3))
+    wanted = ReadsItsCarry()(*given)
+    assert wanted[0].tolist() == [0.0, 8.125, 16.25]
+    program = export(ReadsItsCarry(), given, dynamic_shapes=shapes)
+    traced = make_fx(ReadsItsCarry())(*given)
+    captured, _ = torch._dynamo.export(
+        lambda x, n: while_loop(lambda i, a: i > 0, lambda i, a: (i - 1, a * 1.5 + x), (n, x))
+    )(*given[:2])
+    assert torch.equal(captured(*given[:2])[1], wanted[0])
+    for run in (*(each.module() for each in _all(program)), traced):
+        for a, b in zip(run(*given), wanted, strict=True):
+            assert torch.allclose(a, b)

@@ -185,3 +185,46 @@ def test_sizes_of_arguments_that_are_one_tuple():
     assert program.module()(torch.ones(9, 4)).shape == (9, 4)
     with pytest.raises(torch._dynamo.exc.UserError, match=r"`inputs\[0\]` is a <class 'tuple'>, but"):
         export(Any(), (torch.randn(6, 4),), dynamic_shapes=({0: n},))
+
+
+def test_a_part_of_a_fixed_size_up_to_an_open_one():
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("places", torch.arange(64).expand(1, -1))
+
+        def forward(self, x):
+            n = x.shape[1]
+            return x + self.places[:, :n] + self.places[:, 2 : n + 2] + self.places[0, -n:]
+
+    x = torch.zeros(2, 6)
+    program = torch.export.export(Positions(), (x,), dynamic_shapes=({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},))
+    for each in (program, program.run_decompositions()):
+        for n in (6, 9, 62):
+            assert torch.equal(each.module()(torch.zeros(3, n)), Positions()(torch.zeros(3, n)))
+    with pytest.raises(AssertionError, match=r"size\(\)\[1\] <= 62"):
+        program.module()(torch.zeros(3, 63))
+    with pytest.raises(Exception, match=r"(?s)Constraints violated \(n\).*n = Dim\('n', max=62\)"):
+        torch.export.export(Positions(), (x,), dynamic_shapes=({1: Dim("n")},))
+
+
+def test_a_place_of_data_and_an_open_length():
+    class Cache(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(2, 16))
+
+        def forward(self, x, place):
+            start = place.item()
+            torch._check(start >= 0)
+            torch._check(start + x.size(1) <= 16)
+            self.kept.narrow(1, start, x.size(1)).copy_(x)
+            return self.kept * 2
+
+    program = torch.export.export(
+        Cache(), (torch.ones(2, 3), torch.tensor(3)), dynamic_shapes=({1: Dim("t", max=8)}, None)
+    )
+    made = program.module()(torch.ones(2, 2), torch.tensor(13))
+    assert made[0].tolist() == [0.0] * 13 + [2.0, 2.0, 0.0]
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        program.module()(torch.ones(2, 5), torch.tensor(13))

@@ -184,3 +184,26 @@ def test_inputs_whose_names_meet():
     program = export(Meets(), ([x], x * 2))
     assert program.module()([x], x * 2).tolist() == [3, 3]
     assert len({each.arg.name for each in program.graph_signature.input_specs}) == 2
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.Lin = nn.Linear(2, 2)
+        self.tied = self.Lin
+        self.register_buffer("Buf", torch.ones(2))
+        self.C = torch.ones(2)
+
+    def forward(self, X, Yz):
+        return self.Lin(X) + self.Buf + self.C + Yz["Key"] + self.tied(X)
+
+
+def test_names_are_torchs():
+    program = export(Tied(), (torch.ones(2), {"Key": torch.ones(2)}))
+    names = ["p_lin_weight", "p_lin_bias", "p_tied_weight", "p_tied_bias", "b_buf", "c_c", "x", "yz_key"]
+    assert [node.name for node in program.graph.nodes if node.op == "placeholder"] == names
+    assert program.graph_signature.parameters == ("Lin.weight", "Lin.bias", "tied.weight", "tied.bias")
+    module = program.module()
+    assert module.Lin.weight is module.tied.weight
+    assert [name for name, _ in module.named_parameters()] == ["Lin.weight", "Lin.bias"]
+    assert torch.equal(module(torch.ones(2), {"Key": torch.ones(2)}), program.run_decompositions().module()(torch.ones(2), {"Key": torch.ones(2)}))  # fmt: skip

@@ -143,3 +143,18 @@ def test_buffers_of_modules_that_others_read_and_change(order):
     assert {name: value.item() for name, value in made.named_buffers()} == {
         name: value.item() for name, value in module.named_buffers()
     }
+
+
+def test_a_module_may_be_called_self():
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.add_module("self", nn.Linear(2, 2))
+            self.output = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.output(self.get_submodule("self")(x).relu())
+
+    module = Attention()
+    made = torch.export.unflatten(torch.export.export(module, (torch.ones(1, 2),)))
+    assert torch.equal(made(torch.ones(1, 2)), module(torch.ones(1, 2)))

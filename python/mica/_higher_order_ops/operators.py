@@ -91,6 +91,14 @@ def _wrap_with_autocast(device_type, dtype, enabled, cache_enabled, graph, *oper
     return made if isinstance(made, (tuple, list)) else (made,)
 
 
+def _wrap_with_set_grad_enabled(enabled, graph, *operands):
+    import mica
+
+    with mica.set_grad_enabled(enabled):
+        made = graph(*operands)
+    return made if isinstance(made, (tuple, list)) else (made,)
+
+
 def _changed(op, _all_bases=(), **given):
     """The results of an operator that changes arguments, then the new values of those, whose old ones stay as they are."""
     from mica._higher_order_ops.subgraphs import recorder
@@ -139,3 +147,4 @@ OPERATORS = {"wrap_with_autocast": _Operator("wrap_with_autocast", _wrap_with_au
 OPERATORS |= {"cond": _Operator("cond", _cond), "while_loop": _Operator("while_loop", _while_loop)}
 OPERATORS |= {"auto_functionalized_v2": _Operator("auto_functionalized_v2", _changed)}
 OPERATORS |= {"map_impl": _Operator("map_impl", _map_impl), "scan": _Operator("scan", _scan)}
+OPERATORS |= {"wrap_with_set_grad_enabled": _Operator("wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled)}

@@ -6,6 +6,7 @@ further operands. Both branches of a condition get the same operands.
 
 import mica
 from mica.fx.graph_module import GraphModule
+from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["recorded_cond", "recorded_map", "recorded_scan", "recorded_while", "recorder"]
@@ -26,13 +27,32 @@ def recorder():
     return None if whole is None else whole.current()
 
 
-def _traced(around, functions, operands):
-    """([graph of each function], [results of each], all operands): functions of the operands, traced apart."""
+def _others(around, leaves):
+    """Copies of tensors: a function that also reads one of them by its name means what it was at first."""
+    if not hasattr(around, "unseen"):
+        return [around.likeness(leaf) if isinstance(leaf, mica.Tensor) else leaf for leaf in leaves]
+    with around.unseen():
+        return [_copy(leaf) if isinstance(leaf, mica.Tensor) else leaf for leaf in leaves]
+
+
+def _copy(leaf):
+    if hasattr(leaf, "fake_mode"):
+        return leaf.detach().clone()
+    with _disable_current_modes(), mica._C.DisableTorchFunction():  # a real tensor stays one within a fake mode
+        return leaf.detach().clone()
+
+
+def _traced(around, functions, operands, carried=0):
+    """([graph of each function], [results of each], all operands): functions of the operands, traced apart.
+
+    The first `carried` operands have other values from step to step.
+    """
     leaves, spec = tree_flatten(tuple(operands))
+    given_leaves = [*_others(around, leaves[:carried]), *leaves[carried:]]
     parts = []
     for function in functions:
         graph, result, lifted = around.subgraph(
-            lambda *given, f=function: f(*tree_unflatten(list(given), spec)), leaves
+            lambda *given, f=function: f(*tree_unflatten(list(given), spec)), given_leaves
         )
         parts.append((graph, result, lifted))
     extra = []
@@ -76,8 +96,8 @@ def recorded_cond(around, pred, true_fn, false_fn, operands):
 
 def recorded_while(around, cond_fn, body_fn, carried):
     """torch.while_loop as a node with two graphs."""
-    modules, results, given = _traced(around, (cond_fn, body_fn), carried)
     leaves, spec = tree_flatten(tuple(carried))
+    modules, results, given = _traced(around, (cond_fn, body_fn), carried, len(leaves))
     made = results[1] if isinstance(results[1], (tuple, list)) else (results[1],)
     ours, _ = tree_flatten(tuple(made))
     if _kinds(ours) != _kinds(leaves):
@@ -148,7 +168,7 @@ def recorded_scan(around, combine_fn, init, leaves, spec):
         specs.append((made_spec, tree_flatten(out)[1]))
         return (*made, *tree_flatten(out)[0])
 
-    modules, results, operands = _traced(around, (body,), (*carried, *_rows(around, leaves)))
+    modules, results, operands = _traced(around, (body,), (*carried, *_rows(around, leaves)), count)
     made_spec, out_spec = specs[-1]
     if made_spec != carry_spec or _kinds(results[0][:count]) != _kinds(carried):
         raise RuntimeError(

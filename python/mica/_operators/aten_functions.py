@@ -31,7 +31,6 @@ _METHODS = frozenset(
         "size",
         "storage_offset",
         "stride",
-        "to",
         "__and__",
         "__iand__",
         "__ior__",
@@ -156,6 +155,14 @@ def op__to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, 
         copy=True,
         memory_format=mica.preserve_format if memory_format is None else memory_format,
     )
+    return made.pin_memory() if pin_memory else made
+
+
+def op_to(self, *args, layout=None, pin_memory=None, **kwargs):
+    if layout not in (None, self.layout):
+        raise NotImplementedError(f"aten.to cannot make a tensor of {layout} of one of {self.layout}")
+    kwargs = {name: value for name, value in kwargs.items() if value is not None}
+    made = self.to(*args, **kwargs) if args or kwargs else self
     return made.pin_memory() if pin_memory else made
 
 

@@ -164,6 +164,10 @@ class FakeTensorMode(TorchDispatchMode):
                     return self._open_result(func, args, kwargs, fakes, place)
                 made = func(*args, **kwargs)
             except NotImplementedError as error:
+                if is_open and name == "slice":
+                    made = open_pieces.sliced(self, *args, **kwargs, by_guards=True)
+                    if made is not None:
+                        return made
                 if is_open:
                     open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
                 raise UnsupportedOperatorException(func) from error

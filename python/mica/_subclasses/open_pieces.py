@@ -160,19 +160,25 @@ def _subscripted(x, index, env):
     return x
 
 
-def sliced(mode, x, dim=0, start=None, end=None, step=1):
+def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
     """The operator slice between places that only data decide: None of other places.
 
-    Its size is their distance where both are known to lie within, or one that data decide.
+    Its size is their distance where both are known to lie within, or one that data decide. `by_guards` is for places that
+    follow from open sizes: the example says how they lie, which is relied on.
     """
     env = mode.shape_env
     start, end = _opened(start, env), _opened(end, env)
-    if step not in (None, 1) or all(_data(each, env) is None for each in (start, end)):
+    is_of_data = any(_data(each, env) is not None for each in (start, end))
+    if step not in (None, 1) or is_of_data is by_guards:
         return None
     sizes = list(x.__dict__.get("_sizes") or _C.TensorBase.size(x))
     size, start, dim = _size(x, dim, env), 0 if start is None else start, dim % len(sizes)
     end = size if end is None or (type(end) is int and end >= 2**62) else end
-    length = end - start if all(map(_is_known, (start >= 0, end <= size, start <= end))) else None
+    if by_guards:
+        start, end = (min(each + size if each < 0 else each, size) for each in (start, end))
+        length = end - start if start <= end else 0
+    else:
+        length = end - start if all(map(_is_known, (start >= 0, end <= size, start <= end))) else None
     if length is None or (isinstance(length, mica.SymInt) and not _is_positive(length, env)):
         length = env.create_unbacked_symint(least=0, greatest=size if isinstance(size, int) else None)
     sizes[dim] = length if isinstance(length, int) else env.replace(length.node._expr)
@@ -197,4 +203,7 @@ def _is_positive(length, env):
 
 
 def _is_known(truth):
-    return truth.node._expr.decided(truth.node.shape_env) is True if isinstance(truth, mica.SymBool) else bool(truth)
+    if not isinstance(truth, mica.SymBool):
+        return bool(truth)
+    relation, env = truth.node._expr, truth.node.shape_env
+    return relation.decided(env) is True or any(relation in each for each in env.deferred_runtime_asserts.values())

@@ -181,8 +181,8 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
     recorder.runs_again, recorder.watches_sizes = opened is None and not watches_sizes, watches_sizes
     constants, persistent = {}, set(state)
     for kind, prefix, values in (
-        (InputKind.PARAMETER, "p_", mod.named_parameters()),
-        (InputKind.BUFFER, "b_", mod.named_buffers()),
+        (InputKind.PARAMETER, "p_", mod.named_parameters(remove_duplicate=False)),
+        (InputKind.BUFFER, "b_", mod.named_buffers(remove_duplicate=False)),
     ):
         for target, value in values:
             node = recorder.placeholder(prefix + as_identifier(target), value)
@@ -192,7 +192,7 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
                 constants[target] = value
     inputs, used = [], leaves if opened is None else opened.leaves
     for name, value in zip(names, used, strict=True):
-        node = recorder.placeholder(name, value, is_input=True)
+        node = recorder.placeholder(name.lower(), value, is_input=True)
         if isinstance(value, mica.Tensor):
             argument = TensorArgument(node.name)
         else:

@@ -14,8 +14,8 @@ _VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes h
 
 
 def as_identifier(path):
-    """The path of a parameter as a name of Python's."""
-    return re.sub(r"\W", "_", path)
+    """The path of a parameter as a name of Python's, in small letters as torch's are."""
+    return re.sub(r"\W", "_", path).lower()
 
 
 def placeholder(graph, name):

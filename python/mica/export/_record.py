@@ -108,7 +108,7 @@ class Recorder(TorchFunctionMode):
             self.sizes.add_input(node, value)
             self.of_inputs.add(node)
             self.first_input = self.first_input or node
-        if isinstance(value, _C.TensorBase):
+        if isinstance(value, _C.TensorBase) and id(value) not in self._nodes:  # of a tied parameter, the first name
             self._bind(value, node)
         return node
 

@@ -126,6 +126,7 @@ class _Part:
         own = target[len(_plain(self.fqn)) + 1 :] if self.fqn and target.startswith(_plain(self.fqn) + ".") else target
         _keep(self.root, own, InterpreterModule(part.root, part.graph))
         name = own.replace(".", "_").replace("@", "_")
+        name = "self_1" if name == "self" else name  # the module is `self` in the code
         node = self.graph.create_node("call_module", own, tuple(self.value(each) for each in given), {}, name)
         if len(results) == 1:
             self.known[results[0]] = node

@@ -100,6 +100,17 @@ class ShapeGuard(NamedTuple):
     size_oblivious: bool = False
 
 
+def _solved(relation):
+    """[(sign, symbol, number)] of a relation between one symbol and numbers: s + 2 <= 64 says that s <= 62."""
+    terms = dict(relation.difference.terms)
+    number = terms.pop((), 0)
+    ((atoms, factor),) = terms.items() if len(terms) == 1 else [((), 0)]
+    if len(atoms) != 1 or not isinstance(atoms[0], Symbol) or factor not in (1, -1):
+        return []
+    sign = relation.sign if factor == 1 else TURNED[relation.sign]
+    return [(sign, symbol(atoms[0]), make(-number * factor))]
+
+
 class ShapeEnv:
     """The open sizes of a trace, what is known of them, and the guards that it has come to rely on."""
 
@@ -310,6 +321,7 @@ class ShapeEnv:
         for sign, left, right in (
             (relation.sign, relation.left, relation.right),
             (TURNED[relation.sign], relation.right, relation.left),
+            *_solved(relation),
         ):
             if not left.is_symbol:
                 continue
