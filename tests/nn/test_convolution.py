@@ -425,3 +425,37 @@ def test_planes_of_any_size_with_a_filter_each_are_as_in_float64(kernel, stride,
         assert mica.allclose(y.double(), y64, atol=1e-5, rtol=1e-5)
         assert mica.allclose(x.grad.double(), x64.grad, atol=1e-5, rtol=1e-5)
         assert mica.allclose(w.grad.double(), w64.grad, atol=2e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("stride", [2, 3, (1, 2), (3, 1)])
+def test_kernels_of_one_tap_with_a_stride_are_as_in_float64(stride):
+    for batch, channels, filters, height, width in [(1, 3, 5, 7, 8), (2, 64, 80, 14, 14), (1, 70, 16, 29, 33)]:
+        x = mica.randn(batch, channels, height, width).requires_grad_()
+        w = mica.randn(filters, channels, 1, 1).requires_grad_()
+        b = mica.randn(filters)
+        for view in (x, x.transpose(2, 3), x.to(memory_format=mica.channels_last)):
+            y = F.conv2d(view, w, b, stride)
+            want = F.conv2d(view.double(), w.double(), b.double(), stride)
+            assert mica.allclose(y.double(), want, atol=1e-4, rtol=1e-5)
+        grad = mica.randn(y.shape)
+        grads = mica.autograd.grad(F.conv2d(x, w, b, stride), (x, w), grad)
+        wanted = mica.autograd.grad(F.conv2d(x.double(), w.double(), b.double(), stride), (x, w), grad.double())
+        assert all(mica.allclose(g, h.float(), atol=1e-3, rtol=1e-4) for g, h in zip(grads, wanted, strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [1, 9, 17, 33, 49])
+def test_products_whose_last_column_stands_alone(columns, dtype):
+    """Where a column is left over, its sums run along the depths on x86-64."""
+    for rows, depth in [(1, 64), (5, 100), (14, 512), (29, 777)]:
+        a, b = mica.randn(rows, depth, dtype=mica.float64), mica.randn(depth, columns, dtype=mica.float64)
+        c, bias = mica.randn(rows, columns, dtype=mica.float64), mica.randn(columns, dtype=mica.float64)
+        given = [t.to(getattr(mica, dtype)) for t in (a, b, c, bias)]
+        want = [t.double().numpy() for t in given]
+        x, y, z, v = given
+        close = {"atol": 1e-3, "rtol": 1e-5} if dtype == "float32" else {"atol": 1e-11, "rtol": 1e-11}
+        assert np.allclose((x @ y).double().numpy(), want[0] @ want[1], **close)
+        assert np.allclose(
+            mica.addmm(z, x, y, beta=0.5, alpha=2).double(), 0.5 * want[2] + 2 * (want[0] @ want[1]), **close
+        )
+        assert np.allclose(mica.addmm(v, x, y).double().numpy(), want[3] + want[0] @ want[1], **close)

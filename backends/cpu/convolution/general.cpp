@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kColumnBytes = 1 << 19;  // stays in the second cache beside what the product packs
 constexpr int64_t kLeastPositions = 64;
+constexpr int64_t kCopyGrain = 1 << 14;
 
 // Positions that are taken at a time.
 int64_t block_positions(const Problem& p) {
@@ -170,6 +171,41 @@ void input_gradient_pointwise(const Problem& p) {
 }
 
 }  // namespace
+
+bool skips_pixels(const Problem& p) {
+  const bool unpadded = p.padding[0] == 0 && p.padding[1] == 0 && p.padding[2] == 0;
+  return is_plane_product(p) && p.taps() == 1 && unpadded && !p.is_pointwise();
+}
+
+void convolve_read_pixels(const Problem& p) {
+  const Images& out = p.output;
+  const int64_t positions = out.positions(), planes = p.batch * p.channels;
+  const Scratch pixels(bytes_of_floats(planes * positions));
+  parallel_for(0, planes, std::max<int64_t>(1, kCopyGrain / positions), [&](int64_t begin, int64_t end) {
+    float* to = pixels.as<float>() + begin * positions;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto* plane = reinterpret_cast<const float*>(p.input.data) + i / p.channels * p.input.batch_stride +
+                          i % p.channels * p.input.channel_stride;
+      for (int64_t z = 0; z < out.sizes[0]; ++z) {
+        for (int64_t y = 0; y < out.sizes[1]; ++y, to += out.sizes[2]) {
+          const float* row = plane + z * p.stride[0] * p.input.strides[0] + y * p.stride[1] * p.input.strides[1];
+          const int64_t step = p.stride[2] * p.input.strides[2];
+          for (int64_t x = 0; x < out.sizes[2]; ++x) to[x] = row[x * step];
+        }
+      }
+    }
+  });
+  Problem plain = p;
+  plain.input = out;
+  plain.input.data = pixels.data();
+  plain.input.channel_stride = positions;
+  plain.input.batch_stride = p.channels * positions;
+  plain.input.strides[0] = out.sizes[1] * out.sizes[2];
+  plain.input.strides[1] = out.sizes[2];
+  plain.input.strides[2] = 1;
+  std::fill_n(plain.stride, 3, 1);
+  convolve_pointwise(plain);
+}
 
 void convolve_columns(const Problem& p) {
   if (p.is_pointwise()) return convolve_pointwise(p);

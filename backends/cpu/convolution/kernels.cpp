@@ -113,6 +113,7 @@ void convolution_kernel(const TensorView& out, const TensorView& input, const Te
   Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
   drop_unmet_taps(p);
   if (is_whole(p)) return convolve_whole(p);
+  if (skips_pixels(p)) return convolve_read_pixels(p);
   if (convolve_planar(p) || (!p.is_pointwise() && convolve_together(p))) return;
   convolve_columns(p);
 }

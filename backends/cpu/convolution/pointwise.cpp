@@ -91,8 +91,7 @@ struct Panels {
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
   int64_t width = kernel.cols, positions = p.source.positions(), total = p.batch * positions;
 
-  // Tiles are three vectors wide with NEON and two elsewhere.
-  int64_t vector_floats() const { return width == 12 ? 4 : width / 2; }
+  static constexpr int64_t kNeonWidth = 12, kNeonLanes = 4;
 
   // Calls body(image, its first position, first column, count) for what a panel has of each image.
   template <class Body>
@@ -153,8 +152,9 @@ struct Panels {
     tile.c_row_stride = whole ? p.target.channel_stride : width;
     tile.k = p.depth;
     tile.rows = static_cast<int>(rows);
-    // Of the last panel no more vectors than have positions.
-    tile.cols = static_cast<int>(round_up(std::min(width, total - panel * width), vector_floats()));
+    // Of the last panel no more vectors than have positions. NEON has no masks: there all of a vector is stored.
+    const int64_t here = std::min(width, total - panel * width);
+    tile.cols = static_cast<int>(width == kNeonWidth ? round_up(here, kNeonLanes) : here);
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
     tile.soon = reinterpret_cast<const char*>(soon);

@@ -83,6 +83,11 @@ void convolve_columns(const Problem& p);
 void input_gradient_columns(const Problem& p);   // fills the input
 void weight_gradient_columns(const Problem& p);  // fills the weight
 
+// One tap, no padding and a stride: float32, channels first. The pixels that are read are put together, and then are
+// the images of a plain 1 x 1 convolution.
+bool skips_pixels(const Problem& p);
+void convolve_read_pixels(const Problem& p);
+
 // The same for small images, float32, channels first: columns of many images make one product. False where they do not
 // suit.
 bool convolve_together(const Problem& p);

@@ -192,8 +192,69 @@ void run_edge(const MicroTile& t) {
   exchange(false);
 }
 #else
+constexpr int64_t kLeastColumnDepth = 64;
+constexpr int64_t kColumnPart = 512;  // depths of a column that are brought together at a time
+// Sums side by side: enough for none to wait, where tiles have as many rows.
+template <class T>
+constexpr int kColumnRows = HWY_MIN(7, Tiles<T>::kRows);
+
+// A column alone fills no vector. Where the depths of A are adjacent, vectors run along them instead: sums[i] += the
+// products of M rows of A with the column.
+template <class T, int M>
+HWY_INLINE void add_column(const T* a, int64_t stride, const T* column, int64_t depth, T* sums) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> parts[M];
+#pragma GCC unroll 8
+  for (int i = 0; i < M; ++i) parts[i] = hn::Zero(d);
+  int64_t k = 0;
+  for (; k + lanes <= depth; k += lanes) {
+    const auto b = hn::Load(d, column + k);
+#pragma GCC unroll 8
+    for (int i = 0; i < M; ++i) parts[i] = hn::MulAdd(hn::LoadU(d, a + i * stride + k), b, parts[i]);
+  }
+  if (k < depth) {
+    const auto mask = hn::FirstN(d, static_cast<size_t>(depth - k));
+    const auto b = hn::MaskedLoad(mask, d, column + k);
+#pragma GCC unroll 8
+    for (int i = 0; i < M; ++i) parts[i] = hn::MulAdd(hn::MaskedLoad(mask, d, a + i * stride + k), b, parts[i]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < M; ++i) sums[i] += hn::GetLane(hn::SumOfLanes(d, parts[i]));
+}
+
+template <class T>
+HWY_NOINLINE void run_column(const MicroTile& t) {
+  HWY_ALIGN T column[kColumnPart];
+  T sums[Tiles<T>::kRows] = {};
+  for (int64_t first = 0; first < t.k; first += kColumnPart) {
+    const int64_t depth = HWY_MIN(kColumnPart, t.k - first);
+    const T* b = static_cast<const T*>(t.b) + first * t.b_k_stride;
+    for (int64_t k = 0; k < depth; ++k) column[k] = b[k * t.b_k_stride];
+    const T* a = static_cast<const T*>(t.a) + first;
+    int i = 0;
+    for (; i + kColumnRows<T> <= t.rows; i += kColumnRows<T>)
+      add_column<T, kColumnRows<T> >(a + i * t.a_row_stride, t.a_row_stride, column, depth, sums + i);
+    for (; i < t.rows; ++i) add_column<T, 1>(a + i * t.a_row_stride, t.a_row_stride, column, depth, sums + i);
+  }
+  T* c = static_cast<T*>(t.c);
+  for (int i = 0; i < t.rows; ++i, c += t.c_row_stride) {
+    if (t.store == Store::General) {
+      const Epilogue& e = *t.epilogue;
+      T value = sums[i] * *reinterpret_cast<const T*>(e.alpha);
+      if (e.reads_c) value += *c * *reinterpret_cast<const T*>(e.beta);
+      *c = e.bias ? value + *static_cast<const T*>(e.bias) : value;
+    } else {
+      *c = t.store == Store::Accumulate ? *c + sums[i] : sums[i];
+    }
+  }
+}
+
 template <class T>
 void run_edge(const MicroTile& t) {
+  if constexpr (hwy::IsFloat<T>()) {
+    if (t.cols == 1 && t.a_k_stride == 1 && t.k >= kLeastColumnDepth) return run_column<T>(t);
+  }
   kTiles<T>.edge[t.rows - 1](t);
 }
 #endif
