@@ -24,6 +24,7 @@ from mica._dynamo.exc import (
     observed,
 )
 from mica._dynamo.utils import counters
+from mica._functions.extremes import recorded_extremes
 from mica._subclasses import fake_tensor as _fakes
 from mica.amp.autocast_mode import _exit_autocast
 from mica.compiler import _stance
@@ -56,7 +57,7 @@ class Captured:
             return self.function(*args, **kwargs)
         _names.set_active(capture)
         try:
-            with _names.functions_break(capture), capture:
+            with _names.functions_break(capture), recorded_extremes, capture:
                 try:
                     result = self.function(*args, **kwargs)
                 except Unsupported:

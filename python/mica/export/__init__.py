@@ -168,6 +168,7 @@ def _traced(mod, args, kwargs, named, values):
 
 def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=False):
     """The program of one run: on the example, or on fake tensors where there are `presets` for their sizes."""
+    from mica._functions.extremes import recorded_extremes
     from mica.export._nodes import as_identifier
     from mica.export._open_inputs import OpenInputs
     from mica.export._record import Recorder
@@ -210,6 +211,7 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
             assigned = stack.enter_context(kept_attributes(mod))
             stack.enter_context(recorder.modules_of(mod))
             stack.enter_context(recorder)
+            stack.enter_context(recorded_extremes)
             inner_args, inner_kwargs = tree_unflatten(used, in_spec)
             results, out_spec = tree_flatten(mod(*inner_args, **inner_kwargs))
             results = recorder.assign(assigned(), results)

@@ -1,0 +1,89 @@
+"""max and min of Python while a graph is recorded: of tensors they are calls of torch, and of open sizes one expression."""
+
+import builtins
+import functools
+import os
+import threading
+
+__all__ = ["recorded_extremes"]
+
+_PLAIN = {"max": builtins.max, "min": builtins.min}
+_here = threading.local()  # in how many such blocks this thread is
+
+
+def _values(args):
+    """What is compared; None of what is no list of values."""
+    if len(args) == 1:
+        args = args[0] if isinstance(args[0], (list, tuple)) else ()
+    return args if len(args) > 1 else None
+
+
+def _recorded(name, values):
+    """The greatest or least of values, some of which are recorded; None if none of them is."""
+    import mica
+
+    if any(isinstance(value, mica.Tensor) for value in values):
+        if not all(isinstance(value, (mica.Tensor, int, float)) for value in values):
+            return None
+        return functools.reduce(functools.partial(_of_tensors, name), values)
+    is_open = any(isinstance(value, (mica.SymInt, mica.SymFloat)) for value in values)
+    if is_open and all(isinstance(value, (mica.SymInt, mica.SymFloat, int, float)) for value in values):
+        return functools.reduce(mica.sym_max if name == "max" else mica.sym_min, values)
+    return None
+
+
+def _of_tensors(name, a, b):
+    import mica
+
+    if isinstance(a, mica.Tensor) and isinstance(b, mica.Tensor):
+        return mica.maximum(a, b) if name == "max" else mica.minimum(a, b)
+    if not isinstance(a, mica.Tensor) and not isinstance(b, mica.Tensor):
+        return _PLAIN[name](a, b)
+    tensor, number = (a, b) if isinstance(a, mica.Tensor) else (b, a)
+    return mica.clamp(tensor, number) if name == "max" else mica.clamp(tensor, None, number)
+
+
+def _in_place_of(name):
+    plain = _PLAIN[name]
+
+    @functools.wraps(plain)
+    def extreme(*args, **kwargs):
+        if not kwargs and getattr(_here, "depth", 0) and (values := _values(args)) is not None:
+            made = _recorded(name, values)
+            if made is not None:
+                return made
+        return plain(*args, **kwargs)
+
+    return extreme
+
+
+_IN_PLACE = {name: _in_place_of(name) for name in _PLAIN}
+
+
+class _Blocks:
+    """Blocks of all threads: while there is one, the names mean functions that look at where they are called."""
+
+    def __init__(self):
+        self._count, self._lock = 0, threading.Lock()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self):
+        self._lock = threading.Lock()
+
+    def __enter__(self):
+        _here.depth = getattr(_here, "depth", 0) + 1
+        with self._lock:
+            self._count += 1
+            for name, function in _IN_PLACE.items():
+                setattr(builtins, name, function)
+
+    def __exit__(self, *exception):
+        _here.depth -= 1
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                for name, function in _PLAIN.items():
+                    setattr(builtins, name, function)
+
+
+recorded_extremes = _Blocks()
