@@ -228,3 +228,38 @@ def test_a_place_of_data_and_an_open_length():
     assert made[0].tolist() == [0.0] * 13 + [2.0, 2.0, 0.0]
     with pytest.raises(RuntimeError, match="Runtime assertion failed"):
         program.module()(torch.ones(2, 5), torch.tensor(13))
+
+
+def test_numbers_that_differ_between_examples_are_open():
+    class Scaled(nn.Module):
+        def forward(self, x, k):
+            return x * k
+
+    more = torch.export.AdditionalInputs()
+    more.add((torch.ones(4), 3))
+    more.add((torch.ones(7), 5))
+    program = torch.export.export(Scaled(), (torch.ones(3), 2), dynamic_shapes=more)
+    assert program.module()(torch.ones(9), 6).tolist() == [6.0] * 9
+
+
+def test_fields_name_inputs():
+    import collections
+    import dataclasses
+
+    Pair = collections.namedtuple("Pair", "a b")
+
+    @dataclasses.dataclass
+    class Point:
+        x: torch.Tensor
+        y: object
+
+    torch.export.register_dataclass(Point, serialized_type_name="test_export_shapes.Point")
+
+    class Sum(nn.Module):
+        def forward(self, pair, point):
+            return pair.a + pair.b + point.x + point.y[0]
+
+    given = (Pair(torch.ones(2), torch.ones(2)), Point(torch.ones(2), [torch.ones(2)]))
+    program = torch.export.export(Sum(), given)
+    assert program.graph_signature.user_inputs == ("pair_a", "pair_b", "point_x", "point_y_0")
+    assert program.module()(*given).tolist() == [4.0, 4.0]

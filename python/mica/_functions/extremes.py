@@ -3,6 +3,7 @@
 import builtins
 import functools
 import os
+import sys
 import threading
 
 __all__ = ["recorded_extremes"]
@@ -43,12 +44,17 @@ def _of_tensors(name, a, b):
     return mica.clamp(tensor, number) if name == "max" else mica.clamp(tensor, None, number)
 
 
+def _is_programs():
+    """Whether a program has called, and not Mica, which means the guards that comparisons become."""
+    return not sys._getframe(2).f_globals.get("__name__", "").startswith("mica.")
+
+
 def _in_place_of(name):
     plain = _PLAIN[name]
 
     @functools.wraps(plain)
     def extreme(*args, **kwargs):
-        if not kwargs and getattr(_here, "depth", 0) and (values := _values(args)) is not None:
+        if not kwargs and getattr(_here, "depth", 0) and (values := _values(args)) is not None and _is_programs():
             made = _recorded(name, values)
             if made is not None:
                 return made

@@ -1,6 +1,7 @@
 """torch.export: a module as a graph in terms of torch.ops.aten, run once on example inputs."""
 
 import contextlib
+import dataclasses
 
 import mica
 from mica.export._state import kept_attributes, unchanged
@@ -114,12 +115,18 @@ def _names(value, name):
     from mica import _C
 
     if isinstance(value, (list, tuple)):
-        return [leaf for i, each in enumerate(value) for leaf in _names(each, f"{name}_{i}")]
+        keys = getattr(value, "_fields", range(len(value)))
+        return [leaf for key, each in zip(keys, value, strict=True) for leaf in _names(each, f"{name}_{key}")]
     if isinstance(value, dict):
         return [leaf for key, each in value.items() for leaf in _names(each, f"{name}_{key}")]
     if isinstance(value, _C.TensorBase):
         return [name]
     count = len(tree_flatten(value)[0])
+    if dataclasses.is_dataclass(value):
+        fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        names = [leaf for key, each in fields.items() if each is not None for leaf in _names(each, f"{name}_{key}")]
+        if len(names) == count and tree_flatten(value)[0] != [value]:
+            return names
     return [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
 
 

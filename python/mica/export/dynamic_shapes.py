@@ -173,6 +173,9 @@ class AdditionalInputs:
         found = []
         for values in zip(leaves, *(other for other, _ in others), strict=True):
             if not isinstance(values[0], _C.TensorBase):
+                if all(type(value) is int for value in values) and len(set(values)) > 1:
+                    found.append(Dim.DYNAMIC)
+                    continue
                 if any(value != values[0] for value in values):
                     raise ValueError(f"An input that is no tensor differs between the examples: {values[0]!r}")
                 found.append(None)
