@@ -4,6 +4,7 @@
 
 #include "composite/library_recurrent.h"
 #include "core/host_data.h"
+#include "core/kept.h"
 #include "mica/autocast.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/recurrent.h"
@@ -38,7 +39,7 @@ RecurrentResult run_layer(const Tensor& data, IntArrayRef batch_sizes, const Ten
     }
   }
   if (!data.is_floating_point() || !w.w_ih.is_floating_point() ||
-      !MICA_LAYER_TAKES(data.device(), recurrent_forward, &data.view_of(), &w.w_hh.view_of()))
+      !MICA_LAYER_TAKES(data.device(), recurrent_forward, &data.view_of(), &kept::view_to_read(w.w_hh)))
     return unroll_recurrent_layer(data, batch_sizes, h0, c0, w, mode, reverse);
   auto r = mica::_recurrent_layer(data, batch_sizes, h0, c0, w.w_ih, w.w_hh, w.b_ih, w.b_hh, w.w_hr, mode, reverse);
   return {std::get<0>(r), std::get<1>(r), std::get<2>(r)};

@@ -17,6 +17,7 @@ namespace mica::kept {
 
 namespace {
 
+constexpr size_t kMostBytes = size_t{1} << 30;  // of all that is kept
 constexpr size_t kLine = 64, kLines = 16;
 constexpr size_t kLeastBytes = 1 << 12;  // of fewer, nothing is worth being kept
 
@@ -123,6 +124,13 @@ bool keeps(const void* data) {
   return at >= w.begin && at < w.begin + w.nbytes;
 }
 
+bool may_keep(const Key& key, size_t bytes) {
+  if (!keeps(key.data)) return false;
+  if (kept_bytes.load(std::memory_order_relaxed) + bytes <= kMostBytes) return true;
+  const std::lock_guard lock(mutex);
+  return (*current)->find(key) != nullptr;
+}
+
 Memory::Memory(const Key& key, size_t bytes) : key_(key), bytes_(bytes) {
   if (keeps(key.data)) {
     weight_ = *current;
@@ -143,7 +151,7 @@ Memory::~Memory() {
 
 void Memory::set_filled() {
   filled_ = true;
-  if (!weight_ || shared_) return;
+  if (!weight_ || shared_ || kept_bytes.load(std::memory_order_relaxed) + bytes_ > kMostBytes) return;
   shared_ = std::shared_ptr<void>(data_, [bytes = bytes_](void* p) { cpu_free(p, bytes); });
   const std::lock_guard lock(mutex);
   if (weight_->find(key_)) return;  // another thread was first

@@ -1,5 +1,5 @@
-// What kernels have made of a weight that stays as it is, kept for their next call: filters in the order in which a
-// convolution reads them, which takes as long to bring about as the products of a small image.
+// What kernels have made of a weight that stays as it is, kept for their next call: filters and matrices in the order
+// in which products read them, which takes about as long to bring about as products of few rows with them.
 //
 // Things are kept within compiled functions, from the second call on between which nobody has asked for the weight's
 // memory. The weight is held meanwhile (StorageImpl::hold): whoever asks for its memory, but for kernels that only read
@@ -36,7 +36,7 @@ const TensorView& view_to_read(const Tensor& t);
 
 // What tells the things that are made of one weight apart: where it begins, and how it is arranged.
 struct Key {
-  enum class Kind : int64_t { WinogradFilters, DirectFilters, MatrixPanels };
+  enum class Kind : int64_t { WinogradFilters, DirectFilters, MatrixPanels, ProductPanels, RecurrentPanels };
   const void* data;
   Kind kind;
   int64_t numbers[12] = {};
@@ -68,6 +68,8 @@ class Memory {
 
 // Whether what is made of the memory from `data` on would be kept.
 bool keeps(const void* data);
+// Whether such a thing is kept already, or there is room for it.
+bool may_keep(const Key& key, size_t bytes);
 
 // Nobody reads what was kept of this storage any more.
 void forget(const StorageImpl& storage);

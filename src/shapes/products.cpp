@@ -1,8 +1,12 @@
+#include <optional>
+
 #include "core/error_advice.h"
 #include "core/geometry.h"
+#include "core/kept.h"
 #include "core/out.h"
 #include "core/recorded_rows.h"
 #include "mica/backend.h"
+#include "mica/core/recording.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
 
@@ -16,8 +20,8 @@ struct Matrix {
   TensorView view;
 
   enum class Vector { Row, Column };
-  explicit Matrix(const Tensor& t, Vector as = Vector::Column) {
-    view = t.view_of();
+  explicit Matrix(const Tensor& t, Vector as = Vector::Column) : Matrix(t.view_of(), as) {}
+  explicit Matrix(const TensorView& t, Vector as = Vector::Column) : view(t) {
     const int first = 3 - view.ndim;
     for (int d = 0; d < view.ndim; ++d) sizes[first + d] = view.sizes[d], strides[first + d] = view.strides[d];
     if (view.ndim == 1 && as == Vector::Column) std::swap(sizes[1], sizes[2]), std::swap(strides[1], strides[2]);
@@ -39,6 +43,20 @@ void run(const Matrix& out, const Matrix& a, const Matrix& b, const Scalar& alph
   call.bias = bias;
   MICA_KERNEL(out.view.device, matmul)(call);
 }
+
+// What a product may keep of its second matrix: of a layer's weight, which it meets turned round, with rows enough for
+// the weight to be copied.
+class WeightScope {
+ public:
+  WeightScope(const Tensor& a, const Tensor& b) {
+    constexpr int64_t kRows = 8, kElements = 1 << 14;
+    if (recording::active() && b.strides()[0] == 1 && a.sizes()[0] >= kRows && b.numel() >= kElements)
+      scope_.emplace(b);
+  }
+
+ private:
+  std::optional<kept::Scope> scope_;
+};
 
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   MICA_CHECK(a.dtype() == b.dtype(), "expected m1 and m2 to have the same dtype, but got: ", cpp_name(a.dtype()),
@@ -80,7 +98,8 @@ void mm(Out& out, const Tensor& self, const Tensor& mat2) {
     return;
   }
   if (recording::put_off_product(result, self, mat2)) return;
-  run(Matrix(result), Matrix(self), Matrix(mat2));
+  const WeightScope scope(self, mat2);
+  run(Matrix(result), Matrix(self), Matrix(kept::view_to_read(mat2)));
 }
 
 void bmm(Out& out, const Tensor& self, const Tensor& mat2) {
@@ -140,9 +159,11 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
   if (!out.needs_kernel()) return;
   const bool row = addend.strides()[0] == 0 && (addend.strides()[1] == 1 || n == 1);
   if (row && is_one(beta) && is_one(alpha) && recording::put_off_product(result, mat1, mat2, &addend)) return;
-  if (row && is_one(beta)) return run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, 0, self.data_ptr());
+  const WeightScope scope(mat1, mat2);
+  if (row && is_one(beta))
+    return run(Matrix(result), Matrix(mat1), Matrix(kept::view_to_read(mat2)), alpha, 0, self.data_ptr());
   const Scalar left = begin_with(result, self, beta);  // before its address is asked for: the copy may be put off
-  run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, left);
+  run(Matrix(result), Matrix(mat1), Matrix(kept::view_to_read(mat2)), alpha, left);
 }
 
 void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta,

@@ -1,5 +1,6 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/kept.h"
 #include "mica/core/grad_mode.h"
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/backend/layer_backend.h"
@@ -99,9 +100,10 @@ void _recurrent_layer(Out& output, Out& hy, Out& cy, Out& gates, Out& cells, con
   const Tensor h = dense(h0, computed), cell = mode == kLstm ? dense(c0, computed) : Tensor(),
                w = dense(w_hh, computed);
   const Tensor hidden_bias = mode == kGru ? dense(b_hh, computed) : Tensor(), projection = dense(w_hr, computed);
+  const kept::Scope scope(w);
   MICA_LAYER_KERNEL(device, recurrent_forward)
   (y_place.view_of(), h_place.view_of(), c_place.view_of(), g.view_of(), c.view_of(), h.view_of(), view_or_none(cell),
-   w.view_of(), view_or_none(hidden_bias), view_or_none(projection), batch_sizes, mode, reverse, dtype);
+   kept::view_to_read(w), view_or_none(hidden_bias), view_or_none(projection), batch_sizes, mode, reverse, dtype);
   if (direct) return;
   Tensor(y).copy_(y_place);
   Tensor(last_h).copy_(h_place);

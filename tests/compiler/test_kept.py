@@ -1,4 +1,4 @@
-"""What convolutions make of their weights is kept between compiled calls, and forgotten before a weight can change."""
+"""What kernels make of weights is kept between compiled calls, and forgotten before a weight can change."""
 
 import ctypes
 import gc
@@ -196,3 +196,84 @@ def test_threads_share_what_is_kept():
         wanted = function(x, w)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         assert all(mica.equal(found, wanted) for found in pool.map(call, range(40)))
+
+
+PRODUCTS = {  # rows, outputs, inputs: panels packed one by one, block by block and all at first, depths in parts
+    "few_rows": (128, 300, 200),
+    "many_rows": (700, 256, 300),
+    "deep": (64, 200, 5000),
+    "wide": (40, 5000, 130),
+    "deep_many_rows": (400, 130, 4200),
+}
+
+
+KINDS = [(case, mica.float32) for case in PRODUCTS] + [("few_rows", mica.float64), ("few_rows", mica.bfloat16)]
+
+
+@pytest.mark.parametrize("case, dtype", KINDS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_linear_layers(case, dtype, threads):
+    rows, outputs, inputs = PRODUCTS[case]
+    bias = case != "wide"
+    mica.manual_seed(3)
+    model = mica.nn.Linear(inputs, outputs, bias=bias).to(dtype)
+    x = mica.randn(rows, inputs).to(dtype)
+    compiled, before = mica.compile(model), kept()
+    threads_before = mica.get_num_threads()
+    mica.set_num_threads(threads)
+    try:
+        with mica.no_grad():
+            for _ in range(2):
+                for _ in range(3):
+                    assert mica.equal(compiled(x), model(x))
+                assert kept() - before >= inputs * outputs * 2
+                assert mica.equal(compiled(x[: rows // 2]), model(x[: rows // 2]))
+                model.weight.mul_(1.5)
+                assert mica.equal(compiled(x), model(x))
+    finally:
+        mica.set_num_threads(threads_before)
+    del model, compiled
+    assert kept() == before
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("LSTM", {}),
+        ("GRU", {}),
+        ("RNN", {}),
+        ("LSTM", {"num_layers": 2, "bidirectional": True}),
+        ("LSTM", {"proj_size": 24}),
+    ],
+)
+def test_recurrent_layers(kind, options):
+    mica.manual_seed(4)
+    before = kept()
+    model = getattr(mica.nn, kind)(96, 80, batch_first=True, **options)
+    x = mica.randn(2, 11, 96)
+    compiled = mica.compile(model)
+    with mica.no_grad():
+        for factor in (1, 2):
+            for parameter in model.parameters():
+                parameter.mul_(factor)
+            for _ in range(4):
+                assert mica.equal(compiled(x)[0], model(x)[0])
+            assert kept() > before
+    del model, compiled
+    assert kept() == before
+
+
+def test_products_of_tensors_that_are_made_each_time():
+    before = kept()
+    x = mica.randn(64, 256)
+
+    def function(x, y):
+        return (x @ (y * 2).t()) @ y
+
+    y = mica.randn(128, 256)
+    compiled = mica.compile(function)
+    with mica.no_grad():
+        for i in range(4):
+            y.fill_(i)
+            assert mica.equal(compiled(x, y), function(x, y))
+    assert kept() == before

@@ -8,10 +8,12 @@
 // write again, and no thread waits for another's copies.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "backends/cpu/gemm/packing.h"
 #include "backends/cpu/gemm/workspace.h"
 #include "backends/cpu/share_runs.h"
+#include "core/kept.h"
 
 namespace mica::cpu::gemm_impl {
 namespace {
@@ -81,8 +83,9 @@ class PackedProduct {
     a_k_stride_ = k_last ? 1 : int64_t{s_.kernel.rows};
     const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLine);
     const int64_t row_panels = divide_up(rows, panel_rows_), col_panels = divide_up(cols, panel_cols_);
-    const int64_t b_bytes = b_packed_first() ? col_panels * blocks * b_panel : 0;
     b_panel_bytes_ = b_panel;
+    keep_b(depth, blocks);
+    const int64_t b_bytes = b_packed_first() ? col_panels * blocks * b_panel : 0;
     span_ = {0, rows, 0, cols, 0, depth};
     blocks_ = blocks;
     a_shared_ = !a_in_place_ && (b_local_ || (threads_ > 1 ? whole_columns_ : cut_blocks().cols < col_panels));
@@ -105,6 +108,10 @@ class PackedProduct {
           if (b_in_place_) {
             b_ = {const_cast<char*>(p_.b_at(s_, k, col)), panel_cols_ * s_.element_size,
                   block_depth_ * p_.b.row_stride * s_.element_size, p_.b.row_stride};
+          } else if (kept_b_) {
+            const int64_t all = divide_up(p_.n, panel_cols_);
+            b_ = {kept_b_->as<char>() + (k / depth * blocks * all + col / panel_cols_) * b_panel, b_panel,
+                  all * b_panel, s_.kernel.cols};
           } else {
             b_ = {buffer.data(), b_panel, col_panels * b_panel, s_.kernel.cols};
           }
@@ -157,7 +164,31 @@ class PackedProduct {
     });
   }
 
-  bool b_packed_first() const { return !b_in_place_ && !b_local_ && !b_by_block_; }
+  bool b_packed_first() const { return !b_in_place_ && !b_local_ && !b_by_block_ && !kept_b_; }
+
+  // All panels of a weight that compiled calls multiply with again and again, of every block of depths.
+  void keep_b(int64_t depth, int64_t blocks) {
+    if (b_in_place_) return;
+    const int64_t panels = divide_up(p_.n, panel_cols_), spans = divide_up(p_.k, depth);
+    const kept::Key key{
+        p_.b.data,
+        kept::Key::Kind::ProductPanels,
+        {static_cast<int64_t>(s_.dtype), p_.n, p_.k, p_.b.row_stride, p_.b.col_stride, depth, block_depth_}};
+    const auto bytes = static_cast<size_t>(spans * blocks * panels * b_panel_bytes_);
+    if (!kept::may_keep(key, bytes)) return;
+    kept_b_.emplace(key, bytes);
+    if (kept_b_->is_filled()) return;
+    share_runs(threads_, panels, 1, panels, [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < spans * blocks; ++i) {
+        const int64_t first = i / blocks * depth, k = first + i % blocks * block_depth_;
+        const int64_t count = std::min(block_depth_, std::min(first + depth, p_.k) - k);
+        if (count <= 0) continue;
+        packing().pack_b(begin * panel_cols_, std::min(end * panel_cols_, p_.n), k, count,
+                         kept_b_->as<char>() + (i * panels + begin) * b_panel_bytes_, b_panel_bytes_);
+      }
+    });
+    kept_b_->set_filled();
+  }
 
   // Panels of a depth block.
   void pack_a(int64_t i0, int64_t i1, int64_t block, char* to) const {
@@ -220,7 +251,7 @@ class PackedProduct {
     int64_t b_block = -1;  // first panel of the block that is packed, with all its depths
   };
   OwnPanels own_panels(int64_t cols) const {
-    const int64_t b_panels = b_local_ ? 1 : !b_by_block_ ? 0 : whole_columns_ ? cols : cols * blocks_;
+    const int64_t b_panels = kept_b_ ? 0 : b_local_ ? 1 : !b_by_block_ ? 0 : whole_columns_ ? cols : cols * blocks_;
     return {.buffer = WorkBuffer(Slot::Panel, static_cast<size_t>(own_a_bytes() + b_panels * b_panel_bytes_))};
   }
   int64_t own_a_bytes() const { return a_shared_ ? 0 : a_group_ * a_panel_bytes_; }
@@ -283,7 +314,7 @@ class PackedProduct {
     char* own_b = own_a + own_a_bytes();
     const int64_t block_bytes = (j1 - j0) * b_panel_bytes_;
     const bool keeps_b = b_by_block_ && !whole_columns_;  // from run to run
-    if (keeps_b && own.b_block != j0) {
+    if (keeps_b && !kept_b_ && own.b_block != j0) {
       for (int64_t q = 0; q < blocks_; ++q) pack_b(j0, j1, q, own_b + q * block_bytes);
       own.b_block = j0;
     }
@@ -301,10 +332,10 @@ class PackedProduct {
     const bool a_follows = !b_local_ && (a_shared_ || (a_in_place_ && blocks_ == 1 && p_.a.row_stride == p_.k));
     for (int64_t q = 0; q < blocks_; ++q) {
       t.k = depth_of(q);
-      if (b_by_block_ && !keeps_b) pack_b(j0, j1, q, own_b);
+      if (b_by_block_ && !keeps_b && !kept_b_) pack_b(j0, j1, q, own_b);
       const bool opens = first && q == 0;
       t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
-      const char* next_a = nullptr;
+      const char *next_a = nullptr, *next_panel = nullptr;
       const auto take_a = [&](int64_t i) {
         const int64_t row = i * panel_rows_;
         t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
@@ -326,11 +357,17 @@ class PackedProduct {
       const auto take_b = [&](int64_t j) {
         const int64_t col = j * panel_cols_;
         t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
-        if (b_local_) {
+        const int64_t next = j + 1 < j1 ? j + 1 : j0;
+        if (b_local_ && kept_b_) {  // the next panel is fetched while this one is used
+          t.b = t.next_b = b_.at(j, q);
+          next_panel = b_.at(next, q);
+        } else if (b_local_) {
           pack_b(j, j + 1, q, own_b);
           t.b = t.next_b = own_b;
+        } else if (kept_b_) {
+          t.b = b_.at(j, q);
+          t.next_b = b_.at(next, q);
         } else {
-          const int64_t next = j + 1 < j1 ? j + 1 : j0;
           t.b = b_by_block_ ? own_b + (j - j0) * b_panel_bytes_ : b_.at(j, q);
           t.next_b = b_by_block_ ? own_b + (next - j0) * b_panel_bytes_ : b_.at(next, q);
         }
@@ -350,13 +387,17 @@ class PackedProduct {
         const int64_t row_bytes = p_.b.row_stride * s_.element_size;
         for (int64_t j = j0; j < j1; ++j) {
           take_b(j);
-          const char* next = p_.b.col_stride == 1 && j + 1 < j1
+          const char* next = p_.b.col_stride == 1 && j + 1 < j1 && !kept_b_
                                  ? p_.b_at(s_, span_.k + q * block_depth_, span_.col + (j + 1) * panel_cols_)
                                  : nullptr;
           for (int64_t i = i0; i < i1; ++i) {
             const bool fetches = next && i - i0 < s_.kernel.fetch_depths;
             t.soon = fetches ? next + (i - i0) * row_bytes : nullptr;
             t.soon_step = fetches ? row_bytes : 0;
+            if (next_panel) {
+              t.soon_step = divide_up(b_panel_bytes_, (i1 - i0) * t.k);
+              t.soon = next_panel + (i - i0) * t.k * t.soon_step;
+            }
             take_a(i), run_tile(i, j);
           }
         }
@@ -366,7 +407,7 @@ class PackedProduct {
           for (int64_t j = j0; j < j1; ++j) take_b(j), run_tile(i, j);
         }
       }
-      if (keeps_b) own_b += block_bytes;
+      if (keeps_b && !kept_b_) own_b += block_bytes;
     }
   }
 
@@ -398,6 +439,7 @@ class PackedProduct {
   int64_t b_panel_bytes_ = 0, a_panel_bytes_ = 0, a_block_step_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
   int64_t a_group_ = 1;  // panels packed at once just before use
   char* shared_a_ = nullptr;
+  std::optional<kept::Memory> kept_b_;
   PanelsOfB b_{};
   Span span_{};
 };

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/recurrent/cells-inl.h"
 #include "backends/cpu/recurrent/packed_weight.h"
+#include "backends/cpu/scratch.h"
 #include "backends/shared/time_steps.h"
 #include "backends/cpu/simd_register.h"
 #include "mica/parallel.h"

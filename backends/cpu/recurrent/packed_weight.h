@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backends/cpu/gemm/kernels.h"
-#include "backends/cpu/scratch.h"
+#include "core/kept.h"
 #include "mica/dtype.h"
 
 namespace mica::cpu {
@@ -31,7 +31,11 @@ class PackedWeight {
         units_(units),
         width_(kernel_.cols),
         panels_((units + width_ - 1) / width_),
-        packed_(groups * panels_ * depth * width_) {
+        packed_({matrix,
+                 kept::Key::Kind::RecurrentPanels,
+                 {depth, groups, units, depth_stride, column_stride, static_cast<int64_t>(sizeof(T))}},
+                static_cast<size_t>(groups * panels_ * depth * width_) * sizeof(T)) {
+    if (packed_.is_filled()) return;
     const gemm_impl::CopyFn copy = gemm_impl::copy_to_sums(dtype_v<T>);
     for (int64_t g = 0; g < groups; ++g) {
       for (int64_t p = 0; p < panels_; ++p) {
@@ -40,6 +44,7 @@ class PackedWeight {
              {depth, columns, depth_stride, column_stride, width_, 1});
       }
     }
+    packed_.set_filled();
   }
 
   int64_t width() const { return width_; }
@@ -76,11 +81,11 @@ class PackedWeight {
   }
 
  private:
-  T* panel(int64_t g, int64_t p) const { return packed_.data() + (g * panels_ + p) * depth_ * width_; }
+  T* panel(int64_t g, int64_t p) const { return packed_.template as<T>() + (g * panels_ + p) * depth_ * width_; }
 
   const gemm_impl::MicroKernel& kernel_;
   int64_t depth_, groups_, units_, width_, panels_;
-  Scratch<T> packed_;
+  kept::Memory packed_;
 };
 
 }  // namespace mica::cpu
