@@ -174,3 +174,10 @@ def test_graphs_of_examples(f):
     graph = make_fx(f)(x)
     assert any(node.op == "call_function" for node in graph.graph.nodes)
     mica.testing.assert_close(graph(x + 0.5), f(x + 0.5))
+
+
+def test_vjp_without_arguments():
+    value, product = func.vjp(lambda: mica.ones(2))
+    assert value.tolist() == [1.0, 1.0] and product(mica.ones(2)) == ()
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        func.vjp(lambda x: x)

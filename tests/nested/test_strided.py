@@ -107,6 +107,19 @@ def test_files(layout, weights_only):
         torch.testing.assert_close(ours, theirs)
 
 
+def test_files_keep_bounds_of_lengths_as_torch_does():
+    """torch marks what it finds there as a tensor; a number made it refuse the file."""
+    x = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)], layout=torch.jagged)
+    assert (x._min_seqlen, x._max_seqlen) == (2, 4)
+    (parts,) = x.__reduce_ex__(2)[1][2]
+    assert {key: tuple(bound.shape) for key, bound in parts["_metadata_cache"].items()} == {
+        "min_seqlen": (2, 0),
+        "max_seqlen": (4, 0),
+    }
+    loaded = pickle.loads(pickle.dumps(x))
+    assert loaded._metadata_cache == {"min_seqlen": 2, "max_seqlen": 4}
+
+
 def test_an_index_begins_with_the_part():
     nested = torch.nested.nested_tensor(SEQUENCES)
     assert torch.equal(nested[1, 2, :], SEQUENCES[1][2]) and nested[0, 0, 1] == SEQUENCES[0][0, 1]

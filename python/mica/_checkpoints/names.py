@@ -39,6 +39,7 @@ _THERE_MODULES = {
     "mica.nn.modules.response_norm": "torch.nn.modules.normalization",
     "mica.nn.modules.sparse_bag": "torch.nn.modules.sparse",
     "mica.utils._pytree": "torch.utils._pytree",
+    "mica.utils.data.datapipes._decorator": "torch.utils.data.datapipes._decorator",
     "mica.utils.data._utils.iterator": "torch.utils.data.dataloader",
 }
 

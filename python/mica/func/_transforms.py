@@ -212,7 +212,9 @@ def vjp(func, *primals, has_aux=False):
     import mica
 
     with mica.inference_mode(False), mica.enable_grad(), transforming(keeps_graph=True):
-        args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
+        args, leaves = [], []
+        if primals:
+            args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
     value, aux = value_and_aux(output, has_aux, "vjp(f, *primals)")
     outputs, out_spec = tree_flatten(value)

@@ -304,7 +304,8 @@ class NestedTensor(mica.Tensor):
             "offsets": self._offsets,
             "lengths": self._lengths,
             "_ragged_idx": self._ragged,
-            "_metadata_cache": self._metadata_cache,
+            # torch keeps a bound as the size of a tensor without elements, and marks that tensor when it loads it.
+            "_metadata_cache": {key: mica.zeros(bound, 0) for key, bound in self._metadata_cache.items()},
             "requires_grad": self.requires_grad,
         }
         return _utils._rebuild_from_type_v2, (_rebuild_njt, type(self), (parts,), {})
@@ -320,6 +321,8 @@ class NestedTensor(mica.Tensor):
 def _rebuild_njt(constructor_kwargs):
     """The jagged tensor of a file."""
     given = constructor_kwargs
-    known = {key: value for key, value in (given.get("_metadata_cache") or {}).items() if isinstance(value, int)}
+    bounds = (given.get("_metadata_cache") or {}).items()
+    known = {key: len(value) for key, value in bounds if isinstance(value, mica.Tensor) and value.dim() == 2}
+    known |= {key: value for key, value in bounds if isinstance(value, int)}  # as files had them before
     made = jagged_view(given["values"].detach(), given["offsets"], given["lengths"], given["_ragged_idx"], known)
     return made.requires_grad_() if given["requires_grad"] else made
