@@ -141,5 +141,16 @@ EXCUSES = [
     (r"torch\.autograd\.graph\.saved_tensors_hooks", r"acking", "saved in the order of the arguments"),
     (r"torch\.optim\.swa_utils\.AveragedModel", r"invalid combination", "the words of the device's constructor"),
     (r"torch\.utils\.flop_counter\.ModuleTracker", r"Current modules", "a set, printed"),
+    (r"torch\.utils\.ThroughputBenchmark", r"", "there is none: it is for modules of TorchScript"),
+    (
+        r"torch\.linalg\.solve_triangular",
+        r"torch\.allclose\(A @ X, B\)",
+        "an element near zero: which library is nearer to float64 changes with the numbers",
+    ),
+    (
+        r"torch\.nn\.functional\.ctc_loss",
+        r"log_probs\.grad",
+        "sums of exponentials over 50 steps: both gradients are as far from float64's",
+    ),
     (r"torch\.ao\.quantization\.fake_quantize\.Module\.to", r"Complex modules", "torch asks for reports to itself"),
 ]

@@ -49,6 +49,8 @@ def is_excused(name, line):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(records, name):
     ours, theirs = (found[name] for found in records)
+    if any("unknown architecure" in record.get("error", ()) for record in theirs if isinstance(record, dict)):
+        pytest.skip("torch's quantized kernels do not know this processor")
     lines = [line for line in differences(EXAMPLES[name][1], ours, theirs) if not is_excused(name, line)]
     assert not lines, "\n".join(lines)
 

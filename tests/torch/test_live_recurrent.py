@@ -134,7 +134,12 @@ def test_autocast_gives_the_same_dtypes(kind):
     results = []
     for lib in (mica, torch):
         lib.manual_seed(5)
-        results.append(run(lib))
+        try:
+            results.append(run(lib))
+        except RuntimeError as error:
+            if lib is mica or "could not create a primitive descriptor" not in str(error):
+                raise
+            pytest.skip("torch's oneDNN has no such layer for this processor")
     for ours, theirs in zip(*results, strict=True):
         assert [str(t.dtype).split(".")[1] for t in ours] == [str(t.dtype).split(".")[1] for t in theirs]
         for a, b in zip(ours, theirs, strict=True):

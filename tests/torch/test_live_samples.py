@@ -1,5 +1,6 @@
 """Every sample on torch and on Mica for every dtype: the same values, dtypes and shapes, or an error from both."""
 
+import platform
 import warnings
 
 import mica
@@ -35,6 +36,8 @@ def test_same_as_torch(sample, dtype):
         return  # torch works out the points in 16 bits, Mica in 32; tests/nn/test_upsampling.py holds ours
     if "matrix_exp" in sample.op and dtype in ("bfloat16", "float16"):
         return  # torch's own overflow; test_samples.py holds ours to float64
+    if sample.op.startswith("conv") and dtype == "float16" and platform.machine() == "aarch64":
+        return  # torch adds in float16 there; tests/ops/test_lower_precision.py holds ours to float32
     theirs, ours = outcome(torch, sample.text, dtype), outcome(mica, sample.text, dtype)
     if isinstance(theirs, Exception):
         return  # torch refuses; Mica may take more

@@ -32,6 +32,9 @@ def told():
 @pytest.mark.parametrize("name", tutorial_programs.PROGRAMS)
 def test_same_numbers(told, name):
     ours, theirs = (found[name] for found in told)
+    assert not isinstance(ours, dict), ours
+    if isinstance(theirs, dict):
+        pytest.skip(f"torch refuses on this machine: {theirs['refused']}")
     kind = "float32"
     if isinstance(theirs[0], str):
         (kind, theirs), (_, ours) = theirs, ours
