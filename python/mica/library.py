@@ -8,6 +8,7 @@ from mica._library.infer_schema import infer_schema
 from mica._library.operator import _DEVICE_KEYS, forget, named, operator
 from mica._library.operator import define as _define
 from mica._library.schema import parse_schema
+from mica._library.sizes_of_data import SizeOfData, current_env
 
 __all__ = [  # noqa: F822 - one arrives when it is used
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl",
@@ -217,15 +218,21 @@ def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None)
 class _FakeContext:
     """What register_fake's functions ask for sizes that depend on data: the meta device has none."""
 
+    def __init__(self, env):
+        self._env = env
+
     def new_dynamic_size(self, *, min=0, max=None):
-        raise NotImplementedError("the size of a result on the meta device must not depend on data")
+        """A size from `min` to `max` that only data decide."""
+        if self._env is None:
+            raise SizeOfData("the size of a result on the meta device must not depend on data")
+        return self._env.create_unbacked_symint(least=min, greatest=max)
 
     create_unbacked_symint = new_dynamic_size
 
 
 def get_ctx():
     """What a function of register_fake asks for sizes that depend on data."""
-    return _FakeContext()
+    return _FakeContext(current_env())
 
 
 def get_kernel(op, dispatch_key):

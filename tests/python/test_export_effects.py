@@ -162,3 +162,35 @@ def test_a_graph_without_gradients():
     (made,) = torch.ops.higher_order.wrap_with_set_grad_enabled(False, graph, x)
     assert not made.requires_grad
     assert made.tolist() == [2.0, 2.0]
+
+
+def test_operators_whose_sizes_only_data_decide():
+    @torch.library.custom_op("export_effects::positive", mutates_args=())
+    def positive(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0]
+
+    @positive.register_fake
+    def _(x):
+        return x.new_empty(torch.library.get_ctx().new_dynamic_size(max=9))
+
+    class Model(nn.Module):
+        def forward(self, x):
+            y = positive(x)
+            return y * 2, y.shape[0] * 3, y.view(-1, 1)
+
+    x = torch.arange(9.0).sin()
+    program = export(Model(), (x,))
+    assert [tuple(ends) for ends in program.range_constraints.values()] == [(0, 9)]
+    for each in (program, program.run_decompositions(), _travelled(program)):
+        for given in (x, -x):
+            made, wanted = each.module()(given), Model()(given)
+            assert made[1] == wanted[1]
+            assert torch.equal(made[0], wanted[0])
+            assert torch.equal(made[2], wanted[2])
+    with (
+        pytest.raises(torch._subclasses.fake_tensor.DynamicOutputShapeException),
+        torch._subclasses.FakeTensorMode() as mode,
+    ):
+        positive(mode.from_tensor(x))
+    with pytest.raises(NotImplementedError, match="must not depend on data"):
+        positive(torch.ones(3, device="meta"))

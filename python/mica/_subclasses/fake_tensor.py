@@ -5,6 +5,7 @@ The class is in _fake_class.py; here is the mode that computes with its tensors.
 
 import mica
 from mica import _C
+from mica._library.sizes_of_data import SizeOfData, fake_result
 from mica._subclasses import constants, of_data, open_pieces, open_sizes
 from mica._subclasses._fake_class import (
     DataDependentOutputException,
@@ -159,10 +160,15 @@ class FakeTensorMode(TorchDispatchMode):
                 place = None
         with _C.DisableTorchFunctionSubclass():
             is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
+            asks = False  # for a size that only data decide
             try:
                 if is_open:
                     return self._open_result(func, args, kwargs, fakes, place)
                 made = func(*args, **kwargs)
+            except SizeOfData:
+                if self.shape_env is None:
+                    raise DynamicOutputShapeException(func) from None
+                asks = True
             except NotImplementedError as error:
                 if is_open and name == "slice":
                     made = open_pieces.sliced(self, *args, **kwargs, by_guards=True)
@@ -175,6 +181,8 @@ class FakeTensorMode(TorchDispatchMode):
                 if is_open:
                     open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
                 raise
+        if asks:
+            return fake_result(self, func._op, args, kwargs)
         made = self._all_fake(made, fakes, place)
         if self.constants:
             constants.follow(self, func, args, kwargs if place is None else {**kwargs, "device": place}, made, fakes)

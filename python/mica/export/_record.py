@@ -254,6 +254,8 @@ class Recorder(TorchFunctionMode):
                 self._record_function(func, args, kwargs, out)
             return out
         target, args, kwargs = found
+        if depends and self.runs_again and _may_ask_data(target):
+            raise NeedsData
         out = target(*args, **kwargs)
         if tensors_in((out,)) or _has_effect(target):
             base = getattr(target, "_overloadpacket", target).__name__
@@ -464,6 +466,11 @@ def _has_effect(target):
     """Whether an operator is called for what it does: it returns nothing, or changes an argument."""
     schema = getattr(target, "_schema", None)
     return schema is not None and (schema.is_mutable or not schema.returns)
+
+
+def _may_ask_data(target):
+    """Whether an operator of the program's own says what it makes, which may be of sizes that only data decide."""
+    return getattr(getattr(target, "_op", None), "fake", None) is not None
 
 
 def _is_autocast():
