@@ -158,3 +158,39 @@ def test_a_module_may_be_called_self():
     module = Attention()
     made = torch.export.unflatten(torch.export.export(module, (torch.ones(1, 2),)))
     assert torch.equal(made(torch.ones(1, 2)), module(torch.ones(1, 2)))
+
+
+def test_a_module_that_computes_the_same_twice_is_one():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act, self.block = nn.ReLU(), nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+
+        def forward(self, x):
+            return self.act(self.block(self.act(self.block(x))))
+
+    module = Model()
+    made = unflatten(export(module, (torch.ones(1, 2),)))
+    assert [name for name, _ in made.named_modules()] == ["", "block", "block.0", "block.1", "act"]
+    assert [str(n.target) for n in made.graph.nodes if n.op == "call_module"] == ["block", "act", "block", "act"]
+    assert torch.equal(made(torch.ones(1, 2)), module(torch.ones(1, 2)))
+    assert made.type_name().endswith("Model")
+    assert made.act.type_name() == "torch.nn.modules.activation.ReLU"
+
+
+def test_a_module_that_computes_something_else_is_two():
+    class Inner(nn.Module):
+        def forward(self, x, again=False):
+            return x * 3 if again else x + 2
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(self.inner(self.inner(x)), again=True)
+
+    made = unflatten(export(Model(), (torch.ones(2),)))
+    assert [str(n.target) for n in made.graph.nodes if n.op == "call_module"] == ["inner", "inner", "inner@2"]
+    assert made(torch.ones(2)).tolist() == [15.0, 15.0]

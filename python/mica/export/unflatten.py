@@ -25,9 +25,26 @@ class FlatArgsAdapter(abc.ABC):
 class InterpreterModule(GraphModule):
     """A module of the program: its own part of the graph, with its parameters and modules."""
 
+    _type_name = _likeness = None
+
+    def type_name(self):
+        """The class of the module that it was exported from, as a text."""
+        return self._type_name
+
+    @property
+    def graph_module(self):
+        """The module itself, whose graph it is."""
+        return self
+
 
 class UnflattenedModule(_ProgramModule):
     """A program as a module whose parts have the names that they had."""
+
+    _type_name = None
+
+    def type_name(self):
+        """The class of the module that it was exported from, as a text."""
+        return self._type_name
 
     def _flat_inputs(self, args, kwargs):
         leaves, spec = tree_flatten(_in_order((args, kwargs), self._in_spec))
@@ -67,6 +84,7 @@ class _Part:
     def __init__(self, program, fqn, depth):
         self.program, self.fqn, self.depth = program, fqn, depth
         self.graph, self.root, self.known, self._calls = Graph(), mica.nn.Module(), {}, {}
+        self._kept = {}  # module's name -> {what its graph computes: where it is}
         self.copies = {}  # of the program's tensors: what is trained or counted afterwards is the module's own
 
     def is_own(self, node):
@@ -124,7 +142,14 @@ class _Part:
         part.graph.output(values[0] if len(values) == 1 else values)
         target = fqn if not number else f"{fqn}@{number}" if "@" not in fqn else f"{fqn}.{number}"
         own = target[len(_plain(self.fqn)) + 1 :] if self.fqn and target.startswith(_plain(self.fqn) + ".") else target
-        _keep(self.root, own, InterpreterModule(part.root, part.graph))
+        made = InterpreterModule(part.root, part.graph)
+        made._type_name, made._likeness = _type_of(nodes[0], self.depth), _likeness(part.graph, part.root)
+        known = self._kept.setdefault(_plain(fqn), {})
+        if made._likeness in known:  # the same again: one module that is called twice
+            own = known[made._likeness]
+        else:
+            known[made._likeness] = own
+            _keep(self.root, own, made)
         name = own.replace(".", "_").replace("@", "_")
         name = "self_1" if name == "self" else name  # the module is `self` in the code
         node = self.graph.create_node("call_module", own, tuple(self.value(each) for each in given), {}, name)
@@ -136,6 +161,26 @@ class _Part:
             item = self.graph.create_node("call_function", operator.getitem, (node, i), {}, result.name)
             item.meta["val"] = result.meta.get("val")
             self.known[result] = item
+
+
+def _type_of(node, depth):
+    """The class of the module that a node's call was made in, at a depth below the root."""
+    stack = [kind for fqn, kind in node.meta.get("nn_module_stack", {}).values() if fqn]
+    return stack[depth] if depth < len(stack) else None
+
+
+def _likeness(graph, root):
+    """What a graph computes, as a key: graphs of equal keys compute the same of the same inputs."""
+    places, rows = {node: i for i, node in enumerate(graph.nodes)}, []
+    for node in graph.nodes:
+        target = node.target
+        if node.op == "call_module":
+            target = _attribute(root, target)._likeness
+        elif node.op == "placeholder":
+            target = ""
+        args = map_arg((node.args, dict(node.kwargs)), lambda each: ("node", places[each]))
+        rows.append((node.op, str(target), str(args)))
+    return tuple(rows)
 
 
 def _attribute(module, target):
@@ -179,7 +224,8 @@ def _merged(new, old):
 def unflatten(module, flat_args_adapter=None):
     """The program as a module with the modules that it was exported from, each with its own graph.
 
-    Parameters and buffers are copies of the program's. A module that was called twice is there twice, the second time as `name@1`, with the same parameters.
+    Parameters and buffers are copies of the program's. A module whose calls compute the same is there once; of others,
+    the second call is `name@1`, with the same parameters.
     """
     whole = module.module()
     part, nodes = _Part(whole, "", 0), []
@@ -204,6 +250,8 @@ def unflatten(module, flat_args_adapter=None):
         setattr(made, name, getattr(whole, name))
     made.flat_args_adapter, made.module_call_graph = flat_args_adapter, module.module_call_graph
     made.graph_signature = module.graph_signature
+    roots = [stack for node in whole.graph.nodes if (stack := node.meta.get("nn_module_stack"))]
+    made._type_name = next((kind for fqn, kind in roots[0].values() if not fqn), None) if roots else None
     for name, each in part.root._modules.items():  # those that no call is made of: only their parameters are there
         if name not in made._modules:
             made.add_module(name, each)
