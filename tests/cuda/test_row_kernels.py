@@ -292,3 +292,31 @@ def test_what_a_mask_takes_of_many():
     mask = mica.rand(x.shape) < 0.5
     same(x.cuda()[mask.cuda()], x[mask])
     same(mask.cuda().nonzero(), mask.nonzero())
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("width", [128, 256, 512, 768, 1024, 2048, 765, 766, 770])
+def test_gradients_of_norms_whose_rows_fill_a_tile_or_do_not(width, dtype, name, weighted):
+    """Rows that fill the registers of their threads have a kernel without bounds; others, and unaligned ones, do not."""
+    scale = (0.5 + mica.rand(width)).to(dtype)
+    shift = mica.randn(width).to(dtype)
+    for rows, first in ((3, 0), (700, 0), (5, 1)):
+        x = mica.randn(rows, width + first).to(dtype)[:, first:]
+        grad = mica.randn(rows, width).to(dtype)
+
+        def gradients(move, x=x, grad=grad):
+            leaf = move(x).detach().requires_grad_()
+            parameters = [
+                move(t).detach().requires_grad_() for t in ((scale, shift) if name == "layer_norm" else (scale,))
+            ]
+            given = parameters if weighted else []
+            y = getattr(mica.nn.functional, name)(leaf, (width,), *given)
+            return mica.autograd.grad(y, (leaf, *given), move(grad))
+
+        there, here = gradients(lambda t: t.cuda()), gradients(lambda t: t.double())
+        close(there[0], here[0], dtype)
+        for t, h in zip(there[1:], here[1:], strict=True):
+            tolerance = {mica.float64: 1e-9, mica.float32: 1e-4, mica.float16: 4e-3, mica.bfloat16: 3e-2}[dtype]
+            assert (t.cpu().double() - h).abs().max() <= tolerance * h.abs().max()

@@ -119,6 +119,25 @@ struct RowTile {
       }
     }
   }
+  // A row that fills the tile, aligned.
+  static constexpr int64_t kWidth = int64_t{kGroup} * kChunks * V;
+  __device__ void load_whole(const T* row) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + index(c, 0));
+#pragma unroll
+      for (int j = 0; j < V; ++j) values[c][j] = convert<C>(piece.item[j]);
+    }
+  }
+  __device__ void store_whole(T* row) const {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      Vector<T, V> piece;
+#pragma unroll
+      for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(values[c][j]);
+      *reinterpret_cast<Vector<T, V>*>(row + index(c, 0)) = piece;
+    }
+  }
   template <class F>
   __device__ void for_each(const F& f) {
 #pragma unroll
