@@ -210,3 +210,77 @@ def test_a_mode_does_not_see_that_a_tensor_of_a_class_is_made():
     with Watching():
         assert type(x.sin()) is Held
     assert seen == ["aten.sin.default"]
+
+
+def test_a_class_may_leave_an_operator_to_plain_tensors():
+    called = []
+
+    class Counted(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            called.append(str(func))
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    class Silent(torch.Tensor):
+        __torch_dispatch__ = torch._C._disabled_torch_dispatch_impl
+
+    x, y = torch.randn(2), torch.randn(2)
+    one, two = torch.Tensor._make_subclass(Counted, x), torch.Tensor._make_subclass(Counted, y)
+    assert torch.equal(one + two, x + y) and called == ["aten.add.Tensor"]
+    assert torch.equal(torch.stack([one, two]), torch.stack([x, y])) and called[1:] == ["aten.stack.default"]
+    assert torch.equal(torch.Tensor._make_subclass(Silent, x) * 2, x * 2)
+
+
+def test_a_mode_may_leave_an_operator_to_the_class_of_a_tensor():
+    class Polite(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.asked = self.answered = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.asked += 1
+            if any(kind is not torch.Tensor for kind in types):
+                return NotImplemented
+            self.answered += 1
+            return func(*args, **(kwargs or {}))
+
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return cls(func(*(each.inner if isinstance(each, cls) else each for each in args), **(kwargs or {})))
+
+    x = torch.randn(3)
+    with Polite() as mode:
+        made = Wrapped(x).abs()
+    assert isinstance(made, Wrapped) and torch.equal(made.inner, x.abs())
+    assert (mode.asked, mode.answered) == (2, 1)
+
+
+def test_a_mode_whose_method_is_of_the_class_is_refused():
+    class Wrong(TorchDispatchMode):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with pytest.raises(RuntimeError, match="classmethod is not supported, please make it a plain method"), Wrong():
+        torch.ones(2) + 1
+
+
+def test_defaults_are_not_handed_over_by_name():
+    seen = []
+
+    class Noted(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(dict(kwargs or {}))
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    x = torch.Tensor._make_subclass(Noted, torch.ones(2))
+    torch.addmv(x, torch.ones(2, 2), torch.ones(2), beta=1, alpha=2)
+    assert seen == [{"alpha": 2}]

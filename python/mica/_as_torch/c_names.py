@@ -26,7 +26,8 @@ def _is_tracing():
 
 def _dispatch_isTensorSubclassLike(tensor):
     """Whether the tensor's class answers for its operators."""
-    return hasattr(type(tensor), "__torch_dispatch__")
+    own = getattr(type(tensor), "__torch_dispatch__", None)
+    return own not in (None, _C._disabled_torch_dispatch_impl)
 
 
 def _get_accelerator(check=None):

@@ -11,6 +11,7 @@ import mica
 from mica import _C
 from mica._functions.families import DTYPES_OF_TYPES, is_functional, own_name
 from mica._subclasses import recorded
+from mica._subclasses.recorded import has_torch_dispatch
 
 # What asks for sizes and marks alone is answered by the tensor itself.
 _METADATA = frozenset([
@@ -155,7 +156,21 @@ def call(tensor, function, types, args, kwargs):
         raise NotImplementedError(
             f"{type(tensor).__name__}: Mica knows no operator for the call of {name}, which its __torch_dispatch__ could answer"
         )
-    return _asked(tensor, found[0], types, found[1], found[2])
+    return _asked(tensor, found[0], types, found[1], _without_defaults(found[0], found[2]))
+
+
+def _without_defaults(operator, kwargs):
+    """What is as the schema has it is not handed over by its name."""
+    if not kwargs:
+        return kwargs
+    defaults = {a.name: a.default_value for a in operator._schema.arguments if a.kwarg_only and a.has_default_value()}
+
+    def is_default(name, value):
+        default = defaults.get(name, NotImplemented)
+        is_number = isinstance(value, (bool, int, float, str)) and type(value) is type(default)
+        return value is default or (is_number and value == default)
+
+    return {name: value for name, value in kwargs.items() if not is_default(name, value)}
 
 
 def _backward(tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
@@ -174,7 +189,7 @@ def refuse_gradients_by(inputs):
 
 
 def _is_dispatched(value):
-    return isinstance(value, _C.TensorBase) and hasattr(type(value), "__torch_dispatch__")
+    return isinstance(value, _C.TensorBase) and has_torch_dispatch(type(value))
 
 
 def _step(tensor, name, rest, types):
@@ -250,7 +265,7 @@ def _unseen():
 
 def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False, storage_offset=0):
     """A tensor of the class with sizes and strides, whose elements are in no memory that is used."""
-    if not hasattr(cls, "__torch_dispatch__"):
+    if not has_torch_dispatch(cls):
         raise RuntimeError(
             f"{cls.__name__} has no __torch_dispatch__, which Tensor._make_wrapper_subclass is for: as_subclass keeps elements"
         )

@@ -16,9 +16,14 @@ from mica.utils._python_dispatch import TorchDispatchMode
 _UNRECORDED = frozenset(["detach", "detach_", "data", "set_", "item"])
 
 
+def has_torch_dispatch(kind):
+    """Whether a class has a __torch_dispatch__ of its own; that of Tensor asks nobody."""
+    return getattr(kind, "__torch_dispatch__", None) not in (None, _C._disabled_torch_dispatch_impl)
+
+
 def is_recorded_class(kind):
     """Whether autograd sees the class's tensors themselves. A class of Mica's own may record what it is made of."""
-    return hasattr(kind, "__torch_dispatch__") and not getattr(kind, "_records_parts", False)
+    return has_torch_dispatch(kind) and not getattr(kind, "_records_parts", False)
 
 
 def tensors_in(values):

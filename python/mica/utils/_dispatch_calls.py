@@ -17,15 +17,16 @@ class _Call:
         self.defaults = [(a.default_value,) if a.has_default_value() else () for a in arguments]
         self.positional = sum(not a.kwarg_only for a in arguments)
         is_like = any(str(a.type).startswith("Tensor") for a in arguments)
-        self.device = self.names.index("device") if "device" in self.names and not is_like else None
+        self.place = self.names.index("device") if "device" in self.names and name != "_to_copy" else None
+        self.device = None if is_like else self.place
         self.pinned = self.names.index("pin_memory") if "pin_memory" in self.names and "size" in self.names else None
 
     def split(self, values):
         """(args, kwargs)"""
         if self.device is not None and values[self.device] is None:
             values[self.device] = mica.get_default_device()
-        if self.pinned is not None and values[self.pinned] is None:
-            values[self.pinned] = False
+        if self.pinned is not None and values[self.pinned] is None and _C._current_graph_task_id() < 0:
+            values[self.pinned] = False  # said by programs, not by derivatives
         count = self.positional
         while count and self._is_default(count - 1, values):
             count -= 1
@@ -46,6 +47,16 @@ class _Call:
 
 
 _call = functools.cache(_Call)
+_WITH_NUMBERS = frozenset(["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor"])
+
+
+def _place_of_fakes(mode, values):
+    """Where a derivative makes a tensor for fake ones, which are on the meta device to the engine."""
+    from mica._guards import active_fake_mode
+
+    place = getattr(values[0], "fake_device", None)
+    fakes = mode if hasattr(mode, "fake_tensor_converter") else active_fake_mode()
+    return place or getattr(fakes, "last_device", None) or _C.device("meta")
 
 
 def overloaded_types(args, kwargs):
@@ -55,7 +66,8 @@ def overloaded_types(args, kwargs):
     def look(value):
         if isinstance(value, _C.TensorBase):
             kind = type(value)
-            if kind is not _C.Tensor and kind not in found and hasattr(kind, "__torch_dispatch__"):
+            own = getattr(kind, "__torch_dispatch__", None)
+            if own not in (None, _C._disabled_torch_dispatch_impl) and kind not in found:
                 found.append(kind)
         elif isinstance(value, (list, tuple)):
             for each in value:
@@ -67,8 +79,16 @@ def overloaded_types(args, kwargs):
 
 
 def ask(mode, operator, types, args, kwargs):
-    """What a mode that has been taken off the stack answers."""
+    """What a mode that has been taken off the stack answers, or where it does not, the class of a tensor."""
     result = mode.__torch_dispatch__(operator, types, args, kwargs)
+    for kind in types if result is NotImplemented else ():
+        _C._push_on_torch_dispatch_stack(mode)  # it sees what the class calls
+        try:
+            result = kind.__torch_dispatch__(operator, types, args, kwargs)
+        finally:
+            _C._pop_torch_dispatch_stack()
+        if result is not NotImplemented:
+            break
     if result is NotImplemented:
         raise TypeError(
             f"Multiple dispatch failed for '{operator}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"
@@ -79,7 +99,11 @@ def ask(mode, operator, types, args, kwargs):
 
 def answer(mode, name, values):
     """What the mode answers for an operation of the engine. The engine has taken it off the stack."""
+    if name in _WITH_NUMBERS and not isinstance(values[1], _C.TensorBase) and _C._current_graph_task_id() >= 0:
+        name = name.replace(".Tensor", ".Scalar")  # derivatives have numbers where a program's are tensors
     call = _call(name)
+    if call.place is not None and str(values[call.place]) == "meta" and _C._current_graph_task_id() >= 0:
+        values[call.place] = _place_of_fakes(mode, values)
     args, kwargs = call.split(values)
     return ask(mode, call.operator, overloaded_types(args, kwargs), args, kwargs)
 

@@ -26,6 +26,11 @@ class TorchDispatchMode:
         raise NotImplementedError
 
     def __enter__(self):
+        if isinstance(getattr(self.__torch_dispatch__, "__self__", None), type):
+            raise RuntimeError(
+                f"Defining your mode's `__torch_dispatch__` as a classmethod is not supported, please make it a plain method: "
+                f"{type(self).__name__}"
+            )
         _C._push_on_torch_dispatch_stack(self)
         return self
 

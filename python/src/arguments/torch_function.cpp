@@ -27,6 +27,10 @@ static PyObject* torch_dispatch_name;     // "__torch_dispatch__", interned
 static PyObject* plain_values_name;       // "_values_are_plain", interned
 static thread_local bool dispatch_aside;  // while a call of a class with a __torch_dispatch__ is looked at
 
+PyObject* disabled_dispatch = nullptr;
+
+bool exchange_dispatch_aside(bool value) { return std::exchange(dispatch_aside, value); }
+
 namespace {
 // Modes and classes are silent while it lives.
 class ModesDisabled {
@@ -47,10 +51,15 @@ struct FunctionMode {
 }  // namespace
 using FunctionModes = ModeStack<FunctionMode>;
 
+bool has_torch_dispatch(PyTypeObject* type) {
+  PyObject* found = _PyType_Lookup(type, torch_dispatch_name);
+  return found && found != disabled_dispatch;
+}
+
 bool overrides_torch_dispatch(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   if (type == tensor_type || dispatch_aside || !PyType_IsSubtype(type, tensor_type)) return false;
-  return _PyType_Lookup(type, torch_dispatch_name) != nullptr;
+  return has_torch_dispatch(type);
 }
 
 static bool asks_function(PyObject* o) {
@@ -193,7 +202,7 @@ static PyObject* asked_about_values(PyObject*, PyObject* o) {
 // __torch_function__ has the disabled one, as in torch: results are as its __torch_dispatch__ returns them.
 static PyObject* init_subclass(PyObject* cls, PyObject*, PyObject*) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls);
-  if (_PyType_Lookup(type, torch_dispatch_name) &&
+  if (has_torch_dispatch(type) &&
       _PyType_Lookup(type, torch_function_name) == _PyType_Lookup(tensor_type, torch_function_name) &&
       PyObject_SetAttr(cls, torch_function_name, disabled_implementation) < 0)
     return nullptr;

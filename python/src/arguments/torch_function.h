@@ -14,6 +14,9 @@ bool overrides_torch_function(PyObject* o);
 
 // Whether the object's class has a __torch_dispatch__: it holds no elements, and operators on it go there.
 bool overrides_torch_dispatch(PyObject* o);
+bool has_torch_dispatch(PyTypeObject* type);  // one of its own
+extern PyObject* disabled_dispatch;           // the __torch_dispatch__ that Tensor has
+bool exchange_dispatch_aside(bool value);     // while true, classes with a __torch_dispatch__ are not asked
 
 // Whether the object is asked for its attributes too: a class with a __torch_function__ is, now that it is enabled.
 bool attributes_overridden(PyObject* o);

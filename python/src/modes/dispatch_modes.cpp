@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "arguments/mode_stack.h"
+#include "arguments/torch_function.h"
 #include "autograd/metadata.h"
 #include "mica/core/class_alias.h"
 #include "mica/core/dispatch.h"
@@ -176,11 +177,10 @@ static std::vector<Tensor> handle(const char* name, const dispatch::Argument* ar
 
 static PyObject* pass_mode = nullptr;       // the mode that asks them; null until one has been recorded
 static PyObject* alias_function = nullptr;  // alias(tensor), of mica._subclasses.recorded
-static PyObject* torch_dispatch_name = nullptr;
 
 static bool is_of_class(const Tensor& t) {
   auto* o = t.defined() ? static_cast<PyObject*>(t.impl()->python_object) : nullptr;
-  return o && Py_TYPE(o) != tensor_type && _PyType_Lookup(Py_TYPE(o), torch_dispatch_name);
+  return o && Py_TYPE(o) != tensor_type && has_torch_dispatch(Py_TYPE(o));
 }
 
 static Tensor alias_of_class(const Tensor& t) {
@@ -268,19 +268,43 @@ static PyObject* call_in_class_pass(PyObject*, PyObject* given) {
   return PyObject_Call(function, args, kwargs);
 }
 
+// __torch_dispatch__(func, types, args=(), kwargs=None) of a class that leaves the call to plain tensors.
+static PyObject* call_plain(PyObject*, PyObject* given, PyObject* named) {
+  static const char* const names[] = {"func", "types", "args", "kwargs", nullptr};
+  PyObject *function, *types, *args = nullptr, *kwargs = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(given, named, "OO|OO:__torch_dispatch__", const_cast<char**>(names), &function,
+                                   &types, &args, &kwargs))
+    return nullptr;
+  Owned positional(args ? PySequence_Tuple(args) : PyTuple_New(0));
+  if (!positional) return nullptr;
+  const bool before = exchange_dispatch_aside(true);
+  PyObject* result = PyObject_Call(function, positional.get(), kwargs == Py_None ? nullptr : kwargs);
+  exchange_dispatch_aside(before);
+  return result;
+}
+
 bool add_dispatch_modes(PyObject* module) {
-  static PyMethodDef functions[] = {{"_push_on_torch_dispatch_stack", DispatchModes::push, METH_O, nullptr},
-                                    {"_pop_torch_dispatch_stack", DispatchModes::pop, METH_NOARGS, nullptr},
-                                    {"_get_dispatch_stack_at", DispatchModes::at, METH_O, nullptr},
-                                    {"_len_torch_dispatch_stack", DispatchModes::size, METH_NOARGS, nullptr},
-                                    {"_call_in_class_pass", call_in_class_pass, METH_VARARGS, nullptr},
-                                    {"_lie_in", lie_in, METH_VARARGS, nullptr},
-                                    {"_set_class_pass", set_class_pass, METH_VARARGS, nullptr},
-                                    {}};
+  static PyMethodDef functions[] = {
+      {"_push_on_torch_dispatch_stack", DispatchModes::push, METH_O, nullptr},
+      {"_pop_torch_dispatch_stack", DispatchModes::pop, METH_NOARGS, nullptr},
+      {"_get_dispatch_stack_at", DispatchModes::at, METH_O, nullptr},
+      {"_len_torch_dispatch_stack", DispatchModes::size, METH_NOARGS, nullptr},
+      {"_call_in_class_pass", call_in_class_pass, METH_VARARGS, nullptr},
+      {"_disabled_torch_dispatch_impl", as_cfunction(call_plain), METH_VARARGS | METH_KEYWORDS,
+       "The __torch_dispatch__ of Tensor, and of a class that wants none."},
+      {"_lie_in", lie_in, METH_VARARGS, nullptr},
+      {"_set_class_pass", set_class_pass, METH_VARARGS, nullptr},
+      {}};
   extension = module;
-  torch_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
   dispatch::handler = handle;
-  return PyModule_AddFunctions(module, functions) == 0;
+  if (PyModule_AddFunctions(module, functions) < 0) return false;
+  disabled_dispatch = PyObject_GetAttrString(module, "_disabled_torch_dispatch_impl");
+  return disabled_dispatch != nullptr;
+}
+
+bool add_torch_dispatch() {
+  auto* type = reinterpret_cast<PyObject*>(tensor_type);
+  return PyObject_SetAttrString(type, "__torch_dispatch__", disabled_dispatch) == 0;
 }
 
 }  // namespace mica::python

@@ -24,5 +24,6 @@ class ClassPass {
 };
 
 bool add_dispatch_modes(PyObject* module);
+bool add_torch_dispatch();  // to the class of tensors
 
 }  // namespace mica::python
