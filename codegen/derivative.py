@@ -1,7 +1,8 @@
 """From the derivative expressions of an entry to the Node class that evaluates them.
 
 An expression may use `grad` (or `grads[i]` when there are several outputs), every argument by its name, `result` (or
-`result0`, `result1`...), and facts such as `self.sizes()`, saved instead of the tensor. A key `"self, weight"`
+`result0`, `result1`...), and facts such as `self.sizes()`, saved instead of the tensor. `seen(self)` is the tensor while a
+dispatch mode is active, which is handed it, and no tensor otherwise: then it is not kept. A key `"self, weight"`
 stands for one expression that returns a tuple; `needs_mask` is then an array of the gradients that are wanted.
 """
 
@@ -39,6 +40,7 @@ class Saved:
     is_tensor: bool = False
     is_list: bool = False
     edges: list[int] | None = None  # it is saved for the gradients of these inputs only
+    is_shown: bool = True  # whether programs find it at the node, as torch's _saved_self
 
 
 @dataclass
@@ -72,6 +74,10 @@ def derivative_for(op: Op, schema: Schema) -> Derivative | None:
     rewritten = []
     for names, expression in targets:
         text = expression
+        for match in re.findall(r"\bseen\((\w+)\)", text):
+            member, fill = f"{match}_seen", f"dispatch::active ? {match} : Tensor()"
+            saved[member] = Saved(member, "SavedTensor", fill, is_tensor=True, is_shown=False)
+            text = text.replace(f"seen({match})", member)
         for fact, ctype in FACTS.items():
             for match in re.findall(rf"\b(\w+)\.{fact}\(\)", text):
                 if schema.has_argument(match) and schema.argument(match).type.is_tensor:
@@ -164,7 +170,7 @@ def node_class(d: Derivative, schema: Schema) -> str:
         positions[a.name] = at
         at = f"{at} + {a.name}_count_" if a.type.is_list else (str(int(at) + 1) if at.isdigit() else f"{at} + 1")
     lines.append(f"    out.resize({at});")
-    for names, expression in d.targets:
+    for names, expression in sorted(d.targets):  # torch's order: a mode sees it
         here = [n for n in names if n in positions]
         if len(names) > 1:
             mask = ", ".join(f"needs({positions[n]})" if n in positions else "false" for n in names)
@@ -214,9 +220,10 @@ def saved_fields(d: Derivative) -> list[str]:
                 return f"{member.removesuffix(fact)}sym_{fact}"
         return member
 
-    if not d.saved:
+    found = [s for s in d.saved if s.is_shown]
+    if not found:
         return []
-    shows = " ".join(f'search("{shown(s.member)}", node->{s.member}_);' for s in d.saved)
+    shows = " ".join(f'search("{shown(s.member)}", node->{s.member}_);' for s in found)
     return [
         f'    {{"{d.label}", [](Node& base, SavedFieldSearch& search) {{ '
         f"if (auto* node = dynamic_cast<{d.node}*>(&base)) {{ {shows} }} }}}},"

@@ -6,6 +6,7 @@ operations a mode sees, and by which name, follows from their kind; ops/modes/di
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from cpp import inplace_signature, is_factory, is_inplace_schema, out_schema, out_signature, output_names, signature
@@ -24,7 +25,7 @@ class DispatchedForms:
 
     def dispatch_way(self) -> str:
         """ "below": seen, and recorded by its own node; "whole": seen, and recorded as what it is composed of;
-        "opened", "lowered": computed by other operations; "unseen": runs without modes; "": runs as ever, and its parts
+        "parted": the same, but for its parts being seen where they are recorded; "opened", "lowered": computed by other operations; "unseen": runs without modes; "": runs as ever, and its parts
         are seen."""
         op, schema = self.op, self.schema
         listed = op.dispatch.get(schema.full_name)
@@ -61,23 +62,24 @@ class DispatchedForms:
             called = schema.name if way == "lowered" else self.op.implementation
             self.put(f"return {where}::{called}({', '.join(arguments)});")
         else:
-            if way == "whole" and self.op.kind == "composite":
-                self.put_parts(arguments)
+            if way in ("whole", "parted") and self.op.kind == "composite":
+                self.put_parts(arguments, "" if way == "parted" else "dispatch::in_parts && ")
             self.hand_over(way == "below", arguments)
         text = signature(schema, "dispatched_" + schema.name, False)
         return f"{COLD}{text} {{\n" + "\n".join(self.take()) + "\n}\n"
 
-    def put_parts(self, arguments: list[str]) -> None:
-        """Where the engine itself records what a class answers, it sees the parts: they have the nodes."""
+    def put_parts(self, arguments: list[str], asked: str) -> None:
+        """Where the engine itself records what a class or a mode answers, it sees the parts: they have the nodes."""
         tensors = [a.name for a in self.schema.arguments if a.type.base == "Tensor" and not a.type.optional]
         if tensors and not is_factory(self.schema):
-            self.put(f"if (dispatch::in_parts && compute_requires_grad({', '.join(tensors)}))")
+            self.put(f"if ({asked}compute_requires_grad({', '.join(tensors)}))")
             self.put(f"  return composite::{self.op.implementation}({', '.join(arguments)});")
 
     def hand_over(self, below: bool, arguments: list[str]) -> None:
         schema = self.schema
         self.put_plain(below)
-        given = f'"{self.dispatch_name()}", {{{", ".join(arguments)}}}'
+        function, given = self.handed_call(arguments)
+        self.put(*(f"static_cast<void>({name});" for name in arguments if not re.search(rf"\b{name}\b", given)))
         results = self.results()
         is_list = schema.returns[0].type.is_list
         before, self.derivative = self.derivative, self.derivative if below else None
@@ -85,11 +87,13 @@ class DispatchedForms:
             inputs = ", ".join(a.name for a in self.derivative.inputs)
             self.put(f"const bool needs = recorded && compute_requires_grad({inputs});")
         if is_list:
-            self.put(f"std::vector<Tensor> result = dispatch::call({given}, dispatch::kAnyNumber, recorded);")
+            self.put(f"std::vector<Tensor> result = {function}({given}, dispatch::kAnyNumber, recorded);")
         elif len(results) == 1:
-            self.put(f"Tensor result = dispatch::call_one({given}, recorded);")
+            function = function.replace("dispatch::call", "dispatch::call_one")
+            self.put(f"Tensor result = {function}({given}, recorded);")
         else:
-            self.put(f"std::vector<Tensor> made_ = dispatch::call({given}, {len(results)}, recorded);")
+            count = "" if "lowered::" in function else f", {len(results)}"
+            self.put(f"std::vector<Tensor> made_ = {function}({given}{count}, recorded);")
             self.put(*(f"Tensor {name} = std::move(made_[{i}]);" for i, name in enumerate(results)))
         if is_list and self.derivative:
             self.put("if (needs && !result.empty() && is_differentiable(result[0])) {", "  Ref<Node> node;")
@@ -101,6 +105,18 @@ class DispatchedForms:
             self.restore_views(is_list)
         self.derivative = before
         self.put("return result;" if len(results) == 1 else f"return {{{', '.join(results)}}};")
+
+    def handed_call(self, arguments: list[str], in_place: bool = False) -> tuple[str, str]:
+        """The function that hands the call over, and its first arguments."""
+        name, given = self.dispatch_name(in_place), ", ".join(arguments)
+        handed = self.op.dispatch_handed.get(self.schema.full_name)
+        if handed:
+            name, _, rest = handed.partition("(")
+            given = rest.removesuffix(")")
+            if name.startswith("lowered::"):
+                return f"dispatch::{name}", given
+            name += "_" if in_place else ""
+        return "dispatch::call", f'"{name}", {{{given}}}'
 
     def put_plain(self, below: bool) -> None:
         """Rare tensors record what they do in their own ways, which the mode's call goes through."""
@@ -145,8 +161,8 @@ class DispatchedForms:
             if outputs:
                 self.put("  recorded_node = made;")
             self.put("}")
-        arguments = ", ".join(a.name for a in schema.arguments)
-        self.put(f'dispatch::call_none("{self.dispatch_name(True)}", {{{arguments}}}, recorded);')
+        _, given = self.handed_call([a.name for a in schema.arguments], in_place=True)
+        self.put(f"dispatch::call_none({given}, recorded);")
         if derivative:
             self.put("if (needs) {", "  rebase_history(self, node);")
             self.put(*(f"  recorded_node->{s.member}_ = SavedTensor(self, true);" for s in outputs))
@@ -167,7 +183,7 @@ class DispatchedForms:
         return f"{COLD}{text} {{\n" + "\n".join(self.take()) + "\n}\n"
 
     def dispatches_inplace(self) -> bool:
-        return self.dispatch_way() in ("below", "whole")
+        return self.dispatch_way() in ("below", "whole", "parted")
 
     def dispatches_out(self) -> bool:
-        return self.dispatch_way() in ("below", "whole") and not is_inplace_schema(self.schema)
+        return self.dispatch_way() in ("below", "whole", "parted") and not is_inplace_schema(self.schema)

@@ -93,6 +93,7 @@ class Op:
     autocast: dict[str, str] = field(default_factory=dict)  # type of device -> lower, float32 or widest
     dispatch: dict[str, str] = field(default_factory=dict)  # overload -> how a dispatch mode meets it, where listed
     dispatch_overloads: dict[str, str] = field(default_factory=dict)  # overload -> the overload that a mode sees
+    dispatch_handed: dict[str, str] = field(default_factory=dict)  # overload -> the call that a mode is handed
     takes: list[str] = field(default_factory=list)  # layouts that the whole family is made for
     layouts: dict[str, dict[str, LayoutEntry]] = field(default_factory=dict)  # overload -> layout -> its entry
     name_rules: dict[str, str] = field(default_factory=dict)  # overload -> the names of its result
@@ -247,17 +248,17 @@ def autocast_policies(folder: Path) -> dict[str, dict[str, str]]:
     return policies
 
 
-def dispatch_table(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """overload -> how a dispatch mode meets it; overload -> the overload that it is to the mode."""
+def dispatch_table(folder: Path) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """overload -> how a dispatch mode meets it; overload -> the overload, or the call, that it is to the mode."""
     table = tomllib.loads((folder / "modes" / "dispatch.toml").read_text())
-    overloads = table.pop("overloads")
+    overloads, handed = table.pop("overloads"), table.pop("handed")
     ways: dict[str, str] = {}
     for way, names in table.items():
         for name in names:
             if name in ways:
                 raise TableError(f"ops/modes/dispatch.toml: {name} is both {ways[name]} and {way}")
             ways[name] = way
-    return ways, overloads
+    return ways, overloads, handed
 
 
 def layout_tables(folder: Path) -> dict[str, dict[str, LayoutEntry]]:
@@ -277,7 +278,7 @@ def load(folder: Path) -> list[Op]:
     ops: list[Op] = []
     policies = autocast_policies(folder)
     layouts = layout_tables(folder)
-    dispatch, dispatch_overloads = dispatch_table(folder)
+    dispatch, dispatch_overloads, dispatch_handed = dispatch_table(folder)
     name_rules = tomllib.loads((folder / "layouts" / "named.toml").read_text())["rules"]
     for path, is_layer, table in read_tables(folder):
         for entry in table.get("op", []):
@@ -293,13 +294,18 @@ def load(folder: Path) -> list[Op]:
                     op.dispatch[schema.full_name] = dispatch[schema.full_name]
                 if schema.full_name in dispatch_overloads:
                     op.dispatch_overloads[schema.full_name] = dispatch_overloads[schema.full_name]
+                if schema.full_name in dispatch_handed:
+                    op.dispatch_handed[schema.full_name] = dispatch_handed[schema.full_name]
                 if schema.full_name in layouts:
                     op.layouts[schema.full_name] = layouts[schema.full_name]
                 if schema.full_name in name_rules:
                     op.name_rules[schema.full_name] = name_rules[schema.full_name]
             ops.append(op)
     known = {s.full_name for op in ops for s in op.schemas}
-    for folder_name, names in (("layouts", [*layouts, *name_rules]), ("modes", [*dispatch, *dispatch_overloads])):
+    for folder_name, names in (
+        ("layouts", [*layouts, *name_rules]),
+        ("modes", [*dispatch, *dispatch_overloads, *dispatch_handed]),
+    ):
         for name in names:
             if name not in known:
                 raise TableError(f"ops/{folder_name}/: {name} is no overload of an operation")

@@ -309,8 +309,8 @@ class _OpNamespace(types.ModuleType):
             return self._quantized_packet(op_name)
         from mica._operators import aten_names as _aten_names
 
-        is_aten = self.name == "aten"
-        overloads, lines = {}, _aten_table().get(op_name, ()) if is_aten else ()
+        is_own = self.name == "aten" and op_name not in _aten_names.OTHERWISE
+        overloads, lines = {}, _aten_table().get(op_name, ()) if is_own else ()
         for line in lines:
             try:
                 kernel = _AtenKernel(*line)

@@ -210,7 +210,7 @@ def __deepcopy__(self, memo):
             or self.is_conj()
             or self.is_neg()
             or (type(self) is not Tensor and self.data_ptr() == 0)
-            or hasattr(type(self), "__torch_dispatch__")  # which has no elements of its own
+            or type(self).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl  # it has no elements of its own
         ):
             copy = self.clone()
         else:

@@ -3,6 +3,7 @@
 
 #include "autograd/graph_task.h"
 #include "core/default_device.h"
+#include "mica/core/dispatch.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -78,7 +79,9 @@ TensorVec make_root_gradients(TensorList roots, TensorList grads) {
       MICA_CHECK(root.numel() == 1, "grad can be implicitly created only for scalar outputs");
       MICA_CHECK(root.is_floating_point(), "grad can be implicitly created only for real scalar outputs but got torch.",
                  root.dtype());
+      dispatch::direct = dispatch::active;  // a mode sees where a pass begins
       made.push_back(ones_like(root));
+      dispatch::direct = false;
     } else {
       made.emplace_back();
     }

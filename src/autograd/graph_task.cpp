@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/anomaly.h"
+#include "dispatch/passes.h"
 #include "mica/core/recording.h"
 #include "mica/ops.h"
 #include "mica/profiler.h"
@@ -12,6 +13,7 @@ namespace mica {
 namespace {
 
 std::atomic<int64_t> next_number{0};
+constinit thread_local int64_t passes_begun = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local GraphTask* current_task = nullptr;
 
 class CurrentTaskGuard {
@@ -99,6 +101,7 @@ void GraphTask::prepare(ArrayRef<Edge> roots, TensorVec root_grads, ArrayRef<Edg
   options_ = options;
   selective_ = !inputs.empty();
   number_ = next_number.fetch_add(1, std::memory_order_relaxed);
+  ++passes_begun;
   for (const Edge& root : roots) {
     roots_.push_back(root.function);
     slot_for(root.function.get());
@@ -205,6 +208,8 @@ void GraphTask::push_ready(uint32_t slot) {
   std::push_heap(ready_.begin(), ready_.end());
 }
 
+int64_t GraphTask::begun() { return passes_begun; }
+
 void GraphTask::run() {
   CurrentTaskGuard current(this);
   EnableGradGuard mode(options_.create_graph);
@@ -269,11 +274,17 @@ uint64_t GraphTask::unwanted_edges(const Node& fn) {
   return mask;
 }
 
+// A function of the program's own runs whether there are gradients or not.
+void GraphTask::apply(Node& fn) {
+  const dispatch::FormulaGuard formula(!fn.runs_without_gradients);
+  fn.apply(grads_, out_);
+}
+
 void GraphTask::call(Node& fn) {
   const UnwantedGuard unwanted(selective_ ? unwanted_edges(fn) : 0);
   try {
     if (!fn.hooks && !fn.is_accumulator) [[likely]] {
-      fn.apply(grads_, out_);
+      apply(fn);
       // One that unpacking a saved tensor has added: what came in is gone.
       if (fn.hooks && !fn.hooks->post_hooks.empty()) [[unlikely]]
         run_post_hooks(fn, out_, TensorVec(fn.inputs.size()));
@@ -283,7 +294,7 @@ void GraphTask::call(Node& fn) {
       const bool post = fn.hooks && !fn.hooks->post_hooks.empty();
       TensorVec came;
       if (post) came = grads_;
-      fn.apply(grads_, out_);
+      apply(fn);
       if (post) {
         grads_.clear();
         // Hooks see gradients of the inputs' own shapes and dtypes.

@@ -31,6 +31,7 @@ class GraphTask {
   static GraphTask* current();
   Node* evaluating() const { return evaluating_; }
   int64_t number() const { return number_; }
+  static int64_t begun();  // how many passes this thread has begun so far
   bool keeps_graph() const { return options_.keep_graph; }
   bool selective() const { return selective_; }
   bool will_run(const Node& node);             // torch's error for a leaf whose gradient is only returned
@@ -67,6 +68,7 @@ class GraphTask {
   void push_ready(uint32_t slot);
   void gather(Slot& slot);
   void evaluate(Slot& slot);
+  void apply(Node& fn);
   uint64_t unwanted_edges(const Node& fn);
   void call(Node& fn);
   void send(Node& fn);

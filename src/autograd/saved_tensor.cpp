@@ -1,5 +1,8 @@
 #include "autograd/metadata.h"
 #include "core/observe.h"
+#include "dispatch/passes.h"
+#include "mica/core/class_alias.h"
+#include "mica/core/dispatch.h"
 
 namespace mica {
 
@@ -19,6 +22,14 @@ void SavedTensor::DeletePacked::operator()(Packed* p) const { delete p; }
 
 // Of a tensor that is kept as it is, output_nr_ says only whether it was computed by a node.
 static constexpr uint32_t kHadNode = 1;
+// Of an output that is not differentiable, beside its number.
+static constexpr uint32_t kWithoutNode = 1u << 31;
+
+// A node's own output without its history. A mode sees a tensor of its own, as torch's modes do.
+static Tensor without_history(const Tensor& t, bool differentiable) {
+  const bool told = differentiable && dispatch::active && !dispatch::in_parts;
+  return told ? dispatch::call_one("detach", {t}, true) : bare_alias(t);
+}
 
 SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output) {
   if (!t.defined()) return;
@@ -39,7 +50,9 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
     return;
   }
   if (is_output) {
-    data_ = bare_alias(t);
+    data_ = without_history(t, impl->has_grad_fn);
+    saved_version_ = data_.impl()->version();
+    if (!impl->has_grad_fn) output_nr_ |= kWithoutNode;
     state_ = State::Output;
   } else {
     data_ = t;
@@ -110,12 +123,17 @@ Tensor SavedTensor::unpack(Node* owner, bool with_history) const {
       return data_;
     case State::Output:
       if (data_.impl()->version() != saved_version_) fail_changed(owner);
-      if (!owner || !(grad_enabled() || with_history)) return data_;
-      return attach_output_history(bare_alias(data_), owner, output_nr_);
+      if (!owner || !(grad_enabled() || with_history))
+        return dispatch::active && !(output_nr_ & kWithoutNode) ? without_history(data_, owner) : data_;
+      return attach_output_history(without_history(data_, !(output_nr_ & kWithoutNode)), owner,
+                                   output_nr_ & ~kWithoutNode);
     case State::Packed:
       break;
   }
-  Tensor data = packed_->hooks->unpack(packed_->object);
+  const Tensor data = [&] {
+    const dispatch::FormulaGuard program(false);
+    return packed_->hooks->unpack(packed_->object);
+  }();
   MICA_CHECK(data.defined(), "the unpack hook of a saved tensor must return a tensor");
   if (!packed_->requires_grad) return data;
   Tensor result = bare_alias(data);
@@ -142,7 +160,8 @@ void SavedTensor::fail_changed(Node* owner) const {
           "Tensor ", data_.sizes(), "]");
   Node* made_by = owner ? owner : data_.grad_fn();
   if (made_by)
-    message += cat(", which is output ", owner ? output_nr_ : data_.output_nr(), " of ", forward_name(*made_by), ",");
+    message += cat(", which is output ", owner ? output_nr_ & ~kWithoutNode : data_.output_nr(), " of ",
+                   forward_name(*made_by), ",");
   message += cat(" is at version ", data_.version(), "; expected version ", saved_version_, " instead.");
   message += anomaly_enabled()
                  ? " Hint: the backtrace further above shows the operation that failed to compute its gradient. The "

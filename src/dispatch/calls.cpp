@@ -2,6 +2,7 @@
 #include "mica/core/dispatch.h"
 
 #include "core/observe.h"
+#include "dispatch/passes.h"
 #include "mica/autograd.h"
 #include "mica/core/class_alias.h"
 #include "mica/error.h"
@@ -12,6 +13,8 @@ namespace mica::dispatch {
 constinit thread_local bool active = false;
 constinit thread_local bool direct = false;
 constinit thread_local bool in_parts = false;
+constinit thread_local bool in_formula = false;
+constinit thread_local bool asked_by_formula = false;
 std::vector<Tensor> (*handler)(const char*, const Argument*, size_t, int) = nullptr;
 
 void set_active(bool on) {
@@ -35,10 +38,13 @@ static bool is_recorded(const Tensor& t) { return t.requires_grad() && (t.grad_f
 
 std::vector<Tensor> call(const char* name, Arguments arguments, int count, bool recorded) {
   std::vector<Tensor> results;
+  asked_by_formula = in_formula;
   {
+    const FormulaGuard program(false);
     const ModeGuard below(recorded ? mode_bit::kNoGrad : 0, true);
     results = handler(name, arguments.begin(), arguments.size(), count);
   }
+  direct = in_formula;
   if (recorded) {
     // The operation's node is for a tensor of its own: not for an argument, nor for what the mode has recorded itself.
     const NoGradGuard unrecorded;

@@ -25,8 +25,9 @@ def _needs_gradient(tensor):
     return isinstance(tensor, _C.TensorBase) and tensor.requires_grad
 
 
-def _detached(values):
-    return tree_map_only(_C.TensorBase, lambda t: t.detach().requires_grad_(t.requires_grad), values)
+def _copied(values):
+    """Tensors for a trace, which may change them: running statistics, for one."""
+    return tree_map_only(_C.TensorBase, lambda t: t.detach().clone().requires_grad_(t.requires_grad), values)
 
 
 def create_joint(fn):
@@ -60,12 +61,12 @@ class _Compiled:
         if not (mica.is_grad_enabled() and any(self.needs)):
             self.backward = None
             with mica.no_grad():
-                traced = make_fx(functionalize(lambda *primals: fn(*primals)), table)(*_detached(flat_inputs))
+                traced = make_fx(functionalize(lambda *primals: fn(*primals)), table)(*_copied(flat_inputs))
             _rename(traced, "primals", len(flat_inputs))
             self.forward = (inference_compiler or fw_compiler)(traced, list(flat_inputs))
             return
         with mica.random.fork_rng(devices=[]):
-            sample = fn(*[v.clone() if isinstance(v, _C.TensorBase) else v for v in _detached(flat_inputs)])
+            sample = fn(*[v.clone() if isinstance(v, _C.TensorBase) else v for v in _copied(flat_inputs)])
         sample = list(sample) if isinstance(sample, (list, tuple)) else [sample]
         self.differentiable = [_needs_gradient(value) for value in sample]
         tangents = [mica.ones_like(value) for value in sample if _needs_gradient(value)]
@@ -75,7 +76,7 @@ class _Compiled:
             outputs, gradients = create_joint(fn)(given[:count], given[count:])
             return [*outputs, *gradients]
 
-        joint = make_fx(functionalize(flat), table)(*_detached(flat_inputs), *[t.detach() for t in tangents])
+        joint = make_fx(functionalize(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
         _rename(joint, "primals", count)
         _rename(joint, "tangents", len(tangents), count)
         joint.graph.eliminate_dead_code()
@@ -229,6 +230,6 @@ def aot_export_joint_simple(func, args, *, trace_joint=True, num_params_buffers=
 
     if not trace_joint:
         return make_fx(functionalize(func), decompositions)(*args)
-    outputs = func(*_detached(tuple(args)))
+    outputs = func(*_copied(tuple(args)))
     tangents = [mica.ones_like(o) for o in tree_leaves(outputs) if _needs_gradient(o)]
-    return make_fx(functionalize(create_joint(func)), decompositions)(list(_detached(tuple(args))), tangents)
+    return make_fx(functionalize(create_joint(func)), decompositions)(list(_copied(tuple(args))), tangents)

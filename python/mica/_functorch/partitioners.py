@@ -2,6 +2,7 @@
 
 import operator
 
+import mica
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
 from mica.fx.node import Node, map_arg
@@ -9,8 +10,8 @@ from mica.fx.node import Node, map_arg
 __all__ = ["default_partition", "min_cut_rematerialization_partition"]
 
 
-def _extract(joint, inputs, outputs):
-    """The part of a graph that computes some nodes of it from others."""
+def _needed(inputs, outputs):
+    """The nodes between some and others."""
     needed, stack = set(), [node for node in outputs if isinstance(node, Node)]
     while stack:
         node = stack.pop()
@@ -18,6 +19,12 @@ def _extract(joint, inputs, outputs):
             continue
         needed.add(node)
         stack += node.all_input_nodes
+    return needed
+
+
+def _extract(joint, inputs, outputs, changes=()):
+    """The part of a graph that computes some nodes of it from others, and changes inputs."""
+    needed = _needed(inputs, [*outputs, *changes])
     graph, values = Graph(), {}
     for node in inputs:
         values[node] = graph.create_node("placeholder", node.name, (), {}, node.name)
@@ -42,9 +49,14 @@ def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options
     for node in nodes:
         if any(used in late for used in node.all_input_nodes):
             late.add(node)
+    # Inputs that the function changes have their new values with its results.
+    copies = [n for n in nodes if n.op == "call_function" and n.target is mica.ops.aten.copy_.default]
+    changes = [n for n in copies if n.args[0] in primals and n not in late]
+    early = _needed(primals, changes)
     # What only gradients need, and is made after the last result, belongs to the backward pass.
     last = max((position[n] for n in forward_outputs if isinstance(n, Node)), default=-1)
-    late |= {n for n in nodes if position[n] > last and n.op == "call_function" and n not in forward_outputs}
+    after = {n for n in nodes if position[n] > last and n.op == "call_function" and n not in forward_outputs}
+    late |= after - early
     saved, seen = [], set()
     for node in nodes:
         for used in node.all_input_nodes if node in late else ():
@@ -56,7 +68,7 @@ def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options
             seen.add(node)
             saved.append(node)
     saved = [n for n in saved if not isinstance(n.meta.get("val"), (list, tuple)) or n.target is operator.getitem]
-    forward = _extract(joint_module, primals, [*forward_outputs, *saved])
+    forward = _extract(joint_module, primals, [*forward_outputs, *saved], changes)
     backward = _extract(joint_module, [*saved, *tangents], backward_outputs)
     return forward, backward
 

@@ -3,6 +3,8 @@
 import math
 
 import mica
+from mica._operators import passes
+from mica._operators.resizing import resized
 from mica.nn import functional as F
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -74,7 +76,7 @@ _PROPERTIES = {"data": "data", "mH": "mH", "mT": "mT", "matrix_H": "H", "numpy_T
 
 def find(name):
     """The function of an operator; None if there is none."""
-    own = globals().get(f"op_{name}")
+    own = globals().get(f"op_{name}") or getattr(passes, f"op_{name}", None)
     if own is not None:
         return own
     if name in _METHODS:
@@ -87,7 +89,9 @@ def find(name):
         return lambda self: getattr(self, _PROPERTIES[name])
     if name.startswith(("reflection_pad", "replication_pad")) and not name.endswith("backward"):
         return _padding("reflect" if name.startswith("reflection") else "replicate", 2 * int(name[-2]))
-    return _upsampling(name) if name.startswith(("upsample_", "_upsample_")) else None
+    if name.startswith(("upsample_", "_upsample_")):
+        return passes.of_upsampling(_upsampling(name)) if name.endswith("_backward") else _upsampling(name)
+    return None
 
 
 def _padding(mode, count):
@@ -102,8 +106,9 @@ def _padding(mode, count):
 def _upsampling(name):
     modes = ("nearest_exact", "nearest", "bilinear", "bicubic", "trilinear", "linear")
     mode = next((m for m in modes if m in name), None)
-    if mode is None or name.endswith("backward"):
+    if mode is None:
         return None
+    name = name.removesuffix("_backward")
     corners = mode in ("bilinear", "bicubic", "trilinear", "linear")
 
     def upsample(input, output_size, align_corners=None, *scales, out=None, **named):
@@ -137,14 +142,6 @@ def _written(name, made, out):
             f"Attempting to copy from device {made.device} to device {out.device}, but cross-device copies are not allowed!"
         )
     return mica.mul(made, 1, out=out)  # which warns where it has to resize what has elements
-
-
-def resized(input, output_size, mode, align_corners, antialias, scales):
-    """F.interpolate to a size. Scales beside it, None or one for each of its dimensions, say how places are found."""
-    given = [0.0 if scale is None else float(scale) for scale in scales]
-    if not any(given) or input.dim() != 2 + len(given):
-        return F.interpolate(input, list(output_size), None, mode, align_corners, antialias=antialias)
-    return mica._C._upsample(input, list(output_size), mode, bool(align_corners), antialias, given)
 
 
 def op__to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
@@ -262,15 +259,6 @@ def op__safe_softmax(self, dim, dtype=None):
     return self.softmax(dim, dtype).masked_fill(hidden, 0)
 
 
-def op__softmax_backward_data(grad_output, output, dim, input_dtype):
-    product = grad_output * output
-    return (product - output * product.sum(dim, keepdim=True)).to(input_dtype)
-
-
-def op__log_softmax_backward_data(grad_output, output, dim, input_dtype):
-    return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
-
-
 def op_native_dropout(input, p, train=True):
     if not train:
         return input.clone(), mica.ones_like(input, dtype=mica.bool)
@@ -280,48 +268,6 @@ def op_native_dropout(input, p, train=True):
 
 def op_native_dropout_backward(grad_output, mask, scale):
     return grad_output * mask * scale
-
-
-def op_sigmoid_backward(grad_output, output):
-    return grad_output * (output * (1 - output)).conj()
-
-
-def op_tanh_backward(grad_output, output):
-    return grad_output * (1 - output * output).conj()
-
-
-def op_threshold_backward(grad_output, self, threshold):
-    return mica.where(self <= threshold, 0, grad_output)
-
-
-def _gradient(function):
-    """The derivative of a pointwise function as an operator of the gradient and the input."""
-
-    def backward(grad_output, self, *args, **kwargs):
-        with mica.enable_grad():
-            given = self.detach().requires_grad_()
-            (made,) = mica.autograd.grad(function(given, *args, **kwargs), given, grad_output)
-        return made
-
-    return backward
-
-
-op_gelu_backward = _gradient(lambda x, approximate="none": F.gelu(x, approximate=approximate))
-op_silu_backward = _gradient(F.silu)
-op_mish_backward = _gradient(F.mish)
-op_hardswish_backward = _gradient(F.hardswish)
-op_hardsigmoid_backward = _gradient(F.hardsigmoid)
-op_hardtanh_backward = _gradient(F.hardtanh)
-op_softplus_backward = _gradient(F.softplus)
-op_leaky_relu_backward = _gradient(lambda x, slope, from_result=False: F.leaky_relu(x, slope))
-op_glu_backward = _gradient(F.glu)
-
-
-def op_embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
-    with mica.enable_grad():
-        weight = grad_output.new_zeros(num_weights, grad_output.size(-1)).requires_grad_()
-        made = F.embedding(indices, weight, None if padding_idx < 0 else padding_idx, None, 2.0, scale_grad_by_freq)
-        return mica.autograd.grad(made, weight, grad_output)[0]
 
 
 def _loss(function, middle=()):

@@ -73,7 +73,7 @@ replication_pad1d_backward, replication_pad2d_backward, replication_pad3d_backwa
 @_overridable
 def upsample_nearest2d_backward(grad_output, output_size, input_size, scales_h=None, scales_w=None):
     """The gradient of upsample_nearest2d."""
-    from mica._operators.aten_functions import resized
+    from mica._operators.resizing import resized
 
     input = grad_output.new_zeros(list(input_size))
     return _gradient(
@@ -156,5 +156,9 @@ def unfold_backward(grad_in, input_sizes, dim, size, step):
         raise ValueError(f"step is {step} but must be > 0")
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0")
-    whole = mica.zeros(tuple(input_sizes), dtype=grad_in.dtype, device=grad_in.device)
-    return _gradient(lambda x: x.unfold(dim, size, step), grad_in, whole)
+    if not input_sizes:
+        return grad_in.sum().reshape(())
+    dim %= len(input_sizes)
+    places = mica.arange(input_sizes[dim], device=grad_in.device).unfold(0, size, step).reshape(-1)
+    windows = grad_in.movedim(-1, dim + 1).flatten(dim, dim + 1)
+    return grad_in.new_zeros(list(input_sizes)).index_add(dim, places, windows)

@@ -136,7 +136,7 @@ def _upsample_bilinear2d_aa(
         scales_h, scales_w = scales_h
     if output_size is None:
         output_size = [int(n * s) for n, s in zip(input.shape[-2:], (scales_h, scales_w), strict=True)]
-    from mica._operators.aten_functions import resized
+    from mica._operators.resizing import resized
 
     return _into(resized(input, output_size, "bilinear", align_corners, True, (scales_h, scales_w)), out)
 

@@ -5,7 +5,7 @@ import math
 import mica
 from mica import _C
 from mica._functions.families import own_name
-from mica._subclasses import of_data, open_pieces, open_sizes
+from mica._subclasses import of_data, open_pieces, open_sizes, open_statistics
 from mica.utils._pytree import tree_leaves
 
 # Calls that need numbers, which there are none of; and those whose results' sizes depend on them.
@@ -220,9 +220,16 @@ class FakeTensor(mica.Tensor):
                 and (made := open_pieces.pieces(name, args, kwargs, mode.shape_env)) is not None
             ):
                 return made
+            if (
+                name in open_statistics.NAMES
+                and (made := open_statistics.statistic(name, args, kwargs, mode.shape_env)) is not None
+            ):
+                return made
             args, kwargs = open_sizes.engine_values((args, kwargs))
         if name == "item":
             return fakes[0].item()
+        if name == "detach" and "_sizes" in fakes[0].__dict__:
+            return _detached(fakes[0])
         if name in _NUMBERS:
             packet = getattr(mica.ops.aten, _NUMBERS[name])
             raise DataDependentOutputException(getattr(packet, packet.overloads()[0]))
@@ -252,6 +259,12 @@ def _as_fake(tensor, mode, device):
 def _plain(fake):
     with _C.DisableTorchFunctionSubclass():
         return _C.Tensor.detach(fake)
+
+
+def _detached(fake):
+    """Another fake tensor in the same memory, of the same sizes."""
+    made = _as_fake(_plain(fake), fake.fake_mode, fake.fake_device)
+    return open_sizes.attach(made, fake._sizes, fake._others) if "_sizes" in fake.__dict__ else made
 
 
 def _moved(mode, name, args, kwargs):

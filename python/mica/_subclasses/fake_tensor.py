@@ -16,6 +16,7 @@ from mica._subclasses._fake_class import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
     _as_fake,
+    _detached,
     _not_a_leaf,
     _plain,
 )
@@ -96,6 +97,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.shape_env = shape_env
         self.fake_tensor_converter = FakeTensorConverter()
         self._entered, self._numbers = [], _OpenNumbers()
+        self.last_device = None  # of a fake tensor that was an argument
         self.constants = {}  # memory -> fake tensors in it whose number is known (constants.py)
         self.arrays = None  # what makes arrays of fake tensors, if anything does
         self.items = None  # what answers item() of fake tensors, if anything does
@@ -152,6 +154,9 @@ class FakeTensorMode(TorchDispatchMode):
                 else self.__torch_dispatch__(mica.ops.aten.clone.default, types, args[:1])
             )
         fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
+        self.last_device = fakes[0].fake_device if fakes else self.last_device
+        if name == "detach" and fakes and not self.constants:
+            return _detached(fakes[0])
         place = kwargs.get("device")
         if place is not None:
             kwargs["device"] = "meta"
@@ -226,13 +231,24 @@ class FakeTensorMode(TorchDispatchMode):
     def _checked(self, tensor, func):
         # A tensor on the meta device is what an operation of the engine's own has made of fake ones.
         if isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
-            return tensor
+            return self.with_open_sizes(tensor)
         if self.allow_non_fake_inputs:
             return self.from_tensor(tensor)
         raise AssertionError(
             "Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode with 'allow_non_fake_inputs'. "
             f"Found in {func}: a tensor of {tuple(tensor.shape)} on {tensor.device}"
         )
+
+    def with_open_sizes(self, tensor):
+        """A tensor, if the engine hands it on without what its Python object knew: what a node has saved."""
+        has_open = self.shape_env is not None and len(self.shape_env.worlds.values[0])
+        if not has_open or "_sizes" in tensor.__dict__ or _C.TensorBase.device.__get__(tensor).type != "meta":
+            return tensor
+        with _C.DisableTorchFunctionSubclass(), _disable_current_modes(), mica.no_grad():
+            place = getattr(tensor, "fake_device", None) or self.last_device or mica.get_default_device()
+            made = _as_fake(_C.Tensor.detach(tensor), self, place)
+            open_sizes.known_result(made, self.shape_env)
+        return made if "_sizes" in made.__dict__ else tensor
 
     def _all_fake(self, made, fakes, place=None):
         """The results as fake tensors on the device of the arguments, or on `place`."""

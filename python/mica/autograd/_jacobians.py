@@ -23,7 +23,9 @@ def _real_list(tensor):
     """The elements as a flat list of floats, real and imaginary parts side by side."""
     flat = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
     flat = (_C.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).to(_C.float64)
-    if hasattr(type(flat), "__torch_dispatch__"):  # whose class hands out one number at a time
+    if (
+        type(flat).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
+    ):  # whose class hands out one number at a time
         return [flat[i].item() for i in range(flat.numel())]
     return flat.tolist()
 

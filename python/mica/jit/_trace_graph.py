@@ -128,6 +128,8 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
+        if name == "detach":  # of a result that a node saves: no call of the program
+            return out
         if name == "t":
             self._transposed[id(out)] = (out, args[0])
             return out

@@ -21,11 +21,11 @@ class _Call:
         self.device = None if is_like else self.place
         self.pinned = self.names.index("pin_memory") if "pin_memory" in self.names and "size" in self.names else None
 
-    def split(self, values):
+    def split(self, values, by_formula=False):
         """(args, kwargs)"""
         if self.device is not None and values[self.device] is None:
             values[self.device] = mica.get_default_device()
-        if self.pinned is not None and values[self.pinned] is None and _C._current_graph_task_id() < 0:
+        if self.pinned is not None and values[self.pinned] is None and not by_formula:
             values[self.pinned] = False  # said by programs, not by derivatives
         count = self.positional
         while count and self._is_default(count - 1, values):
@@ -99,12 +99,13 @@ def ask(mode, operator, types, args, kwargs):
 
 def answer(mode, name, values):
     """What the mode answers for an operation of the engine. The engine has taken it off the stack."""
-    if name in _WITH_NUMBERS and not isinstance(values[1], _C.TensorBase) and _C._current_graph_task_id() >= 0:
+    by_formula = _C._asked_by_formula()
+    if by_formula and name in _WITH_NUMBERS and not isinstance(values[1], _C.TensorBase):
         name = name.replace(".Tensor", ".Scalar")  # derivatives have numbers where a program's are tensors
     call = _call(name)
-    if call.place is not None and str(values[call.place]) == "meta" and _C._current_graph_task_id() >= 0:
+    if by_formula and call.place is not None and str(values[call.place]) == "meta":
         values[call.place] = _place_of_fakes(mode, values)
-    args, kwargs = call.split(values)
+    args, kwargs = call.split(values, by_formula)
     return ask(mode, call.operator, overloaded_types(args, kwargs), args, kwargs)
 
 

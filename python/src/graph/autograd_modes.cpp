@@ -1,6 +1,7 @@
 // Inference mode, anomaly traces, callbacks of a backward pass: what torch.autograd's Python
 // side is made of.
 #include "autograd/graph_task.h"
+#include "dispatch/passes.h"
 #include "graph/hooks.h"
 #include "graph/node_object.h"
 #include "mica/func.h"
@@ -148,6 +149,8 @@ static PyObject* queue_callback(PyObject*, PyObject* callback) try {
 static PyObject* current_graph_task_id(PyObject*, PyObject*) {
   return PyLong_FromLongLong(autograd::current_graph_task());
 }
+static PyObject* asked_by_formula(PyObject*, PyObject*) { return PyBool_FromLong(dispatch::asked_by_formula); }
+static PyObject* graph_tasks_begun(PyObject*, PyObject*) { return PyLong_FromLongLong(GraphTask::begun()); }
 static PyObject* current_graph_task_is_selective(PyObject*, PyObject*) {
   const GraphTask* task = GraphTask::current();
   return PyBool_FromLong(task && task->selective());
@@ -236,6 +239,8 @@ bool add_autograd_modes(PyObject* module) {
       {"_current_graph_task_keeps_graph", current_graph_task_keeps_graph, METH_NOARGS, nullptr},
       {"_will_engine_execute_node", will_engine_execute_node, METH_O,
        "Whether the running pass comes, or came, to a node."},
+      {"_asked_by_formula", asked_by_formula, METH_NOARGS, "Whether a derivative called what a mode was asked last."},
+      {"_graph_tasks_begun", graph_tasks_begun, METH_NOARGS, "How many backward passes this thread has begun."},
       {"_graph_task_order", current_graph_task_execution_order, METH_NOARGS,
        "The roots of the running pass and the nodes that have yet to run, in the order in which they run."},
       {"_set_version", set_version, METH_VARARGS, "_set_version(tensor, version)"},

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "autograd/formulas/seen.h"
 #include "core/kernel_arguments.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
@@ -64,6 +65,17 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
                                                       const Tensor& logsumexp, bool is_causal, const Tensor& attn_mask,
                                                       std::optional<double> scale, const std::array<bool, 3>& wanted) {
   if (!grad.defined()) return {};
+  if (is_seen()) {
+    const double dropout = 0;
+    const TensorVec made = seen("_scaled_dot_product_flash_attention_for_cpu_backward",
+                                {grad, query, key, value, output, logsumexp, dropout, is_causal, attn_mask, scale}, 3,
+                                {grad, query, key, value}, [=](const TensorVec& t) -> TensorVec {
+                                  const auto [a, b, c] = attention_backward(t[0], t[1], t[2], t[3], output, logsumexp,
+                                                                            is_causal, attn_mask, scale, wanted);
+                                  return {a, b, c};
+                                });
+    return {made[0], made[1], made[2]};
+  }
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3))));
   Tensor grad_query, grad_key, grad_value;
   if (grad_enabled()) {

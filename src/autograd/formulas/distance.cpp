@@ -4,13 +4,14 @@
 
 #include "mica/autograd.h"
 #include "mica/backend/layer_backend.h"
+#include "mica/core/dispatch.h"
 #include "mica/ops.h"
 
 namespace mica::formulas {
 
 Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances) {
-  if (grad_enabled()) {
-    // The same distances as operations, whose gradient is recorded.
+  if (grad_enabled() || dispatch::active) {
+    // The same distances as operations, whose gradient is recorded, and which a mode sees.
     const Tensor pairs = triu_indices(self.size(0), self.size(0), 1, TensorOptions(self.device()));
     const Tensor first = pairs[0], second = pairs[1];
     const Tensor difference = self.index_select(0, first) - self.index_select(0, second), d = distances.unsqueeze(1);
@@ -40,8 +41,8 @@ Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, do
     const Tensor weights = where(apart, grad / where(apart, distances, ones_like(distances)), zeros_like(distances));
     return x1 * weights.sum(2, true) - bmm(weights, x2);
   }
-  if (grad_enabled()) {
-    // The same distances as operations, whose gradient is recorded.
+  if (grad_enabled() || dispatch::active) {
+    // The same distances as operations, whose gradient is recorded, and which a mode sees.
     const Tensor difference = x1.unsqueeze(2) - x2.unsqueeze(1), d = distances.unsqueeze(3);
     const Tensor far = apart.unsqueeze(3), divisor = where(far, d, ones_like(d));
     Tensor slope;

@@ -1,6 +1,7 @@
 #include "autograd/formulas/indexing.h"
 
 #include "autograd/formulas/formulas.h"
+#include "autograd/formulas/seen.h"
 #include "core/geometry.h"
 #include "mica/generated/layers/sparse.h"
 
@@ -26,6 +27,7 @@ TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, 
 // ---- x[...]
 
 Tensor index_backward(const Tensor& grad, IntArrayRef sizes, TensorList indices) {
+  if (is_seen()) return grad.new_zeros(sizes, grad.options().layout(Layout::Strided)).index_put(indices, grad, true);
   const Tensor result = zeros(sizes, grad.options());
   // A single mask reads every place once; integers may read one many times.
   const bool once = indices.size() == 1 && indices[0].dtype() == DType::Bool;
@@ -45,6 +47,7 @@ Tensor index_put_values_backward(const Tensor& grad, TensorList indices, IntArra
 Tensor index_zeroed(const Tensor& grad, int64_t dim, const Tensor& index) { return grad.index_fill(dim, index, 0); }
 
 Tensor index_select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index) {
+  if (is_seen()) return grad.new_zeros(sizes, grad.options().layout(Layout::Strided)).index_add(dim, index, grad);
   return zeros(sizes, grad.options()).index_add_(dim, index, grad);
 }
 
@@ -108,6 +111,7 @@ Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const
     const Tensor indices = places.empty() ? empty({0, grad.numel()}, index.options()) : stack(places);
     return _sparse_coo_tensor_unsafe(indices, grad.reshape({-1}), sizes);
   }
+  if (is_seen()) return grad.new_zeros(sizes).scatter_add(dim, index, grad);
   return zeros(sizes, grad.options()).scatter_add_(dim, index, grad);
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "autograd/formulas/normalization.h"
+#include "autograd/formulas/seen.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/autograd.h"
@@ -22,10 +23,21 @@ DimVector trailing_dims(const Tensor& t, size_t count) {
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input,
                                                        IntArrayRef normalized_shape, const Tensor& mean,
-                                                       const Tensor& rstd, const Tensor& weight, const Tensor&,
+                                                       const Tensor& rstd, const Tensor& weight, const Tensor& bias,
                                                        double eps, const std::array<bool, 3>& wanted) {
   Tensor grad_input, grad_weight, grad_bias;
   if (!grad.defined()) return {};
+  if (is_seen()) {
+    const DimVector shape(normalized_shape);
+    const TensorVec made =
+        seen("native_layer_norm_backward",
+             {grad, input, normalized_shape, mean, rstd, weight, bias, ArrayRef<bool>(wanted.data(), wanted.size())}, 3,
+             {grad, input, weight}, [=](const TensorVec& t) -> TensorVec {
+               const auto [a, b, c] = layer_norm_backward(t[0], t[1], shape, mean, rstd, t[2], bias, eps, wanted);
+               return {a, b, c};
+             });
+    return {made[0], made[1], made[2]};
+  }
   const bool has_weight = weight.defined();
   if (grad_enabled()) {
     const DimVector dims = trailing_dims(input, normalized_shape.size());

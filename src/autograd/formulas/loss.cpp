@@ -1,6 +1,7 @@
 // Losses: one kernel for first derivatives, compositions where the derivative is itself differentiated.
 #include "autograd/formulas/loss.h"
 
+#include "autograd/formulas/seen.h"
 #include "core/allocate.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
@@ -39,6 +40,23 @@ Tensor pair_loss_backward(PairLoss kind, const Tensor& grad, const Tensor& self,
   return result;
 }
 
+// The gradients of a loss that torch's operators compute one at a time: that by the target is the input's with the two
+// exchanged.
+std::tuple<Tensor, Tensor> seen_distance_loss(PairLoss kind, const Tensor& grad, const Tensor& self,
+                                              const Tensor& target, double parameter, int64_t reduction,
+                                              const std::array<bool, 2>& wanted) {
+  const auto one = [&](const Tensor& a, const Tensor& b) -> Tensor {
+    const TensorVec inputs{grad, a, b};
+    const Composed composed = [=](const TensorVec& t) -> TensorVec {
+      return {std::get<0>(distance_loss_backward(kind, t[0], t[1], t[2], parameter, reduction, {true, false}))};
+    };
+    if (kind == PairLoss::Squared) return seen_one("mse_loss_backward", {grad, a, b, reduction}, inputs, composed);
+    const char* name = kind == PairLoss::Huber ? "huber_loss_backward" : "smooth_l1_loss_backward";
+    return seen_one(name, {grad, a, b, reduction, parameter}, inputs, composed);
+  };
+  return {wanted[0] ? one(self, target) : Tensor(), wanted[1] ? one(target, self) : Tensor()};
+}
+
 // d loss / d input as operations, for losses of the difference d.
 Tensor slope(PairLoss kind, const Tensor& d, double parameter) {
   switch (kind) {
@@ -58,9 +76,11 @@ Tensor slope(PairLoss kind, const Tensor& d, double parameter) {
 std::tuple<Tensor, Tensor> distance_loss_backward(PairLoss kind, const Tensor& grad, const Tensor& self,
                                                   const Tensor& target, double parameter, int64_t reduction,
                                                   const std::array<bool, 2>& wanted) {
+  if (is_seen() && kind != PairLoss::Absolute)
+    return seen_distance_loss(kind, grad, self, target, parameter, reduction, wanted);
   if (kind == PairLoss::SmoothAbsolute && parameter == 0) kind = PairLoss::Absolute;
   const double scale = mean_factor(self, target, reduction);
-  if (grad_enabled() || self.is_complex() || target.is_complex()) {
+  if (grad_enabled() || dispatch::active || self.is_complex() || target.is_complex()) {
     const Tensor g = grad * slope(kind, self - target, parameter) * Scalar(scale);
     return {g, wanted[1] ? -g : Tensor()};
   }
@@ -73,7 +93,13 @@ std::tuple<Tensor, Tensor> binary_cross_entropy_backward(const Tensor& grad, con
                                                          int64_t reduction, const std::array<bool, 2>& wanted) {
   const double scale = mean_factor(self, target, reduction);
   Tensor grad_self, grad_target;
-  if (wanted[0] && grad_enabled()) {
+  if (wanted[0] && is_seen()) {
+    grad_self =
+        seen_one("binary_cross_entropy_backward", {grad, self, target, Tensor(), reduction}, {grad, self, target},
+                 [=](const TensorVec& t) -> TensorVec {
+                   return {std::get<0>(binary_cross_entropy_backward(t[0], t[1], t[2], reduction, {true, false}))};
+                 });
+  } else if (wanted[0] && grad_enabled()) {
     const Tensor spread = clamp_min((Scalar(1) - self) * self, Scalar(1e-12));
     grad_self = grad * (self - target) / spread * Scalar(scale);
   } else if (wanted[0]) {
@@ -88,7 +114,7 @@ std::tuple<Tensor, Tensor> binary_cross_entropy_with_logits_backward(const Tenso
                                                                      const std::array<bool, 2>& wanted) {
   const double scale = mean_factor(self, target, reduction);
   Tensor grad_self, grad_target;
-  if (wanted[0] && grad_enabled()) {
+  if (wanted[0] && (grad_enabled() || dispatch::active)) {
     grad_self = grad * (sigmoid(self) - target) * Scalar(scale);
   } else if (wanted[0]) {
     grad_self = pair_loss_backward(PairLoss::BinaryCrossEntropyOfLogit, grad, self, target, 0, scale);
@@ -130,9 +156,19 @@ Tensor row_factor(const Tensor& grad, IntArrayRef sizes, const Tensor& total_wei
 
 }  // namespace
 
-Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOptions& options, const Tensor& target,
-                         const Tensor& weight, const Tensor& total_weight, int64_t reduction, int64_t ignore_index) {
+Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOptions& options, const Tensor& self,
+                         const Tensor& target, const Tensor& weight, const Tensor& total_weight, int64_t reduction,
+                         int64_t ignore_index) {
   if (!grad.defined()) return {};
+  if (self.defined() && is_seen()) {
+    const DimVector own(sizes);
+    return seen_one(
+        sizes.size() == 4 ? "nll_loss2d_backward" : "nll_loss_backward",
+        {grad, self, target, weight, reduction, ignore_index, total_weight}, {grad},
+        [=](const TensorVec& t) -> TensorVec {
+          return {nll_loss_backward(t[0], own, options, self, target, weight, total_weight, reduction, ignore_index)};
+        });
+  }
   if (grad_enabled())
     return -(class_shares(sizes, options, target, weight, ignore_index, 0) *
              row_factor(grad, sizes, total_weight.detach(), reduction));

@@ -19,8 +19,10 @@ std::tuple<Tensor, Tensor> binary_cross_entropy_with_logits_backward(const Tenso
                                                                      const Tensor& target, int64_t reduction,
                                                                      const std::array<bool, 2>& wanted);
 
-Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOptions& options, const Tensor& target,
-                         const Tensor& weight, const Tensor& total_weight, int64_t reduction, int64_t ignore_index);
+// `self` is there while a mode is to see it.
+Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOptions& options, const Tensor& self,
+                         const Tensor& target, const Tensor& weight, const Tensor& total_weight, int64_t reduction,
+                         int64_t ignore_index);
 Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
                               const Tensor& statistics, int64_t reduction, int64_t ignore_index,
                               double label_smoothing);

@@ -1,6 +1,7 @@
 // Normalisations by channel: fused kernels for first derivatives, compositions where the derivative is differentiated.
 #include "autograd/formulas/normalization.h"
 
+#include "autograd/formulas/seen.h"
 #include "core/allocate.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
@@ -60,6 +61,17 @@ Gradients batch_norm_backward(const Tensor& grad, const Tensor& input, const Ten
                               const Tensor& running_var, const Tensor& mean, const Tensor& rstd, bool training,
                               double eps, const std::array<bool, 3>& wanted) {
   if (!grad.defined()) return {};
+  if (is_seen()) {
+    const TensorVec made = seen("native_batch_norm_backward",
+                                {grad, input, weight, running_mean, running_var, mean, rstd, training, eps,
+                                 ArrayRef<bool>(wanted.data(), wanted.size())},
+                                3, {grad, input, weight}, [=](const TensorVec& t) -> TensorVec {
+                                  const auto [a, b, c] = composed_batch_norm(t[0], t[1], t[2], running_mean,
+                                                                             running_var, training, eps, wanted);
+                                  return {a, b, c};
+                                });
+    return {made[0], made[1], made[2]};
+  }
   if (grad_enabled()) return composed_batch_norm(grad, input, weight, running_mean, running_var, training, eps, wanted);
   const shapes::ChannelLayout layout(input);
   const TensorOptions parameters = parameter_options(weight, input);
@@ -82,6 +94,17 @@ Gradients group_norm_backward(const Tensor& grad, const Tensor& input, const Ten
                               const Tensor& rstd, int64_t batch, int64_t channels, int64_t inner, int64_t groups,
                               double eps, const std::array<bool, 3>& wanted) {
   if (!grad.defined()) return {};
+  if (is_seen()) {
+    const TensorVec made = seen(
+        "native_group_norm_backward",
+        {grad, input, mean, rstd, weight, batch, channels, inner, groups, ArrayRef<bool>(wanted.data(), wanted.size())},
+        3, {grad, input, weight}, [=](const TensorVec& t) -> TensorVec {
+          const auto [a, b, c] =
+              group_norm_backward(t[0], t[1], t[2], mean, rstd, batch, channels, inner, groups, eps, wanted);
+          return {a, b, c};
+        });
+    return {made[0], made[1], made[2]};
+  }
   Tensor grad_input, grad_weight, grad_bias;
   if (grad_enabled()) {
     const DimVector grouped{batch, groups, channels / groups * inner}, split{batch, channels, inner};

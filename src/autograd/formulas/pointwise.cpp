@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/formulas/formulas.h"
+#include "autograd/formulas/seen.h"
 
 namespace mica::formulas {
 
@@ -159,14 +160,27 @@ Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, cons
 // ---- activations ---------------------------------------------------------------------------------------------------
 
 Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
+  if (is_seen())
+    return seen_one("glu_backward", {grad, self, dim}, {grad, self},
+                    [=](const TensorVec& t) -> TensorVec { return {glu_backward(t[0], t[1], dim)}; });
   const int64_t half = self.size(dim) / 2;
   const Tensor gate = self.narrow(dim, half, half).sigmoid();
   const Tensor first = grad * gate;
   return cat({first, sigmoid_backward(grad * self.narrow(dim, 0, half), gate)}, dim);
 }
 
-Tensor prelu_self_backward(const Tensor& grad, const Tensor& self, const Tensor& weight) {
-  return _masked(grad, self > 0) + _masked(grad * weight, self <= 0);
+std::tuple<Tensor, Tensor> prelu_backward(const Tensor& grad, const Tensor& self, const Tensor& weight,
+                                          const std::array<bool, 2>& wanted) {
+  if (is_seen()) {
+    const TensorVec made = seen("_prelu_kernel_backward", {grad, self, weight}, 2, {grad, self, weight},
+                                [=](const TensorVec& t) -> TensorVec {
+                                  const auto [a, b] = prelu_backward(t[0], t[1], t[2], {true, true});
+                                  return {a, b};
+                                });
+    return {made[0], made[1]};
+  }
+  return {wanted[0] ? _masked(grad, self > 0) + _masked(grad * weight, self <= 0) : Tensor(),
+          wanted[1] ? _masked(grad * self, self < 0) : Tensor()};
 }
 
 Tensor elu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, const Scalar& alpha,

@@ -1,8 +1,10 @@
 // Derivatives of pointwise operations. Where an argument may be a tensor or a number, there is one function for each.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 #include "mica/ops.h"
 
@@ -46,7 +48,8 @@ Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, cons
 
 // activations
 Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim);
-Tensor prelu_self_backward(const Tensor& grad, const Tensor& self, const Tensor& weight);
+std::tuple<Tensor, Tensor> prelu_backward(const Tensor& grad, const Tensor& self, const Tensor& weight,
+                                          const std::array<bool, 2>& wanted);
 Tensor elu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, const Scalar& alpha,
                            const Scalar& scale, const Scalar& input_scale);
 Tensor gelu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,

@@ -1,6 +1,7 @@
 #include "autograd/formulas/pooling.h"
 
 #include "autograd/formulas/formulas.h"
+#include "autograd/formulas/seen.h"
 #include "mica/generated/layers/pooling.h"
 #include "mica/ops.h"
 #include "shapes/volume.h"
@@ -26,19 +27,60 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntArrayRef 
   return _max_pool_backward(grad, indices, sizes, spatial_dims, prefers_channels_last(sizes, strides, spatial_dims));
 }
 
+Tensor max_pool_windows_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
+                                 const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
+                                 IntArrayRef dilation, bool ceil_mode) {
+  const int64_t spatial_dims = static_cast<int64_t>(kernel_size.size());
+  if (!grad.defined() || !self.defined() || !is_seen())
+    return max_pool_backward(grad, indices, sizes, strides, spatial_dims);
+  const DimVector own(sizes), steps(strides);
+  return seen_one(
+      spatial_dims == 2 ? "max_pool2d_with_indices_backward" : "max_pool3d_with_indices_backward",
+      {grad, self, kernel_size, stride, padding, dilation, ceil_mode, indices}, {grad},
+      [=](const TensorVec& t) -> TensorVec { return {max_pool_backward(t[0], indices, own, steps, spatial_dims)}; });
+}
+
+Tensor adaptive_max_pool_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
+                                  const Tensor& self, int64_t spatial_dims) {
+  if (!grad.defined() || !self.defined() || !is_seen())
+    return max_pool_backward(grad, indices, sizes, strides, spatial_dims);
+  const DimVector own(sizes), steps(strides);
+  return seen_one(spatial_dims == 2 ? "adaptive_max_pool2d_backward" : "adaptive_max_pool3d_backward",
+                  {grad, self, indices}, {grad}, [=](const TensorVec& t) -> TensorVec {
+                    return {max_pool_backward(t[0], indices, own, steps, spatial_dims)};
+                  });
+}
+
 Tensor max_pool_gather_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
                                 int64_t spatial_dims) {
   return max_pool_backward(grad, indices, sizes, strides, spatial_dims);
 }
 
-Tensor avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, IntArrayRef kernel_size,
-                         IntArrayRef stride, IntArrayRef padding, bool ceil_mode, bool count_include_pad,
-                         std::optional<int64_t> divisor_override, int64_t spatial_dims) {
+Tensor avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, const Tensor& self,
+                         IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, bool ceil_mode,
+                         bool count_include_pad, std::optional<int64_t> divisor_override, int64_t spatial_dims) {
+  if (self.defined() && is_seen()) {
+    const DimVector own(sizes), steps(strides), windows(kernel_size), moves(stride), borders(padding);
+    return seen_one(spatial_dims == 2 ? "avg_pool2d_backward" : "avg_pool3d_backward",
+                    {grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override}, {grad},
+                    [=](const TensorVec& t) -> TensorVec {
+                      return {avg_pool_backward(t[0], own, steps, self, windows, moves, borders, ceil_mode,
+                                                count_include_pad, divisor_override, spatial_dims)};
+                    });
+  }
   return _avg_pool_backward(grad, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
                             spatial_dims, prefers_channels_last(sizes, strides, spatial_dims));
 }
 
-Tensor adaptive_avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t spatial_dims) {
+Tensor adaptive_avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, const Tensor& self,
+                                  int64_t spatial_dims) {
+  if (self.defined() && is_seen()) {
+    const DimVector own(sizes), steps(strides);
+    return seen_one(spatial_dims == 2 ? "_adaptive_avg_pool2d_backward" : "_adaptive_avg_pool3d_backward", {grad, self},
+                    {grad}, [=](const TensorVec& t) -> TensorVec {
+                      return {adaptive_avg_pool_backward(t[0], own, steps, self, spatial_dims)};
+                    });
+  }
   check_not_empty(grad, "avg", spatial_dims);
   return _adaptive_avg_pool_backward(grad, sizes, spatial_dims, prefers_channels_last(sizes, strides, spatial_dims));
 }

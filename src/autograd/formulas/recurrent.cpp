@@ -5,6 +5,7 @@
 #include "core/kernel_arguments.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/backend/rounded_products.h"
+#include "mica/core/dispatch.h"
 #include "mica/ops.h"
 #include "recurrent/unrolled_recurrent.h"
 
@@ -23,13 +24,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> recur
     const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr, int64_t mode,
     bool reverse, const Tensor& output, const Tensor& gates, const Tensor& cells, const std::array<bool, 8>& wanted) {
   if (!grads[0].defined() && !grads[1].defined() && !grads[2].defined()) return {};
-  if (grad_enabled()) {
+  if (grad_enabled() || dispatch::active) {
+    const bool again = grad_enabled();
+    const EnableGradGuard recording(true);
     // Views of the inputs, so that one tensor given twice gets two gradients.
     std::array<Tensor, 8> x{data, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr}, result;
     TensorVec inputs, outputs, output_grads;
     for (size_t i = 0; i < x.size(); ++i) {
       if (!wanted[i] || !x[i].defined()) continue;
-      x[i] = x[i].view_as(x[i]);
+      x[i] = again ? x[i].view_as(x[i]) : x[i].detach().requires_grad_(true);
       inputs.push_back(x[i]);
     }
     const RecurrentResult u =
@@ -40,7 +43,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> recur
       outputs.push_back(made[i]);
       output_grads.push_back(grads[i]);
     }
-    const TensorVec found = autograd::grad(outputs, inputs, output_grads, true, true, true);
+    const TensorVec found = autograd::grad(outputs, inputs, output_grads, again, again, true);
     for (size_t i = 0, at = 0; i < x.size(); ++i)
       if (wanted[i] && x[i].defined()) result[i] = found[at++];
     return std::tuple_cat(result);

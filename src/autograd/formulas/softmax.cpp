@@ -1,5 +1,6 @@
 // Softmax: fused kernels for first derivatives, compositions where the derivative is itself differentiated.
 #include "autograd/formulas/formulas.h"
+#include "autograd/formulas/seen.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/backend.h"
@@ -7,6 +8,9 @@
 namespace mica::formulas {
 
 Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype) {
+  if (is_seen())
+    return seen_one("_softmax_backward_data", {grad, output, dim, input_dtype}, {grad, output},
+                    [=](const TensorVec& t) -> TensorVec { return {softmax_backward(t[0], t[1], dim, input_dtype)}; });
   if (grad_enabled()) return (output * (grad - sum(grad * output, dim, true))).to(input_dtype);
   const Tensor g = grad.contiguous(), y = output.contiguous();
   Tensor result = empty_like(y);
@@ -16,6 +20,10 @@ Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, D
 }
 
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype) {
+  if (is_seen())
+    return seen_one(
+        "_log_softmax_backward_data", {grad, output, dim, input_dtype}, {grad, output},
+        [=](const TensorVec& t) -> TensorVec { return {log_softmax_backward(t[0], t[1], dim, input_dtype)}; });
   if (grad_enabled()) return (grad - exp(output) * sum(grad, dim, true)).to(input_dtype);
   const Tensor g = grad.contiguous(), y = output.contiguous();
   Tensor result = empty_like(y);

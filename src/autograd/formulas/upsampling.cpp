@@ -1,6 +1,8 @@
 #include "autograd/formulas/upsampling.h"
 
 #include "autograd/formulas/formulas.h"
+#include "autograd/formulas/seen.h"
+#include "dispatch/lowered.h"
 #include "mica/generated/layers/upsampling.h"
 #include "mica/ops.h"
 #include "shapes/volume.h"
@@ -18,9 +20,16 @@ Tensor upsample_again(const Tensor& grad, IntArrayRef output_sizes, std::string_
   return _upsample(grad, output_sizes.slice(2, output_sizes.size() - 2), mode, align_corners, antialias, scales);
 }
 
-Tensor pad_edges_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, IntArrayRef pad,
-                          std::string_view mode) {
+Tensor pad_edges_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, const Tensor& self,
+                          IntArrayRef pad, std::string_view mode) {
   const bool last = shapes::prefers_channels_last(sizes, strides, static_cast<int64_t>(pad.size()) / 2);
+  if (self.defined() && is_seen() && mode != "circular") {
+    const DimVector own(sizes), borders(pad);
+    const std::string kind(mode), name = dispatch::lowered::pad_operator(pad, mode) + "_backward";
+    return seen_one(name.c_str(), {grad, self, pad}, {grad}, [=](const TensorVec& t) -> TensorVec {
+      return {_pad_edges_backward(t[0], own, borders, kind, last)};
+    });
+  }
   return _pad_edges_backward(grad, sizes, pad, mode, last);
 }
 

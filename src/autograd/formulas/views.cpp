@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <limits>
 
 #include "autograd/formulas/formulas.h"
+#include "autograd/formulas/seen.h"
 #include "core/geometry.h"
 
 namespace mica::formulas {
@@ -55,6 +57,12 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
 }
 
 Tensor select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t index) {
+  if (is_seen()) {
+    const DimVector own(sizes);
+    return seen_one("select_backward", {grad, sizes, dim, index}, {grad}, [=](const TensorVec& t) -> TensorVec {
+      return {select_scatter(zeros(own, t[0].options()), t[0], dim, index)};
+    });
+  }
   Tensor result = zeros(sizes, grad.options());
   result.select(dim, index).copy_(grad);
   return result;
@@ -62,6 +70,13 @@ Tensor select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
 
 Tensor slice_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, std::optional<int64_t> start,
                       std::optional<int64_t> end, int64_t step) {
+  if (is_seen() && step > 0) {  // torch has no other
+    const DimVector own(sizes);
+    const int64_t from = start.value_or(0), to = end.value_or(std::numeric_limits<int64_t>::max());
+    return seen_one("slice_backward", {grad, sizes, dim, from, to, step}, {grad}, [=](const TensorVec& t) -> TensorVec {
+      return {slice_scatter(zeros(own, t[0].options()), t[0], dim, start, end, step)};
+    });
+  }
   Tensor result = zeros(sizes, grad.options());
   slice(result, dim, start, end, step).copy_(grad);
   return result;
@@ -77,6 +92,11 @@ Tensor permute_backward(const Tensor& grad, IntArrayRef dims) {
 Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t size, int64_t step) {
   const int64_t ndim = static_cast<int64_t>(sizes.size());
   if (ndim == 0) return grad.sum().reshape({});
+  if (is_seen()) {
+    const DimVector own(sizes);
+    return seen_one("unfold_backward", {grad, sizes, dim, size, step}, {grad},
+                    [=](const TensorVec& t) -> TensorVec { return {unfold_backward(t[0], own, dim, size, step)}; });
+  }
   const int64_t d = wrap_dim(dim, ndim);
   Tensor positions =
       arange(0, sizes[d], 1, TensorOptions(DType::Int64).device(grad.device())).unfold(0, size, step).reshape({-1});
@@ -86,6 +106,13 @@ Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
 }
 
 Tensor diagonal_backward(const Tensor& grad, IntArrayRef sizes, int64_t offset, int64_t dim1, int64_t dim2) {
+  if (is_seen()) {
+    const DimVector own(sizes);
+    return seen_one("diagonal_backward", {grad, sizes, offset, dim1, dim2}, {grad},
+                    [=](const TensorVec& t) -> TensorVec {
+                      return {diagonal_scatter(zeros(own, t[0].options()), t[0], offset, dim1, dim2)};
+                    });
+  }
   Tensor result = zeros(sizes, grad.options());
   result.diagonal(offset, dim1, dim2).copy_(grad);
   return result;

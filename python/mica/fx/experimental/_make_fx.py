@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import inspect
-import operator
 
 import mica
 from mica import _C
@@ -140,7 +139,7 @@ class Trace:
     def _module(self, tracer, args, in_spec, names, fake_mode):
         graph = tracer.graph
         for node in reversed(graph.nodes):
-            is_idle = node.target is operator.getitem or node.op == "get_attr" or node.meta.get("is_size")
+            is_idle = node.op == "get_attr" or node.meta.get("is_size")
             if is_idle and not node.users:
                 graph.erase_node(node)
         if any(not isinstance(arg, _C.TensorBase) and len(tree_leaves(arg)) != 1 for arg in args) or any(

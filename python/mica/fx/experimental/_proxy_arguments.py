@@ -25,7 +25,7 @@ def alias_key(tensor):
 
 
 def placeholder_names(function, args):
-    """x_1 for the argument x; arg0_1 and so on where arguments are nested or have no name."""
+    """x_1 for the argument x; arg0_1 and so on where arguments are nested, or there are any number of them."""
     count = len(tree_flatten(args)[0])
     numbered = [f"arg{i}_1" for i in range(count)]
     if any(len(tree_flatten(arg)[0]) != 1 or isinstance(arg, (list, tuple, dict)) for arg in args):
@@ -33,6 +33,8 @@ def placeholder_names(function, args):
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
+        return numbered
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return numbered
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [f"{name}_1" for name in names[:count]] + numbered[len(names) :]

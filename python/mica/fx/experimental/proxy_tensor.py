@@ -20,7 +20,7 @@ from mica.fx.node import Node, map_arg
 from mica.fx.proxy import Proxy
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from mica.utils._pytree import tree_leaves, tree_map
+from mica.utils._pytree import tree_leaves, tree_map, tree_map_only
 from mica.utils.weak import WeakIdKeyDictionary
 
 __all__ = [
@@ -69,7 +69,18 @@ class PythonKeyTracer(Tracer):
         self.graph, self.root = Graph(tracer_cls=PythonKeyTracer), mica.nn.Module()
         self.tensor_tracker, self.by_alias, self._kept = WeakIdKeyDictionary(), {}, []
         self._constants = WeakIdKeyDictionary()
-        self.has_passes = False  # whether a backward pass was seen: what it makes in one piece is no constant
+        self._other_passes = _C._graph_tasks_begun()  # before this trace, and within operators
+
+    # ---- backward passes
+
+    @property
+    def has_passes(self):
+        """Whether the function has run a backward pass: what such a pass makes in one piece is no constant."""
+        return _C._graph_tasks_begun() > self._other_passes
+
+    def leave_out_passes(self, count):
+        """Operators that are one node may differentiate others to compute their results."""
+        self._other_passes += count
 
     # ---- nodes of tensors
 
@@ -88,7 +99,9 @@ class PythonKeyTracer(Tracer):
         if key in self.by_alias:
             return self.by_alias[key][0]
         if (known := self._constants.get(tensor)) is not None:
-            return known
+            again = self.graph.create_node("get_attr", known.target)
+            again.meta = dict(known.meta)
+            return again
         is_parameter = isinstance(tensor, mica.nn.Parameter)
         if self.has_passes and not is_parameter and not _is_uniform(tensor):
             raise NotImplementedError(
@@ -130,6 +143,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         super().__init__()
         self.tracer, self.tracing_mode, self.shape_env = tracer, tracing_mode, shape_env
         self.enable_tracing, self.decomposition_table = True, decomposition_table or {}
+        self.is_within = False  # whether an operator that is recorded as one node runs
         self.functional = None  # what functionalize is to remove: "mutations", or "mutations_and_views"
         self.sizes = SizeNodes(tracer.graph, shape_env)
 
@@ -182,7 +196,6 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         if not self.enable_tracing:
             return func(*args, **kwargs)
-        self.tracer.has_passes = self.tracer.has_passes or _C._current_graph_task_id() != -1
         taken_apart = maybe_handle_decomp(self, func, args, kwargs)
         if taken_apart is not NotImplemented:
             return taken_apart
@@ -196,9 +209,21 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if seen is not func and not hasattr(args[0], "fake_mode"):
             out = active_fake_mode().fresh(args[0])
         else:
-            out = seen(*args, **kwargs)
+            with self.within_operator():
+                out = seen(*_opened(args), **_opened(kwargs))
         self.record(func, node_args, node_kwargs, out, args)
         return out
+
+    @contextlib.contextmanager
+    def within_operator(self):
+        """In this block an operator computes what is recorded as its node: calls are parts of it."""
+        before, self.is_within, passes = self.is_within, True, _C._graph_tasks_begun()
+        try:
+            yield
+        finally:
+            self.is_within = before
+            if not before:
+                self.tracer.leave_out_passes(_C._graph_tasks_begun() - passes)
 
     def record(self, func, node_args, node_kwargs, out, args=(), name=None):
         """A node for a call whose result is known."""
@@ -285,6 +310,14 @@ def _is_uniform(tensor):
         return tensor.numel() <= 1 or bool(mica.eq(tensor, tensor.flatten()[0]).all())
 
 
+def _opened(values):
+    """Arguments with the open sizes of tensors that the engine hands on without them."""
+    fakes = active_fake_mode()
+    if fakes is None or fakes.shape_env is None:
+        return values
+    return tree_map_only(_C.TensorBase, fakes.with_open_sizes, values)
+
+
 def _stays_where_it_is(tensor, kwargs):
     """Whether a conversion names the device only because the engine does: a fake tensor is on the meta device there."""
     own = getattr(tensor, "fake_device", None)
@@ -296,8 +329,12 @@ def maybe_handle_decomp(proxy_mode, op, args, kwargs):
     table = proxy_mode.decomposition_table or CURRENT_DECOMPOSITION_TABLE
     if op not in table:
         return NotImplemented
-    with proxy_mode:
-        return table[op](*args, **kwargs)
+    before, proxy_mode.is_within = proxy_mode.is_within, False
+    try:
+        with proxy_mode:
+            return table[op](*args, **kwargs)
+    finally:
+        proxy_mode.is_within = before
 
 
 def extract_val(value, include_real=False):
@@ -312,7 +349,8 @@ def extract_val(value, include_real=False):
         if not hasattr(_local, "vals"):
             _local.vals = FakeTensorMode(allow_non_fake_inputs=True)
         with _disable_current_modes():
-            meta = _C.empty_strided(each.shape, each.stride(), dtype=each.dtype, device="meta")
+            strides = [abs(step) for step in each.stride()]  # of a flipped tensor, which is a view here
+            meta = _C.empty_strided(each.shape, strides, dtype=each.dtype, device="meta")
         return FakeTensor(_local.vals, meta, each.device)
 
     return tree_map(seen, value)
