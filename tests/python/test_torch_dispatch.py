@@ -229,6 +229,8 @@ def test_a_class_may_leave_an_operator_to_plain_tensors():
     assert torch.equal(one + two, x + y) and called == ["aten.add.Tensor"]
     assert torch.equal(torch.stack([one, two]), torch.stack([x, y])) and called[1:] == ["aten.stack.default"]
     assert torch.equal(torch.Tensor._make_subclass(Silent, x) * 2, x * 2)
+    one.data, count = torch.ones(2), len(called)
+    assert type(one) is Counted and torch.equal(one + 0, torch.ones(2)) and len(called) == count + 1
 
 
 def test_a_mode_may_leave_an_operator_to_the_class_of_a_tensor():

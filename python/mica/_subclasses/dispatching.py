@@ -19,6 +19,7 @@ _METADATA = frozenset([
     "is_floating_point", "is_complex", "is_signed", "get_device", "data_ptr", "requires_grad_", "register_hook",
     "retain_grad", "is_pinned", "is_shared", "is_inference", "has_names", "__len__", "is_same_size", "is_conj", "is_neg",
     "backward", "type", "is_set_to", "untyped_storage", "as_subclass", "register_post_accumulate_grad_hook",
+    "__set__", "__delete__",
 ])  # fmt: skip
 
 
