@@ -37,7 +37,7 @@ def test_same_as_torch(sample, dtype):
     if "matrix_exp" in sample.op and dtype in ("bfloat16", "float16"):
         return  # torch's own overflow; test_samples.py holds ours to float64
     if sample.op.startswith("conv") and dtype == "float16" and platform.machine() == "aarch64":
-        return  # torch adds in float16 there; tests/ops/test_lower_precision.py holds ours to float32
+        return  # torch adds in float16 there; test_lower_precision in tests/ops/test_samples.py holds ours
     theirs, ours = outcome(torch, sample.text, dtype), outcome(mica, sample.text, dtype)
     if isinstance(theirs, Exception):
         return  # torch refuses; Mica may take more
