@@ -269,21 +269,22 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         with disable_proxy_modes_tracing(), inner, UnseenCalls(inner):
             result = function(*leaves)
             outputs = tuple(tree_leaves(tree_map(inner.argument, result)))
-        lifted = []
+        lifted = {}  # by the name of the constant, which each use of it reads by a node of its own
         tracer.graph.inner_modules = dict(tracer.root.named_children())
         for node in [n for n in tracer.graph.nodes if n.op == "get_attr"]:
             if node.target in tracer.graph.inner_modules:
                 continue
-            tensor = getattr(tracer.root, node.target)
-            with tracer.graph.inserting_before(next(iter(tracer.graph.nodes))):
-                made = tracer.graph.create_node("placeholder", node.name, (), {}, node.name)
-            made.meta = dict(node.meta)
+            if node.target not in lifted:
+                with tracer.graph.inserting_before(next(iter(tracer.graph.nodes))):
+                    made = tracer.graph.create_node("placeholder", node.name, (), {}, node.name)
+                made.meta = dict(node.meta)
+                lifted[node.target] = (getattr(tracer.root, node.target), made)
+            made = lifted[node.target][1]
             node.replace_all_uses_with(made)
             outputs = map_arg(outputs, lambda each, old=node, new=made: new if each is old else each)
             tracer.graph.erase_node(node)
-            lifted.append((tensor, made))
         tracer.graph.output(outputs)
-        return tracer.graph, result, lifted
+        return tracer.graph, result, list(lifted.values())
 
     def attach(self, name, module):
         """A node that stands for a graph."""
