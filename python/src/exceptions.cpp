@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "mica/backend/linalg_library.h"
+#include "mica/core/handled_error.h"
 #include "mica/core/linalg_error.h"
 #include "mica/core/missing_device.h"
 #include "mica/error.h"
@@ -140,7 +141,7 @@ static void warn_in_python(std::string_view message) {
   Locked locked;
   Owned text(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
   if (text && PyErr_WarnEx(PyExc_UserWarning, PyUnicode_AsUTF8(text.get()), 1) == 0) return;
-  if (!std::current_exception()) throw PythonError();
+  if (!handles_error()) throw PythonError();
   PyErr_Print();  // said about an error that is on its way: that one is raised, and this one shown
 }
 

@@ -1,6 +1,9 @@
 #include "mica/warning.h"
 
 #include <cstdio>
+#include <exception>
+
+#include "mica/core/handled_error.h"
 
 namespace mica {
 
@@ -17,5 +20,7 @@ WarningHandler set_warning_handler(WarningHandler handler) {
 }
 
 void warn(std::string_view message) { current_handler.load()(message); }
+
+bool handles_error() { return std::current_exception() != nullptr; }
 
 }  // namespace mica
