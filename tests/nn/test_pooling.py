@@ -250,3 +250,12 @@ def test_modules_call_their_functions():
 def test_windows_larger_than_the_line_say_by_how_much(kernel, stride, dilation, ceil, size):
     with pytest.raises(RuntimeError, match=rf"max_pool1d\(\) Invalid computed output size: {size}$"):
         F.max_pool1d(mica.zeros(1, 2, 2), kernel, stride, 0, dilation, ceil)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_one_number_stands_for_all_dimensions_in_gradients_too(dims):
+    x = mica.randn(1, 2, *[6] * dims).requires_grad_()
+    windows = getattr(mica.ops.aten, f"max_pool{dims}d_with_indices")
+    (one,) = mica.autograd.grad(windows(x, [3])[0].sum(), x)
+    (all_of_them,) = mica.autograd.grad(windows(x, [3] * dims)[0].sum(), x)
+    assert mica.equal(one, all_of_them)

@@ -29,8 +29,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntArrayRef 
 
 Tensor max_pool_windows_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
                                  const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
-                                 IntArrayRef dilation, bool ceil_mode) {
-  const int64_t spatial_dims = static_cast<int64_t>(kernel_size.size());
+                                 IntArrayRef dilation, bool ceil_mode, int64_t spatial_dims) {
   if (!grad.defined() || !self.defined() || !is_seen())
     return max_pool_backward(grad, indices, sizes, strides, spatial_dims);
   const DimVector own(sizes), steps(strides);

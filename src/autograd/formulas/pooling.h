@@ -12,7 +12,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntArrayRef 
 // The same for windows by their places; `self` is there while a mode is to see it.
 Tensor max_pool_windows_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
                                  const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
-                                 IntArrayRef dilation, bool ceil_mode);
+                                 IntArrayRef dilation, bool ceil_mode, int64_t spatial_dims);
 // The same for windows that share the input out.
 Tensor adaptive_max_pool_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
                                   const Tensor& self, int64_t spatial_dims);
