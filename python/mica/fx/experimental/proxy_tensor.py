@@ -12,16 +12,14 @@ import threading
 import mica
 from mica import _C
 from mica._guards import active_fake_mode
-from mica.fx._symbolic_trace import Tracer
-from mica.fx.experimental._proxy_arguments import SizeNodes, alias_key
+from mica.fx.experimental._key_tracer import PythonKeyTracer, extract_val
+from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.experimental._unseen_calls import UnseenCalls
-from mica.fx.graph import Graph
 from mica.fx.node import Node, map_arg
 from mica.fx.proxy import Proxy
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from mica.utils._pytree import tree_leaves, tree_map, tree_map_only
-from mica.utils.weak import WeakIdKeyDictionary
 
 __all__ = [
     "PreDispatchTorchFunctionMode",
@@ -59,79 +57,6 @@ def get_proxy_mode():
 
 
 get_innermost_proxy_mode = get_proxy_mode
-
-
-class PythonKeyTracer(Tracer):
-    """Holds the graph of a trace, and the tensors that it reads and nobody gave it."""
-
-    def __init__(self):
-        super().__init__(autowrap_modules=())
-        self.graph, self.root = Graph(tracer_cls=PythonKeyTracer), mica.nn.Module()
-        self.tensor_tracker, self.by_alias, self._kept = WeakIdKeyDictionary(), {}, []
-        self._constants = WeakIdKeyDictionary()
-        self._other_passes = _C._graph_tasks_begun()  # before this trace, and within operators
-
-    # ---- backward passes
-
-    @property
-    def has_passes(self):
-        """Whether the function has run a backward pass: what such a pass makes in one piece is no constant."""
-        return _C._graph_tasks_begun() > self._other_passes
-
-    def leave_out_passes(self, count):
-        """Operators that are one node may differentiate others to compute their results."""
-        self._other_passes += count
-
-    # ---- nodes of tensors
-
-    def bind(self, tensor, node):
-        self.tensor_tracker[tensor] = node
-        key = alias_key(tensor)
-        if key is not None:
-            self.by_alias[key] = (node, tensor)
-
-    def node_of(self, tensor):
-        """The node of a tensor; one that is not known becomes an attribute of the graph's module."""
-        node = self.tensor_tracker.get(tensor)
-        if node is not None:
-            return node
-        key = alias_key(tensor)
-        if key in self.by_alias:
-            return self.by_alias[key][0]
-        if (known := self._constants.get(tensor)) is not None:
-            again = self.graph.create_node("get_attr", known.target)
-            again.meta = dict(known.meta)
-            return again
-        is_parameter = isinstance(tensor, mica.nn.Parameter)
-        if self.has_passes and not is_parameter and not _is_uniform(tensor):
-            raise NotImplementedError(
-                "a backward pass computes with a tensor that no operator was seen to make: a part of the program is computed "
-                "in one piece there, which a graph of operators cannot hold. torch.export records such calls"
-            )
-        prefix = "_param_constant" if is_parameter else "_tensor_constant"
-        number = sum(name.startswith(prefix) for name in (*self.root._parameters, *self.root._buffers))
-        if is_parameter:
-            self.root.register_parameter(f"{prefix}{number}", tensor)
-        else:
-            self.root.register_buffer(f"{prefix}{number}", tensor)
-        node = self.graph.create_node("get_attr", f"{prefix}{number}")
-        node.meta["val"] = extract_val(tensor)
-        self._constants[tensor] = node
-        self._kept.append(tensor)
-        return node
-
-    def erase(self, nodes, constants):
-        """Take nodes and constants back, and what is known by them."""
-        for tensor in [tensor for tensor in self.tensor_tracker if self.tensor_tracker[tensor] in nodes]:
-            del self.tensor_tracker[tensor]
-        self.by_alias = {key: known for key, known in self.by_alias.items() if known[0] not in nodes}
-        for name in constants:
-            tensor = getattr(self.root, name)
-            delattr(self.root, name)
-            if tensor in self._constants:
-                del self._constants[tensor]
-        for node in nodes:
-            self.graph.erase_node(node)
 
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
@@ -303,14 +228,6 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.record(target, tuple(self.argument(each) for each in args), kwargs, out, name=name)
 
 
-def _is_uniform(tensor):
-    """Whether all elements are equal, as those of zeros are that the engine begins a sum with."""
-    if hasattr(tensor, "fake_mode") or tensor.device.type == "meta":
-        return tensor.numel() <= 1
-    with _disable_current_modes(), _C.DisableTorchFunction(), mica.no_grad():
-        return tensor.numel() <= 1 or bool(mica.eq(tensor, tensor.flatten()[0]).all())
-
-
 def _opened(values):
     """Arguments with the open sizes of tensors that the engine hands on without them."""
     fakes = active_fake_mode()
@@ -336,25 +253,6 @@ def maybe_handle_decomp(proxy_mode, op, args, kwargs):
             return table[op](*args, **kwargs)
     finally:
         proxy_mode.is_within = before
-
-
-def extract_val(value, include_real=False):
-    """What a node's meta data holds of a value: a fake tensor of it."""
-    from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-
-    def seen(each):
-        if not isinstance(each, _C.TensorBase) or isinstance(each, FakeTensor):
-            return each
-        if each.layout is not mica.strided:
-            return each
-        if not hasattr(_local, "vals"):
-            _local.vals = FakeTensorMode(allow_non_fake_inputs=True)
-        with _disable_current_modes():
-            strides = [abs(step) for step in each.stride()]  # of a flipped tensor, which is a view here
-            meta = _C.empty_strided(each.shape, strides, dtype=each.dtype, device="meta")
-        return FakeTensor(_local.vals, meta, each.device)
-
-    return tree_map(seen, value)
 
 
 def track_tensor_tree(inner_res, proxy_res, *, constant=None, tracer=None):
