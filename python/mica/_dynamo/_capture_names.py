@@ -12,6 +12,7 @@ import types
 import mica
 from mica import _C
 from mica._dynamo.full_graph import branches, instruction
+from mica.utils._shared_patch import SharedPatch
 
 getitem = operator.getitem
 nothing = contextlib.nullcontext
@@ -399,49 +400,27 @@ def _after_draws(plain):
 _STREAMS_AFTER_DRAWS = {name: _after_draws(plain) for name, plain in _STREAMS.items()}
 
 
-class _Patched:
-    """While some thread captures a graph, Function.apply ends it, and so does what asks where a random stream stands."""
+def _patch():
+    from mica.autograd import Function
 
-    def __init__(self):
-        self._depth, self._lock = 0, threading.Lock()
-        os.register_at_fork(after_in_child=self._forked)
+    def apply(cls, *args, **kwargs):
+        plain = super(Function, cls).apply
+        if (now := active()) is not None and now.active:
+            return now.uncaptured(plain, args, kwargs, whole=False)
+        return plain(*args, **kwargs)
 
-    def _forked(self):
-        self._lock = threading.Lock()
-
-    def __enter__(self):
-        with self._lock:
-            self._depth += 1
-            if self._depth == 1:
-                self._patch()
-
-    def __exit__(self, *exception):
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0:
-                self._restore()
-
-    @staticmethod
-    def _patch():
-        from mica.autograd import Function
-
-        def apply(cls, *args, **kwargs):
-            plain = super(Function, cls).apply
-            if (now := active()) is not None and now.active:
-                return now.uncaptured(plain, args, kwargs, whole=False)
-            return plain(*args, **kwargs)
-
-        Function.apply = classmethod(apply)
-        for name, method in _STREAMS_AFTER_DRAWS.items():
-            setattr(_C.Generator, name, method)
-
-    @staticmethod
-    def _restore():
-        from mica.autograd import Function
-
-        del Function.apply
-        for name, plain in _STREAMS.items():
-            setattr(_C.Generator, name, plain)
+    Function.apply = classmethod(apply)
+    for name, method in _STREAMS_AFTER_DRAWS.items():
+        setattr(_C.Generator, name, method)
 
 
-_patched = _Patched()
+def _restore():
+    from mica.autograd import Function
+
+    del Function.apply
+    for name, plain in _STREAMS.items():
+        setattr(_C.Generator, name, plain)
+
+
+# While some thread captures a graph, Function.apply ends it, and so does what asks where a random stream stands.
+_patched = SharedPatch(_patch, _restore)

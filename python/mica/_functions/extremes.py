@@ -2,9 +2,10 @@
 
 import builtins
 import functools
-import os
 import sys
 import threading
+
+from mica.utils._shared_patch import SharedPatch
 
 __all__ = ["recorded_extremes"]
 
@@ -66,30 +67,24 @@ def _in_place_of(name):
 _IN_PLACE = {name: _in_place_of(name) for name in _PLAIN}
 
 
-class _Blocks:
-    """Blocks of all threads: while there is one, the names mean functions that look at where they are called."""
+def _set(functions):
+    for name, function in functions.items():
+        setattr(builtins, name, function)
+
+
+class _Blocks(SharedPatch):
+    """While a thread is in such a block, the names mean functions that look at where they are called."""
 
     def __init__(self):
-        self._count, self._lock = 0, threading.Lock()
-        os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self):
-        self._lock = threading.Lock()
+        super().__init__(functools.partial(_set, _IN_PLACE), functools.partial(_set, _PLAIN))
 
     def __enter__(self):
         _here.depth = getattr(_here, "depth", 0) + 1
-        with self._lock:
-            self._count += 1
-            for name, function in _IN_PLACE.items():
-                setattr(builtins, name, function)
+        super().__enter__()
 
     def __exit__(self, *exception):
         _here.depth -= 1
-        with self._lock:
-            self._count -= 1
-            if not self._count:
-                for name, function in _PLAIN.items():
-                    setattr(builtins, name, function)
+        super().__exit__(*exception)
 
 
 recorded_extremes = _Blocks()
