@@ -82,6 +82,14 @@ struct Weight {
   }
 };
 
+// Whether memory from `data` on is of the weight of the innermost scope.
+static bool keeps(const void* data) {
+  if (!current) return false;
+  const Weight& w = **current;
+  const auto* at = static_cast<const char*>(data);
+  return at >= w.begin && at < w.begin + w.nbytes;
+}
+
 Scope::Scope(const Tensor& weight) {
   if (!recording::active() || !is_on()) return;
   StorageImpl* storage = weight.impl()->storage.get();
@@ -115,13 +123,6 @@ const TensorView& view_to_read(const Tensor& t) {
   if (!storage || !storage->moved() || !storage->address() || storage->written_later()) return t.view_of();
   t.impl()->refresh_data_pointer();
   return t.impl()->view;
-}
-
-bool keeps(const void* data) {
-  if (!current) return false;
-  const Weight& w = **current;
-  const auto* at = static_cast<const char*>(data);
-  return at >= w.begin && at < w.begin + w.nbytes;
 }
 
 bool may_keep(const Key& key, size_t bytes) {

@@ -66,8 +66,6 @@ class Memory {
   std::shared_ptr<Weight> weight_;  // where it is to be kept
 };
 
-// Whether what is made of the memory from `data` on would be kept.
-bool keeps(const void* data);
 // Whether such a thing is kept already, or there is room for it.
 bool may_keep(const Key& key, size_t bytes);
 

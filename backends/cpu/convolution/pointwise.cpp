@@ -31,16 +31,17 @@ class MatrixPanels {
       : p_(p), panel_rows_(panel_rows), row_stride_(p.row_stride), panel_step_(panel_rows * p.row_stride) {
     const bool panels = kernel.packs_rows_adjacent;
     if (!panels && p.depth_stride == 1 && p.row_stride % kSetFloats != 0) return;
-    way_ = used_once && !kept::keeps(p.matrix) ? Way::CopyOne : Way::CopyAll;
     row_stride_ = panels ? 1 : round_up(p.depth, kLineFloats) + kLineFloats;
     depth_stride_ = panels ? kernel.rows : 1;
     panel_step_ = panels ? kernel.rows * p.depth : panel_rows * row_stride_;
     padded_ = panels;
-    if (way_ == Way::CopyOne) return;
     const int64_t count = divide_up(p.rows, panel_rows);
     const kept::Key key{
         p.matrix, kept::Key::Kind::MatrixPanels, {p.rows, p.depth, p.row_stride, p.depth_stride, panel_rows}};
-    copies_.emplace(key, bytes_of_floats(count * panel_step_));
+    const size_t bytes = bytes_of_floats(count * panel_step_);
+    way_ = used_once && !kept::may_keep(key, bytes) ? Way::CopyOne : Way::CopyAll;
+    if (way_ == Way::CopyOne) return;
+    copies_.emplace(key, bytes);
     if (copies_->is_filled()) return;
     parallel_for(0, count, divide_up(kCopyGrain, panel_rows * p.depth), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) copy(i, copies_->as<float>() + i * panel_step_);
