@@ -7,12 +7,16 @@
 
 #include <algorithm>
 
+#include "backends/cpu/simd/memory-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::convolution {
 namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::load_first;
+using cpu::HWY_NAMESPACE::store_first;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
@@ -175,29 +179,6 @@ void plane_row(const float* from, const int64_t* offsets, const float* weights, 
   for (; i < count; i += lanes) plane_block<1>(from + i, offsets, weights, taps, start, add, to + i, count - i);
 }
 
-// Fewer elements than a vector has.
-HWY_INLINE V load_some(const float* from, int64_t count) {
-  const D d;
-#if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN float block[hn::MaxLanes(D())] = {};
-  for (int64_t i = 0; i < count; ++i) block[i] = from[i];
-  return hn::Load(d, block);
-#else
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
-#endif
-}
-
-HWY_INLINE void store_some(V v, float* to, int64_t count) {
-  const D d;
-#if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN float block[hn::MaxLanes(D())];
-  hn::Store(v, d, block);
-  for (int64_t i = 0; i < count; ++i) to[i] = block[i];
-#else
-  hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(count)), d, to);
-#endif
-}
-
 // Row J of the source, for all outputs that it meets: output y through the tap J - y * S.
 template <int R, int K, int S, int J>
 HWY_INLINE void add_source_row(const float* at, int64_t step, const V (&weights)[K], V (&sums)[R]) {
@@ -235,10 +216,11 @@ HWY_INLINE void plane_tile(const PlaneRows& p, int64_t y, int64_t x, int64_t cou
     }
     return;
   }
+  const auto some = static_cast<size_t>(count);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     float* at = to + r * p.to_step;
-    store_some(p.add ? hn::Add(sums[r], load_some(at, count)) : sums[r], at, count);
+    store_first(p.add ? hn::Add(sums[r], load_first(d, at, some)) : sums[r], d, at, some);
   }
 }
 
@@ -280,7 +262,7 @@ void place_rows(const float* from, int64_t from_step, int64_t rows, int64_t coun
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t y = 0; y < rows; ++y, from += from_step, to += to_step) {
     if (count < lanes) {
-      store_some(load_some(from, count), to, count);
+      store_first(load_first(d, from, static_cast<size_t>(count)), d, to, static_cast<size_t>(count));
       continue;
     }
     for (int64_t x = 0; x + lanes < count; x += lanes) hn::StoreU(hn::LoadU(d, from + x), d, to + x);
@@ -301,10 +283,10 @@ void split_rows(const float* from, int64_t from_step, int64_t rows, int64_t coun
     }
     const int64_t left = count - x;
     if (left == 0) continue;
-    const V low = left >= lanes ? hn::LoadU(d, from + x) : load_some(from + x, left);
-    const V high = left > lanes ? load_some(from + x + lanes, left - lanes) : hn::Zero(d);
-    store_some(hn::ConcatEven(d, high, low), even + x / 2, (left + 1) / 2);
-    store_some(hn::ConcatOdd(d, high, low), odd + x / 2, left / 2);
+    const V low = left >= lanes ? hn::LoadU(d, from + x) : load_first(d, from + x, static_cast<size_t>(left));
+    const V high = left > lanes ? load_first(d, from + x + lanes, static_cast<size_t>(left - lanes)) : hn::Zero(d);
+    store_first(hn::ConcatEven(d, high, low), d, even + x / 2, static_cast<size_t>((left + 1) / 2));
+    store_first(hn::ConcatOdd(d, high, low), d, odd + x / 2, static_cast<size_t>(left / 2));
   }
 }
 

@@ -119,7 +119,7 @@ struct Direct {
       });
       packed.set_filled();
     }
-    for (int64_t i = 0; i < c.groups * panels && c.bias; ++i) {
+    for (int64_t i = 0; c.bias && i < c.groups * panels; ++i) {
       const int64_t first = i % panels * kernel.width, count = std::min<int64_t>(kernel.width, c.filters - first);
       std::copy_n(c.bias + i / panels * c.filters + first, count, biases.as<float>() + i * kernel.width);
     }

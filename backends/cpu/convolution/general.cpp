@@ -178,30 +178,22 @@ bool skips_pixels(const Problem& p) {
 }
 
 void convolve_read_pixels(const Problem& p) {
-  const Images& out = p.output;
-  const int64_t positions = out.positions(), planes = p.batch * p.channels;
-  const Scratch pixels(bytes_of_floats(planes * positions));
-  parallel_for(0, planes, std::max<int64_t>(1, kCopyGrain / positions), [&](int64_t begin, int64_t end) {
-    float* to = pixels.as<float>() + begin * positions;
+  const int64_t positions = p.output.positions();
+  const Scratch pixels(bytes_of_floats(p.batch * p.channels * positions));
+  parallel_for(0, p.batch * p.channels, std::max<int64_t>(1, kCopyGrain / positions), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto* plane = reinterpret_cast<const float*>(p.input.data) + i / p.channels * p.input.batch_stride +
-                          i % p.channels * p.input.channel_stride;
-      for (int64_t z = 0; z < out.sizes[0]; ++z) {
-        for (int64_t y = 0; y < out.sizes[1]; ++y, to += out.sizes[2]) {
-          const float* row = plane + z * p.stride[0] * p.input.strides[0] + y * p.stride[1] * p.input.strides[1];
-          const int64_t step = p.stride[2] * p.input.strides[2];
-          for (int64_t x = 0; x < out.sizes[2]; ++x) to[x] = row[x * step];
-        }
-      }
+      const int64_t image = i / p.channels, channel = i % p.channels;
+      const Columns columns{pixels.data() + image * p.channels * positions * p.element_size, 0, positions, false};
+      gather_columns(p, p.input_at(image, 0), channel, channel + 1, columns);
     }
   });
   Problem plain = p;
-  plain.input = out;
+  plain.input = p.output;
   plain.input.data = pixels.data();
   plain.input.channel_stride = positions;
   plain.input.batch_stride = p.channels * positions;
-  plain.input.strides[0] = out.sizes[1] * out.sizes[2];
-  plain.input.strides[1] = out.sizes[2];
+  plain.input.strides[0] = p.output.sizes[1] * p.output.sizes[2];
+  plain.input.strides[1] = p.output.sizes[2];
   plain.input.strides[2] = 1;
   std::fill_n(plain.stride, 3, 1);
   convolve_pointwise(plain);
