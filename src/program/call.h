@@ -55,8 +55,9 @@ struct Operator {
 };
 // Of the table, by family.
 std::vector<ArrayRef<Operator>> all_operators();
-// Those that are no operations of the table: sizes, arithmetic of sizes, assertions, branches.
+// Those that are no operations of the table: sizes, arithmetic of sizes, assertions; branches and loops.
 ArrayRef<Operator> hand_written_operators();
+ArrayRef<Operator> operators_of_graphs();
 
 struct Step {
   const Operator* op = nullptr;

@@ -80,15 +80,22 @@ Graph GraphReader::read(const Json& data) {
 
 // ---- steps
 
+const Operator& operator_of(const std::string& target) {
+  const std::string name = name_in_table(target);
+  const Operator* const found = name.empty() ? find_own_operator(target) : find_operator(name);
+  MICA_CHECK_KIND(found, NotImplemented, "the program calls ", target, ", which Mica does not run from C++",
+                  name.empty() && target.starts_with("torch.ops.")
+                      ? ": mica::define_operator (mica/program.h) says before it is loaded what the operator computes"
+                      : "");
+  return *found;
+}
+
 void GraphReader::read_step(const Json& row) {
   Step step;
   step.target = text_member(row, "target");
+  if (step.target == "torch.ops.higher_order.auto_functionalized_v2") return read_on_copies(row);
   const std::string name = name_in_table(step.target);
-  step.op = name.empty() ? find_own_operator(step.target) : find_operator(name);
-  MICA_CHECK_KIND(step.op, NotImplemented, "the program calls ", step.target, ", which Mica does not run from C++",
-                  name.empty() && step.target.starts_with("torch.ops.")
-                      ? ": mica::define_operator (mica/program.h) says before it is loaded what the operator computes"
-                      : "");
+  step.op = &operator_of(step.target);
   const Json& inputs = member(row, "inputs", Json::Kind::Array);
   if (name.starts_with("higher_order.")) {
     for (const Json& input : inputs.items) step.operands.push_back(operand_without_type(argument_of(input)));

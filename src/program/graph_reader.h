@@ -11,6 +11,9 @@
 
 namespace mica::program {
 
+// The operator that a file names, or an error that names it.
+const Operator& operator_of(const std::string& target);
+
 class GraphReader {
  public:
   // `of_state` are the names of inputs that outlive a call: parameters, buffers, constants.
@@ -21,8 +24,15 @@ class GraphReader {
   int32_t slot(const std::string& name) const;  // throws if nothing has the name
 
  private:
+  using Given = std::unordered_map<std::string, const Json*>;  // arguments by their names
+
   int32_t add(const std::string& name);
   void read_step(const Json& row);
+  // The steps of auto_functionalized_v2 (on_copies.cpp).
+  void read_on_copies(const Json& row);
+  int32_t add_copy(int32_t base, const std::string& name);
+  std::optional<int32_t> part_of_copies(const std::string& prefix, const std::vector<int32_t>& copies, Given& given);
+  Operand changed_argument(const Declared& declared, const std::vector<int32_t>& copies, Given& given);
   // An operator with the arguments of a row; the operand of one argument. None: they do not fit, and why_ says why.
   bool fill(const Operator& op, const Json& inputs, Step& step, bool by_position);
   std::optional<Operand> operand(const Json& argument, const Declared& declared);

@@ -1,10 +1,9 @@
 // Operators of programs that are no operations of the table: questions about sizes and arithmetic on them, assertions,
-// branches and loops, and a few of torch's operators in terms of others, as mica/_operators has them in Python.
+// and a few of torch's operators in terms of others, as mica/_operators has them in Python.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "mica/autocast.h"
 #include "mica/error.h"
 #include "mica/layers.h"
 #include "mica/ops.h"
@@ -178,44 +177,6 @@ MICA_RESIZE(bicubic2d, "bicubic", true, 2)
 MICA_RESIZE(trilinear3d, "trilinear", true, 3)
 #undef MICA_RESIZE
 
-// ---- branches and loops
-
-bool truth(const std::vector<Value>& values) {
-  MICA_CHECK(!values.empty(), "a branch of the program has no condition");
-  if (const auto* tensor = std::get_if<Tensor>(&values[0])) return tensor->item().to<double>() != 0;
-  if (const auto* yes = std::get_if<bool>(&values[0])) return *yes;
-  fail("the condition of a branch is no bool");
-}
-
-void branch(Call& c) {
-  const bool first = truth(c.values(0));
-  c.give_values(run(c.graph(first ? 1 : 2), c.values_from(3), c.moved_to()));
-}
-
-void loop(Call& c) {
-  std::vector<Value> carried = c.values(2), more = c.values_from(3);
-  const size_t count = carried.size();
-  for (;;) {
-    std::vector<Value> given = carried;
-    given.insert(given.end(), more.begin(), more.end());
-    if (!truth(run(c.graph(0), given, c.moved_to()))) break;
-    carried = run(c.graph(1), std::move(given), c.moved_to());
-    MICA_CHECK(carried.size() == count, "a loop of the program carries ", count, " values and returns ",
-               carried.size());
-  }
-  c.give_values(std::move(carried));
-}
-
-void with_or_without_gradients(Call& c) { c.give_values(run(c.graph(1), c.values_from(2), c.moved_to())); }
-
-// A part of the program that was written under autocast: a device, a dtype, whether it is on, and a cache.
-void with_autocast(Call& c) {
-  const Graph& graph = c.graph(4);  // so that there are as many arguments
-  const DeviceType type = c.moved_to() ? c.moved_to()->type() : Device(c.text(0)).type();
-  const autocast::Guard guard(type, c.dtype_if(1), c.boolean(2));
-  c.give_values(run(graph, c.values_from(5), c.moved_to()));
-}
-
 #define MICA_OPTIONS "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 constexpr Operator kOperators[] = {
     {"_operator.add(Scalar a, Scalar b) -> Scalar", two_numbers<Arithmetic::Add>},
@@ -303,11 +264,6 @@ constexpr Operator kOperators[] = {
     MICA_UPSAMPLES("upsample_trilinear3d", trilinear3d, ", bool align_corners", "3", "float? scales_d=None, float? scales_h=None, float? scales_w=None")
 // clang-format on
 #undef MICA_UPSAMPLES
-    // Their arguments have no declared types.
-    {"higher_order.cond() -> ()", branch},
-    {"higher_order.while_loop() -> ()", loop},
-    {"higher_order.wrap_with_set_grad_enabled() -> ()", with_or_without_gradients},
-    {"higher_order.wrap_with_autocast() -> ()", with_autocast},
 };
 #undef MICA_BITS
 #undef MICA_OPTIONS

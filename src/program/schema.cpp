@@ -112,6 +112,7 @@ struct Table {
   Table() {
     for (const auto& family : all_operators()) add(family);
     add(hand_written_operators());
+    add(operators_of_graphs());
   }
   void add(ArrayRef<Operator> family) {
     for (const Operator& op : family) {

@@ -91,6 +91,43 @@ TEST(Program, CallsOperatorsOfOnesOwn) {
   EXPECT_TRUE(mica::equal(program({mica::arange(4.0)})[0], mica::arange(4.0) * 5 + 1));
 }
 
+TEST(Program, MapsAndScansAlongTensors) {
+  const mica::Value meant = mica::load(recorded("program_loops_values.pt"));
+  const auto program = mica::Program::load(recorded("program_loops.pt2"));
+  const std::vector<Tensor> made = program({meant.at("x").as_tensor()});
+  ASSERT_EQ(made.size(), 4u);
+  const mica::Value& loops = meant.at("loops");
+  EXPECT_TRUE(mica::equal(made[0], loops[0].as_tensor()));
+  EXPECT_TRUE(mica::equal(made[1], loops[1].as_tensor()));
+  EXPECT_TRUE(mica::equal(made[2], loops[2][0].as_tensor()));
+  EXPECT_TRUE(mica::equal(made[3], loops[2][1].as_tensor()));
+}
+
+// The operators change views of one tensor, by strides and by a slice, and an input of the program.
+TEST(Program, CallsOperatorsThatChangeArguments) {
+  EXPECT_NE(message_of([] { mica::Program::load(recorded("program_changes.pt2")); }).find("torch.ops.changing.add"),
+            std::string::npos);
+  mica::define_operator("changing::add(Tensor(a!) x, Tensor y) -> ()", [](const mica::OperatorArguments& a) {
+    a.tensor(0).add_(a.tensor(1));
+    return std::vector<Tensor>();
+  });
+  mica::define_operator("changing::multiply(Tensor(a!)[] xs, Tensor(b!)? z, float k=2.0) -> Tensor",
+                        [](const mica::OperatorArguments& a) {
+                          for (const Tensor& x : a.tensors(0)) x.mul_(a.real(2));
+                          EXPECT_FALSE(a.tensor(1).defined());
+                          return std::vector{a.tensors(0)[0] + 1};
+                        });
+  const mica::Value meant = mica::load(recorded("program_loops_values.pt"));
+  const auto program = mica::Program::load(recorded("program_changes.pt2"));
+  const Tensor x = meant.at("x").as_tensor().clone(), y = meant.at("y").as_tensor().clone();
+  const std::vector<Tensor> made = program({x, y});
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_TRUE(mica::equal(made[0], meant.at("changes")[0].as_tensor()));
+  EXPECT_TRUE(mica::equal(made[1], meant.at("changes")[1].as_tensor()));
+  EXPECT_TRUE(mica::equal(y, meant.at("changed").as_tensor()));
+  EXPECT_TRUE(mica::equal(x, meant.at("x").as_tensor()));
+}
+
 TEST(Program, RunsInSeveralThreads) {
   const auto loaded = mica::Program::load(recorded("program.pt2"));
   const Tensor input = recorded_values()[0].first;

@@ -8,6 +8,8 @@ from pathlib import Path
 import mica as torch
 import pytest
 from mica import nn
+from mica._higher_order_ops.map import map as mapped
+from mica._higher_order_ops.scan import scan
 from mica.export import Dim, export, save
 from mica.nn import functional as F
 
@@ -168,6 +170,11 @@ def branches(self, x):
     return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, self.linear(y)), (torch.tensor(0), y))[1]
 
 
+def loops(self, x):
+    rows = mapped(lambda row, shift: self.linear(row) * shift, x, x[0] + 1)
+    return rows, scan(lambda carry, row: (carry + row, (carry * row, row.sum())), x[0] + 1, x)
+
+
 ACTIVATIONS = ("relu", "gelu", "silu", "elu", "leaky_relu", "hardswish", "hardsigmoid", "relu6", "mish", "selu", "celu",
                "softplus", "logsigmoid", "tanh", "softsign", "hardtanh", "glu")  # fmt: skip
 LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits")
@@ -190,7 +197,8 @@ MODULES = {
        for name, function, shape in (("shapes", shapes, square), ("joins", joins, square), ("indices", indices, square),
                                      ("reductions", reductions, square), ("pointwise", pointwise, square),
                                      ("pools", pools, image), ("makers", makers, square), ("products", products, square),
-                                     ("changes", changes, square), ("branches", branches, square))},
+                                     ("changes", changes, square), ("branches", branches, square),
+                                     ("loops", loops, square))},
 }  # fmt: skip
 
 
@@ -326,6 +334,48 @@ def test_strange_files_are_refused(edit, words, tmp_path):
     save(export(nn.Linear(2, 2), (torch.ones(1, 2),)), tmp_path / "model.pt2")
     edited(tmp_path / "model.pt2", edit)
     refused = run_cpp(tmp_path, inputs=[torch.ones(1, 2)])
+    assert refused.returncode == 1 and words in refused.stderr
+
+
+def test_a_map_along_an_open_size(tmp_path):
+    module = module_of(loops, linear=nn.Linear(4, 4))
+    save(export(module, (torch.randn(3, 4),), dynamic_shapes=(({0: Dim("n")},),)), tmp_path / "model.pt2")
+    x = torch.randn(6, 4)
+    same(results(tmp_path, [x]), module(x))
+
+
+@pytest.mark.parametrize(("edit", "words"), [
+    (lambda given, call: None, ""),
+    (lambda given, call: given["_self_base_index"].update(as_int=7), "_self_base_index is no copy's"),
+    (lambda given, call: given["_self_base_index"].update(as_int=-1), "_self_base_index is no copy's"),
+    (lambda given, call: call["inputs"].pop(), "there is no valid _all_bases"),
+    (lambda given, call: call["outputs"].clear(), "has too few results"),
+    (lambda given, call: given["_self_size"].update(as_ints=[10**6]), "out of bounds"),
+    (lambda given, call: given.pop("_self_stride") and call["inputs"].pop(4), "there is no valid _self_stride"),
+    (lambda given, call: call["inputs"].append({"name": "more", "arg": {"as_int": 1}, "kind": 2}), "no argument more"),
+    (lambda given, call: call["inputs"][0]["arg"].update(as_operator=7), "of what is no operator"),
+])  # fmt: skip
+def test_strange_copies_are_refused(edit, words, tmp_path):
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.relu()
+
+    def rewrite(graph):
+        names = {"value": {"as_float": 2.5}, "_self_base_index": {"as_int": 0}, "_self_size": {"as_ints": [2]},
+                 "_self_stride": {"as_ints": [1]}, "_self_storage_offset": {"as_int": 1}, "_all_bases": {"as_tensors": [{"name": "x"}]}}  # fmt: skip
+        call = graph["nodes"][0]
+        call["target"] = "torch.ops.higher_order.auto_functionalized_v2"
+        operator = {"name": "", "arg": {"as_operator": "torch.ops.aten.fill_.Scalar"}, "kind": 1}
+        call["inputs"] = [operator, *({"name": key, "arg": value, "kind": 2} for key, value in names.items())]
+        call["outputs"].insert(0, {"as_tensor": {"name": "unused"}})
+        edit(names, call)
+
+    save(export(Model(), (torch.ones(4),)), tmp_path / "model.pt2")
+    edited(tmp_path / "model.pt2", rewrite)
+    if not words:
+        assert results(tmp_path, [torch.ones(4)])[0].tolist() == [1, 2.5, 2.5, 1]
+        return
+    refused = run_cpp(tmp_path, inputs=[torch.ones(4)])
     assert refused.returncode == 1 and words in refused.stderr
 
 

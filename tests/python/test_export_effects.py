@@ -1,11 +1,14 @@
 """Exported programs whose calls are made for what they change: operators of one's own, batch norms in training."""
 
 import io
+from pathlib import Path
 
 import mica as torch
 import pytest
 from mica import nn
 from mica.export import export, load, save
+
+RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "files"
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +197,40 @@ def test_operators_whose_sizes_only_data_decide():
         positive(mode.from_tensor(x))
     with pytest.raises(NotImplementedError, match="must not depend on data"):
         positive(torch.ones(3, device="meta"))
+
+
+def test_views_by_strides_are_made_of_copies_with_the_same_strides(operators):
+    base = torch.arange(12.0).view(3, 4)[:, 1:3]
+    view = {"_x_size": (3,), "_x_stride": (4,), "_x_storage_offset": 2}
+    made = torch.ops.higher_order.auto_functionalized_v2(
+        torch.ops.export_effects.fill.default, value=9.0, _x_base_index=0, **view, _all_bases=[base]
+    )
+    assert made[1].tolist() == [[1, 9], [5, 9], [9, 9]]
+    assert base.tolist() == [[1, 2], [5, 6], [9, 10]]
+
+
+def test_programs_of_torchs_own_with_loops_and_changes():
+    changing = torch.library.Library("changing", "DEF")
+    changing.define("multiply(Tensor(a!)[] xs, Tensor(b!)? z, float k=2.0) -> Tensor")
+    changing.define("add(Tensor(a!) x, Tensor y) -> ()")
+
+    def multiply(xs, z, k=2.0):
+        for x in xs:
+            x.mul_(k)
+        return xs[0] + 1
+
+    def add(x, y):
+        x.add_(y)
+
+    changing.impl("multiply", multiply, "CompositeExplicitAutograd")
+    changing.impl("add", add, "CompositeExplicitAutograd")
+    meant = torch.load(RECORDED / "program_loops_values.pt")
+    rows, last, steps = load(RECORDED / "program_loops.pt2").module()(meant["x"])
+    for made, wanted in zip((rows, last, *steps), (*meant["loops"][:2], *meant["loops"][2]), strict=True):
+        assert torch.equal(made, wanted)
+    y = meant["y"].clone()
+    for made, wanted in zip(
+        load(RECORDED / "program_changes.pt2").module()(meant["x"], y), meant["changes"], strict=True
+    ):
+        assert torch.equal(made, wanted)
+    assert torch.equal(y, meant["changed"])

@@ -94,6 +94,14 @@ def test_a_carry_of_another_shape_is_refused():
         export(Model(), (torch.ones(4), torch.ones(3, 4)))
 
 
+def test_an_output_of_fewer_dimensions_keeps_its_steps_in_front():
+    xs = torch.arange(6.0).reshape(2, 3)
+    carry, (product, total) = scan(lambda c, x: (c + x, (c * x, x.sum())), torch.ones(2), xs, dim=-1, reverse=True)
+    assert carry.tolist() == [4, 13]
+    assert product.tolist() == [[0, 3, 2], [30, 24, 5]]
+    assert total.tolist() == [3, 5, 7]
+
+
 def test_without_a_graph_they_run():
     xs = torch.arange(6.0).reshape(3, 2)
     assert torch_map(lambda x, y: x + y, xs, 1).tolist() == (xs + 1).tolist()

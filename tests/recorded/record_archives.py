@@ -9,7 +9,10 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch._higher_order_ops.map import map as mapped
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim, export, save
+from torch.utils._pytree import tree_map
 
 
 class Small(nn.Module):
@@ -59,6 +62,46 @@ class Own(nn.Module):
         return torch.ops.mylib.scale(x, 3.0) + torch.ops.mylib.scale(x, shift=1)
 
 
+class Loops(nn.Module):
+    """A map and a scan, with a parameter that both read."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x):
+        rows = mapped(lambda row, shift: row * shift + self.weight, x, x[0] + 1)
+        last, steps = scan(lambda carry, row: (carry + row, (carry * row * self.weight, row.sum())), x[0] + 1, x)
+        return rows, last, steps
+
+
+changing = torch.library.Library("changing", "DEF")
+changing.define("multiply(Tensor(a!)[] xs, Tensor(b!)? z, float k=2.0) -> Tensor")
+changing.define("add(Tensor(a!) x, Tensor y) -> ()")
+
+
+@torch.library.impl(changing, "multiply", "CompositeExplicitAutograd")
+def multiply(xs, z, k=2.0):
+    for x in xs:
+        x.mul_(k)
+    return xs[0] + 1
+
+
+@torch.library.impl(changing, "add", "CompositeExplicitAutograd")
+def add(x, y):
+    x.add_(y)
+
+
+class Changes(nn.Module):
+    """Operators that change views of tensors and an input: after run_decompositions they run on copies."""
+
+    def forward(self, x, y):
+        z = x.clone()
+        torch.ops.changing.add(z[1:3], x[0])
+        made = torch.ops.changing.multiply([z[1], z.view(3, 4), y.t()], None, 3.0)
+        return made, z
+
+
 def strip(path):
     """Leave out what says where the program was written: the lines of its source."""
 
@@ -72,6 +115,17 @@ def strip(path):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in records.items():
             archive.writestr(name, json.dumps(plain(json.loads(data))) if name.endswith("model.json") else data)
+
+
+def record_loops_and_changes(folder):
+    x, y = torch.arange(12.0).view(4, 3) / 4, torch.arange(4.0).view(2, 2)
+    save(export(Loops(), (x,)), folder / "program_loops.pt2")
+    save(export(Changes(), (x, y.clone())).run_decompositions(), folder / "program_changes.pt2")
+    for name in ("program_loops.pt2", "program_changes.pt2"):
+        strip(folder / name)
+    changed = y.clone()
+    values = {"x": x, "y": y, "loops": Loops()(x), "changes": Changes()(x, changed), "changed": changed}
+    torch.save(tree_map(torch.Tensor.detach, values), folder / "program_loops_values.pt")
 
 
 def main():
@@ -90,6 +144,7 @@ def main():
     ):
         save(export(other, (given,)), folder / name)
         strip(folder / name)
+    record_loops_and_changes(folder)
     inputs = [torch.randn(5, 4) + 1, torch.randn(7, 4) - 3]
     torch.save([(x, module(x)) for x in inputs], folder / "program_values.pt")
 

@@ -114,11 +114,13 @@ def _changed(op, _all_bases=(), **given):
 
 
 def _on_copies(op, bases, given):
-    copies = [base.clone() for base in bases]
+    by_strides = any(name.endswith("_storage_offset") for name in given)
+    copies = [_copy_with_strides(base) if by_strides else base.clone() for base in bases]
 
     def value(name):
         if f"_{name}_length" in given:
-            return [value(f"{name}_{i}") for i in range(given[f"_{name}_length"])]
+            length = given[f"_{name}_length"]
+            return None if length is None else [value(f"{name}_{i}") for i in range(length)]
         index = given.get(f"_{name}_base_index")
         return None if index is None else _part(copies[index], f"_{name}_", given)
 
@@ -131,6 +133,15 @@ def _on_copies(op, bases, given):
     made = op(**arguments)
     made = made if isinstance(made, tuple) else (made,)
     return (*made, *copies)
+
+
+def _copy_with_strides(base):
+    """A copy with the strides and the place in its memory that the tensor has: views are made of it by both."""
+    if base.numel() == 0 or (base.storage_offset() == 0 and base.is_contiguous()):
+        return base.clone()
+    reach = sum((size - 1) * stride for size, stride in zip(base.shape, base.stride(), strict=True))
+    memory = base.as_strided((base.storage_offset() + reach + 1,), (1,), 0).clone()
+    return memory.as_strided(base.shape, base.stride(), base.storage_offset())
 
 
 def _part(base, prefix, given):

@@ -15,7 +15,9 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     leaves, spec = tree_flatten(xs)
     if not callable(combine_fn):
         raise ValueError(f"Combine_fn must be a callable, but got {combine_fn}")
-    if any(not 0 <= dim < leaf.dim() and not -leaf.dim() <= dim < 0 for leaf in leaves):
+    if leaves and dim < 0:
+        dim += leaves[0].dim()
+    if any(not 0 <= dim < leaf.dim() for leaf in leaves):
         raise IndexError(f"scan: there is no dimension {dim} in all of the inputs")
     leaves = [leaf.movedim(dim, 0) if dim else leaf for leaf in leaves]
     leaves = [leaf.flip(0) if reverse else leaf for leaf in leaves]
@@ -25,4 +27,5 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     else:
         carry, out = scanned(combine_fn, init, leaves, spec)
     out = tree_map(lambda each: each.flip(0) if reverse else each, out)
-    return carry, tree_map(lambda each: each.movedim(0, dim) if dim else each, out)
+    # An output of fewer dimensions keeps its steps in front.
+    return carry, tree_map(lambda each: each.movedim(0, dim) if 0 < dim < each.dim() else each, out)
