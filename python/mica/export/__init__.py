@@ -143,7 +143,9 @@ def _exported(mod, args, kwargs, named, values):
     if named:
         return _traced(mod, args, kwargs, named, values), True
     try:
-        return _run_once(mod, args, kwargs, {}, values), False
+        program = _run_once(mod, args, kwargs, {}, values)
+        traced = _seen_below(mod, args, kwargs, values, program) if program._unknown else None
+        return (program, False) if traced is None else (traced, True)
     except NeedsData:
         pass
     try:
@@ -157,6 +159,24 @@ def _exported(mod, args, kwargs, named, values):
         except (SizeOfData, DataDependentError) as refused:
             is_asked = isinstance(error, DataDependentOutputException) and isinstance(refused, DataDependentError)
             raise (refused if is_asked else error) from None
+
+
+def _seen_below(mod, args, kwargs, values, program):
+    """The program of a run on fake tensors, if that sees how constants of the run on the example are made; else None.
+
+    A tensor that follows from the inputs by a call which nobody sees looks like any other that the module reads from
+    outside. In a run on fake tensors it is one of them: there the program is refused, or has what the call is made of, as
+    that of a derivative which the module takes.
+    """
+    from mica.export._data import UnseenError
+
+    try:
+        traced = _traced(mod, args, kwargs, {}, values)
+    except UnseenError:
+        raise
+    except Exception:  # what fake tensors cannot do says nothing about the program
+        return None
+    return traced if traced._unknown < program._unknown else None
 
 
 def _traced(mod, args, kwargs, named, values):
@@ -247,10 +267,12 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
             if name in ranges and key is not None and name not in opened.numbers:
                 ranges[name] = ranges[name]._replace(lower=low)
         ranges |= {name: ends for name, ends in opened.env.var_to_range.items() if name.startswith(("u", "z"))}
-    return ExportedProgram(
+    program = ExportedProgram(
         root, recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top],
         (args, kwargs), constants, training=mod.training, parameters=positional_names(mod.forward, len(args)),
     )  # fmt: skip
+    program._unknown = recorder.unknown
+    return program
 
 
 def _tensor_attributes(mod):

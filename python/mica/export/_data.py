@@ -5,7 +5,15 @@ from mica import _C
 from mica._subclasses import of_data
 from mica.utils._pytree import tree_leaves
 
-__all__ = ["DataDependentError", "NeedsData", "SizeOfData", "has_open_float", "has_sizes_of_data", "tensors_in"]
+__all__ = [
+    "DataDependentError",
+    "NeedsData",
+    "SizeOfData",
+    "UnseenError",
+    "has_open_float",
+    "has_sizes_of_data",
+    "tensors_in",
+]
 
 SIZES = {"shape", "size", "numel", "nelement", "__len__", "stride"}
 _SIZED_BY_DATA = {"unique", "_unique2", "unique_dim", *of_data.NAMES}
@@ -13,6 +21,10 @@ _SIZED_BY_DATA = {"unique", "_unique2", "unique_dim", *of_data.NAMES}
 
 class DataDependentError(RuntimeError):
     """A program asks for a value that only its inputs decide."""
+
+
+class UnseenError(RuntimeError):
+    """A program uses a tensor that was made by a call which the recorder does not see."""
 
 
 class NeedsData(Exception):

@@ -6,6 +6,7 @@ error: the graph could not follow it.
 
 import contextlib
 import operator
+import sys
 
 import mica
 from mica import _C
@@ -23,155 +24,35 @@ from mica.export._data import (
     has_sizes_of_data,
     tensors_in,
 )
-from mica.export._nodes import Parts, Unseen, as_identifier, meta_of, placeholder
-from mica.fx.experimental._proxy_arguments import SizeNodes
-from mica.fx.graph import Graph
-from mica.fx.node import Node
+from mica.export._graph import ProgramGraph
+from mica.export._nodes import Parts, Unseen
+from mica.export._state import version_of
+from mica.func import _batched
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_leaves, tree_map_only
 
 _VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__",
            "is_nonzero", "equal", "allclose"}  # fmt: skip
-_OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
 _ITEMS = {"item", "tolist"}
 _CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
-
 
 # They are one thing, whatever they are made of.
 _WHOLE_CALLS = frozenset(["new_tensor", "lstm", "gru", "rnn_tanh", "rnn_relu"])
 
 
-class Recorder(TorchFunctionMode):
-    """Makes the graph."""
-
-    def __init__(self, env=None):
-        super().__init__()
-        self.graph = Graph()
-        self.sizes = SizeNodes(self.graph, env)  # of open sizes
-        self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
-        self._fresh, self.is_aside, self.sees_all = set(), False, False
-        self.constants, self.originals = {}, {}  # placeholder's name -> copy of the tensor, and the tensor itself
-        self.attributes, self.targets = {}, {}  # id of a tensor -> its path in the module; placeholder's name -> path
-        self.modules = {}  # graphs of branches and loops, by name
-        self._sources = {}  # function -> how often it was called
-        self.of_inputs = set()  # nodes that depend on the inputs
-        self.first_input, self.is_inner = None, False
-        self.fakes = None  # the mode of a run on fake tensors
-        self.runs_again = False  # whether NeedsData is answered by a run on fake tensors
-        self.watches_sizes, self._of_data = False, set()  # nodes whose sizes follow from data, in a run on the example
-        self._grad = mica.is_grad_enabled()
-
-    @contextlib.contextmanager
-    def modules_of(self, module):
-        """While the module runs, nodes know the calls of modules that they are made in."""
-        names, counts, stack = {id(each): name for name, each in module.named_modules()}, {}, {}
-        create = self.graph.create_node
-
-        def create_node(*args, **kwargs):
-            node = create(*args, **kwargs)
-            node.meta.setdefault("nn_module_stack", dict(stack))
-            return node
-
-        def enter(each, args):
-            if (name := names.get(id(each))) is not None:
-                number = counts[name] = counts.get(name, -1) + 1
-                called = f"{name}@{number}" if number else name
-                key = f"L__self__{called}"
-                stack[key] = (
-                    name,
-                    f"{type(each).__module__}.{type(each).__qualname__}".replace("mica.", "torch.", 1),
-                )
-
-        def leave(each, args, result):
-            if id(each) in names and stack:
-                stack.popitem()
-
-        hooks = (
-            mica.nn.modules.module.register_module_forward_pre_hook(enter),
-            mica.nn.modules.module.register_module_forward_hook(leave, always_call=True),
-        )
-        self.graph.create_node = create_node
-        try:
-            yield
-        finally:
-            del self.graph.create_node
-            for hook in hooks:
-                hook.remove()
-
-    # ---- nodes of tensors
-
-    def placeholder(self, name, value, is_input=False):
-        node = placeholder(self.graph, name)
-        node.meta["val"] = meta_of(value)
-        if is_input:
-            self.sizes.add_input(node, value)
-            self.of_inputs.add(node)
-            self.first_input = self.first_input or node
-        if isinstance(value, _C.TensorBase) and id(value) not in self._nodes:  # of a tied parameter, the first name
-            self._bind(value, node)
-        return node
-
-    def _bind(self, tensor, node):
-        self._nodes[id(tensor)] = node
-        self._kept.append(tensor)
-
-    def node_of(self, tensor):
-        """The node of a tensor; one that is not known is a constant of the program."""
-        node = self._nodes.get(id(tensor))
-        if node is not None:
-            return node
-        if self.sees_all:
-            raise Unseen
-        target = self.attributes.get(id(tensor))
-        number = len(self.originals) - len(self.targets)
-        name = f"c_lifted_tensor_{number}" if target is None else f"c_{as_identifier(target)}"
-        if self.first_input is None:
-            node = self.graph.create_node("placeholder", name, (), {}, name)
-        else:
-            with self.graph.inserting_before(self.first_input):
-                node = self.graph.create_node("placeholder", name, (), {}, name)
-        node.meta["val"] = meta_of(tensor)
-        self.originals[node.name] = tensor
-        if target is not None:
-            self.targets[node.name] = target
-        if isinstance(tensor, FakeTensor):
-            if not self.is_inner:
-                raise RuntimeError(
-                    "torch.export: the program uses a tensor that was made by a call which Mica does not see"
-                )
-            self._bind(tensor, node)  # of the graph around
-            return node
-        with _C.DisableTorchFunction(), _disable_current_modes():
-            self.constants[node.name] = tensor.detach().clone()
-        if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
-            node = self.graph.create_node(
-                "call_function", mica.ops.aten.lift_fresh_copy.default, (node,), {}, "lift_fresh_copy"
-            )
-            node.meta["val"] = meta_of(tensor)
-        self._bind(tensor, node)
-        return node
-
-    def argument(self, value):
-        """A value as an argument of a node."""
-        if isinstance(value, _C.TensorBase):
-            return self.node_of(value)
-        if isinstance(value, (list, tuple)):
-            items = [self.argument(each) for each in value]
-            return items if isinstance(value, list) or not hasattr(value, "_fields") else type(value)(*items)
-        if isinstance(value, Node):
-            return value
-        if isinstance(value, dict):
-            return {key: self.argument(each) for key, each in value.items()}
-        if isinstance(value, slice):
-            return slice(*(self.argument(each) for each in (value.start, value.stop, value.step)))
-        return self.sizes.argument(value) if isinstance(value, _OPEN) else value
-
-    # ---- calls
+class Recorder(ProgramGraph, TorchFunctionMode):
+    """Sees the calls of a program, and says which node each becomes."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if self.is_aside:
             return func(*args, **(kwargs or {}))
+        if _batched.active_levels() and _batched.levels_in((args, tuple((kwargs or {}).values())), None) is not None:
+            if args and isinstance(args[0], _batched.BatchedTensor):
+                with _batched.rules_within(self):  # what they call is recorded
+                    return func(*args, **(kwargs or {}))
+            with self:  # of a fake tensor and an example, the first would be asked
+                return _batched.dispatch(func, args, kwargs or {})
         if self._of_data and self._asks_sizes(func, args):
             raise SizeOfData
         if self.fakes is not None and own_name(func) not in (*_VALUES, *_CONSTANTS):
@@ -262,19 +143,6 @@ class Recorder(TorchFunctionMode):
             self._record("call_function", target, args, kwargs, out, base)
         return out
 
-    def note_number(self, tensor, number):
-        """The program has asked for a number that only data decide."""
-        if not self.is_aside:
-            node = self.graph.create_node(
-                "call_function", mica.ops.aten.item.default, (self.node_of(tensor),), {}, "item"
-            )
-            self.of_inputs.add(node)
-            self.sizes.add_number(node, number)
-
-    def note_statement(self, relation):
-        """The program has stated something of such numbers."""
-        self.sizes.assertion(relation)
-
     def _with_casts(self, name, func, args, kwargs):
         before = mica.is_autocast_cache_enabled()
         mica.set_autocast_cache_enabled(False)  # a cast that was kept would not be seen
@@ -296,7 +164,7 @@ class Recorder(TorchFunctionMode):
             return None
         self.argument((args, kwargs))
         last, state = next(reversed(self.graph.nodes)), mica.get_rng_state()
-        versions = [tensor._version for tensor in tensors]
+        versions = [version_of(tensor) for tensor in tensors]
         self.sees_all = True
         try:
             with Parts(self):
@@ -307,7 +175,7 @@ class Recorder(TorchFunctionMode):
             pass
         finally:
             self.sees_all = False
-        if versions != [tensor._version for tensor in tensors]:
+        if versions != [version_of(tensor) for tensor in tensors]:
             raise RuntimeError(
                 f"torch.export: {getattr(func, '__name__', func)} changes tensors in a way that Mica does not see"
             )
@@ -326,33 +194,6 @@ class Recorder(TorchFunctionMode):
             self._record("call_method", name, args, kwargs, out, name.strip("_"))
         else:
             self._record("call_function", func, args, kwargs, out, name)
-
-    def _record(self, op, target, args, kwargs, out, name):
-        # Parts of a call are seen below autograd; the graph has its gradients by them.
-        if not self.sees_all and mica.is_grad_enabled() != self._grad:
-            self._grad = mica.is_grad_enabled()
-            self.graph.create_node("call_function", mica._C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
-        args, kwargs = self.argument(tuple(args)), self.argument(dict(kwargs))
-        node = self.graph.create_node(op, target, tuple(args), kwargs, name.rstrip("_") or name)
-        depends = any(each in self.of_inputs for each in node.all_input_nodes)
-        self._name_result(out, node, depends)
-
-    def _name_result(self, out, node, depends):
-        if depends:
-            self.of_inputs.add(node)
-        if any(each in self._of_data for each in node.all_input_nodes):
-            self._of_data.add(node)
-        if isinstance(out, _C.TensorBase):
-            node.meta["val"] = meta_of(out)
-            self._bind(out, node)
-            if self.sizes._env is not None and self.sizes._env.has_data():
-                self.sizes.add_input(node, out)
-        elif isinstance(out, (tuple, list)):
-            node.meta["val"] = type(out)(map(meta_of, out)) if type(out) in (tuple, list) else tuple(map(meta_of, out))
-            for i, each in enumerate(out):
-                if tensors_in((each,)):
-                    part = self.graph.create_node("call_function", operator.getitem, (node, i), {}, "getitem")
-                    self._name_result(each, part, depends)
 
     def _subscript(self, name, func, args):
         """x[...] and x[...] = y, as the operators that they are made of."""
@@ -393,19 +234,18 @@ class Recorder(TorchFunctionMode):
 
     def __enter__(self):
         _active.append(self)
+        _collectives().append(_refuse_collective)
         if self.sizes._env is not None:
             self.sizes._env.recorders.append(self)
         return super().__enter__()
 
     def __exit__(self, *exception):
         _active.remove(self)
+        if _refuse_collective in _collectives():
+            _collectives().remove(_refuse_collective)
         if self.sizes._env is not None:
             self.sizes._env.recorders.remove(self)
         return super().__exit__(*exception)
-
-    @staticmethod
-    def likeness(tensor):
-        return meta_of(tensor)
 
     def subgraph(self, function, leaves):
         """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
@@ -423,43 +263,24 @@ class Recorder(TorchFunctionMode):
         inner.graph.inner_modules = inner.modules
         return inner.graph, result, lifted
 
-    def attach(self, name, module):
-        """A node that stands for a graph."""
-        number = sum(key.startswith(f"{name}_") for key in self.modules)
-        self.modules[f"{name}_{number}"] = module
-        return self.graph.create_node("get_attr", f"{name}_{number}")
-
     def unseen(self):
         """A block in which nothing is recorded."""
         return _aside(self)
 
-    def record_call(self, target, args, out, name, kwargs=None):
-        args = tuple(self.sizes.truth(each) if isinstance(each, mica.SymBool) else each for each in args)
-        args = tuple(tuple(each) if isinstance(each, list) else each for each in self.argument(args))
-        node = self.graph.create_node("call_function", target, args, self.argument(kwargs or {}), name)
-        self._name_result(out, node, any(each in self.of_inputs for each in node.all_input_nodes))
-
-    def assign(self, pairs, leaves):
-        """Write what was assigned to buffers into them, behind all that reads them. The leaves of the result."""
-        olds = [old for old, _ in pairs]
-        leaves = [leaf.clone() if any(leaf is old for old in olds) else leaf for leaf in leaves]
-        for old, new in pairs:
-            nodes = (self.node_of(old), self.node_of(new))
-            self.graph.create_node("call_function", mica.ops.aten.copy_.default, nodes, {}, "copy__default")
-        return leaves
-
-    def finish(self, leaves):
-        """The output node: tensors by their nodes, other values as they are."""
-        if self._grad != mica.is_grad_enabled():
-            self.graph.create_node(
-                "call_function", mica._C._set_grad_enabled, (mica.is_grad_enabled(),), {}, "_set_grad_enabled"
-            )
-        made = tuple(self.argument(each) for each in leaves)
-        self.graph.create_node("output", "output", (made,), {}, "output")
-        return made
-
 
 _active = []
+
+
+def _collectives():
+    """Who is told of collectives; nobody where torch.distributed was not imported."""
+    watched = sys.modules.get("mica.distributed._watched")
+    return [] if watched is None else watched.watchers
+
+
+def _refuse_collective(name):
+    raise NotImplementedError(
+        f"torch.export: the program calls {name}, and Mica records no collectives of torch.distributed"
+    )
 
 
 def _has_effect(target):

@@ -7,7 +7,7 @@ import warnings
 
 import mica
 
-__all__ = ["kept_attributes", "unchanged"]
+__all__ = ["kept_attributes", "unchanged", "version_of"]
 
 _CONTAINERS = (list, dict, set)
 
@@ -16,14 +16,22 @@ _CONTAINERS = (list, dict, set)
 def unchanged(mod, leaves=()):
     """What is changed of a module's tensors, and of others, in this block is taken back."""
     tensors = [*mod.buffers(), *mod.parameters(), *(leaf for leaf in leaves if type(leaf) is mica.Tensor)]
-    before = [(value, value._version, value.detach().clone()) for value in tensors if value.layout is mica.strided]
+    before = [(value, version_of(value), value.detach().clone()) for value in tensors if value.layout is mica.strided]
     try:
         yield
     finally:
-        with mica.no_grad():
-            for value, version, same in before:
-                if value._version != version:
+        for value, version, same in before:
+            if version is None:
+                with mica.inference_mode():
+                    value.copy_(same)
+            elif value._version != version:
+                with mica.no_grad():
                     value.detach().copy_(same)
+
+
+def version_of(tensor):
+    """How often a tensor was changed, which those of inference mode do not know."""
+    return None if tensor.is_inference() else tensor._version
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ Examples do not mix, so a gradient inside the batch is the gradient of the sum o
 needs to know nothing of this.
 """
 
+import contextlib
 import threading
 
 from mica import _C
@@ -44,9 +45,20 @@ class Level:
 class _Stack(threading.local):
     def __init__(self):
         self.levels = []
+        self.mode = None  # a mode that is to see what rules call
 
 
 _stack = _Stack()
+
+
+@contextlib.contextmanager
+def rules_within(mode):
+    """In this block a call on examples is handed to its rule with the mode on: a mode itself runs with the mode off."""
+    before, _stack.mode = _stack.mode, mode
+    try:
+        yield
+    finally:
+        _stack.mode = before
 
 
 def active_levels():
@@ -61,6 +73,9 @@ class BatchedTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if _stack.mode is not None:
+            with _stack.mode:
+                return dispatch(func, args, kwargs or {})
         return dispatch(func, args, kwargs or {})
 
     __hash__ = Tensor.__hash__
@@ -109,10 +124,10 @@ def wrap(value, level):
     while type(plain) is BatchedTensor:
         plain = plain._batch_value
         depth += 1
-    if _C._len_torch_dispatch_stack():
+    if _C._len_torch_dispatch_stack() or _C._len_torch_function_stack():
         from mica.utils._python_dispatch import _disable_current_modes
 
-        with _disable_current_modes():  # the shell is no operation of the program
+        with _C.DisableTorchFunction(), _disable_current_modes():  # the shell is no operation of the program
             example = _shell(plain, depth + 1)
     else:
         example = _shell(plain, depth + 1)

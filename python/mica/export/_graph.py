@@ -1,0 +1,221 @@
+"""The graph of a program while it is made: the nodes of its tensors, what they are called, and what it returns."""
+
+import contextlib
+import operator
+
+import mica
+from mica import _C
+from mica._subclasses.fake_tensor import FakeTensor
+from mica.export._data import UnseenError, tensors_in
+from mica.export._nodes import Unseen, as_identifier, meta_of, placeholder
+from mica.fx.experimental._proxy_arguments import SizeNodes
+from mica.fx.graph import Graph
+from mica.fx.node import Node
+from mica.utils._python_dispatch import _disable_current_modes
+
+__all__ = ["ProgramGraph"]
+
+_OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
+
+
+class ProgramGraph:
+    """Makes nodes of what a recorder has seen."""
+
+    def __init__(self, env=None):
+        super().__init__()  # of the mode that a recorder is
+        self.graph = Graph()
+        self.sizes = SizeNodes(self.graph, env)  # of open sizes
+        self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
+        self._fresh, self.is_aside, self.sees_all = set(), False, False
+        self.constants, self.originals = {}, {}  # placeholder's name -> copy of the tensor, and the tensor itself
+        self.attributes, self.targets = {}, {}  # id of a tensor -> its path in the module; placeholder's name -> path
+        self.modules = {}  # graphs of branches and loops, by name
+        self._sources = {}  # function -> how often it was called
+        self.of_inputs = set()  # nodes that depend on the inputs
+        self.first_input, self.is_inner = None, False
+        self.fakes = None  # the mode of a run on fake tensors
+        self.runs_again = False  # whether NeedsData is answered by a run on fake tensors
+        self.watches_sizes, self._of_data = False, set()  # nodes whose sizes follow from data, in a run on the example
+        self.unknown = 0  # how many constants there are of which only their values are known
+        self._grad = mica.is_grad_enabled()
+
+    @contextlib.contextmanager
+    def modules_of(self, module):
+        """While the module runs, nodes know the calls of modules that they are made in."""
+        names, counts, stack = {id(each): name for name, each in module.named_modules()}, {}, {}
+        create = self.graph.create_node
+
+        def create_node(*args, **kwargs):
+            node = create(*args, **kwargs)
+            node.meta.setdefault("nn_module_stack", dict(stack))
+            return node
+
+        def enter(each, args):
+            if (name := names.get(id(each))) is not None:
+                number = counts[name] = counts.get(name, -1) + 1
+                called = f"{name}@{number}" if number else name
+                key = f"L__self__{called}"
+                stack[key] = (
+                    name,
+                    f"{type(each).__module__}.{type(each).__qualname__}".replace("mica.", "torch.", 1),
+                )
+
+        def leave(each, args, result):
+            if id(each) in names and stack:
+                stack.popitem()
+
+        hooks = (
+            mica.nn.modules.module.register_module_forward_pre_hook(enter),
+            mica.nn.modules.module.register_module_forward_hook(leave, always_call=True),
+        )
+        self.graph.create_node = create_node
+        try:
+            yield
+        finally:
+            del self.graph.create_node
+            for hook in hooks:
+                hook.remove()
+
+    def placeholder(self, name, value, is_input=False):
+        node = placeholder(self.graph, name)
+        node.meta["val"] = meta_of(value)
+        if is_input:
+            self.sizes.add_input(node, value)
+            self.of_inputs.add(node)
+            self.first_input = self.first_input or node
+        if isinstance(value, _C.TensorBase) and id(value) not in self._nodes:  # of a tied parameter, the first name
+            self._bind(value, node)
+        return node
+
+    def _bind(self, tensor, node):
+        self._nodes[id(tensor)] = node
+        self._kept.append(tensor)
+
+    def node_of(self, tensor):
+        """The node of a tensor; one that is not known is a constant of the program."""
+        node = self._nodes.get(id(tensor))
+        if node is not None:
+            return node
+        if self.sees_all:
+            raise Unseen
+        target = self.attributes.get(id(tensor))
+        number = len(self.originals) - len(self.targets)
+        name = f"c_lifted_tensor_{number}" if target is None else f"c_{as_identifier(target)}"
+        if self.first_input is None:
+            node = self.graph.create_node("placeholder", name, (), {}, name)
+        else:
+            with self.graph.inserting_before(self.first_input):
+                node = self.graph.create_node("placeholder", name, (), {}, name)
+        node.meta["val"] = meta_of(tensor)
+        self.originals[node.name] = tensor
+        if target is not None:
+            self.targets[node.name] = target
+        elif id(tensor) not in self._fresh:
+            self.unknown += 1
+        if isinstance(tensor, FakeTensor):
+            if not self.is_inner:
+                raise UnseenError(
+                    "torch.export: the program uses a tensor that was made by a call which Mica does not see, such as "
+                    "a gradient that the program computes by itself (autograd.grad, func.grad, jvp)"
+                )
+            self._bind(tensor, node)  # of the graph around
+            return node
+        with _C.DisableTorchFunction(), _disable_current_modes():
+            self.constants[node.name] = tensor.detach().clone()
+        if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
+            node = self.graph.create_node(
+                "call_function", mica.ops.aten.lift_fresh_copy.default, (node,), {}, "lift_fresh_copy"
+            )
+            node.meta["val"] = meta_of(tensor)
+        self._bind(tensor, node)
+        return node
+
+    def argument(self, value):
+        """A value as an argument of a node."""
+        if isinstance(value, _C.TensorBase):
+            return self.node_of(value)
+        if isinstance(value, (list, tuple)):
+            items = [self.argument(each) for each in value]
+            return items if isinstance(value, list) or not hasattr(value, "_fields") else type(value)(*items)
+        if isinstance(value, Node):
+            return value
+        if isinstance(value, dict):
+            return {key: self.argument(each) for key, each in value.items()}
+        if isinstance(value, slice):
+            return slice(*(self.argument(each) for each in (value.start, value.stop, value.step)))
+        return self.sizes.argument(value) if isinstance(value, _OPEN) else value
+
+    def note_number(self, tensor, number):
+        """The program has asked for a number that only data decide."""
+        if not self.is_aside:
+            node = self.graph.create_node(
+                "call_function", mica.ops.aten.item.default, (self.node_of(tensor),), {}, "item"
+            )
+            self.of_inputs.add(node)
+            self.sizes.add_number(node, number)
+
+    def note_statement(self, relation):
+        """The program has stated something of such numbers."""
+        self.sizes.assertion(relation)
+
+    def _record(self, op, target, args, kwargs, out, name):
+        # Parts of a call are seen below autograd; the graph has its gradients by them.
+        if not self.sees_all and mica.is_grad_enabled() != self._grad:
+            self._grad = mica.is_grad_enabled()
+            self.graph.create_node("call_function", mica._C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
+        args, kwargs = self.argument(tuple(args)), self.argument(dict(kwargs))
+        node = self.graph.create_node(op, target, tuple(args), kwargs, name.rstrip("_") or name)
+        depends = any(each in self.of_inputs for each in node.all_input_nodes)
+        self._name_result(out, node, depends)
+
+    def _name_result(self, out, node, depends):
+        if depends:
+            self.of_inputs.add(node)
+        if any(each in self._of_data for each in node.all_input_nodes):
+            self._of_data.add(node)
+        if isinstance(out, _C.TensorBase):
+            node.meta["val"] = meta_of(out)
+            self._bind(out, node)
+            if self.sizes._env is not None and self.sizes._env.has_data():
+                self.sizes.add_input(node, out)
+        elif isinstance(out, (tuple, list)):
+            node.meta["val"] = type(out)(map(meta_of, out)) if type(out) in (tuple, list) else tuple(map(meta_of, out))
+            for i, each in enumerate(out):
+                if tensors_in((each,)):
+                    part = self.graph.create_node("call_function", operator.getitem, (node, i), {}, "getitem")
+                    self._name_result(each, part, depends)
+
+    @staticmethod
+    def likeness(tensor):
+        return meta_of(tensor)
+
+    def attach(self, name, module):
+        """A node that stands for a graph."""
+        number = sum(key.startswith(f"{name}_") for key in self.modules)
+        self.modules[f"{name}_{number}"] = module
+        return self.graph.create_node("get_attr", f"{name}_{number}")
+
+    def record_call(self, target, args, out, name, kwargs=None):
+        args = tuple(self.sizes.truth(each) if isinstance(each, mica.SymBool) else each for each in args)
+        args = tuple(tuple(each) if isinstance(each, list) else each for each in self.argument(args))
+        node = self.graph.create_node("call_function", target, args, self.argument(kwargs or {}), name)
+        self._name_result(out, node, any(each in self.of_inputs for each in node.all_input_nodes))
+
+    def assign(self, pairs, leaves):
+        """Write what was assigned to buffers into them, behind all that reads them. The leaves of the result."""
+        olds = [old for old, _ in pairs]
+        leaves = [leaf.clone() if any(leaf is old for old in olds) else leaf for leaf in leaves]
+        for old, new in pairs:
+            nodes = (self.node_of(old), self.node_of(new))
+            self.graph.create_node("call_function", mica.ops.aten.copy_.default, nodes, {}, "copy__default")
+        return leaves
+
+    def finish(self, leaves):
+        """The output node: tensors by their nodes, other values as they are."""
+        if self._grad != mica.is_grad_enabled():
+            self.graph.create_node(
+                "call_function", mica._C._set_grad_enabled, (mica.is_grad_enabled(),), {}, "_set_grad_enabled"
+            )
+        made = tuple(self.argument(each) for each in leaves)
+        self.graph.create_node("output", "output", (made,), {}, "output")
+        return made

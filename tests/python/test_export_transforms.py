@@ -1,0 +1,103 @@
+"""Programs of modules that batch, derive or talk to other processes: they follow their inputs, or are refused."""
+
+import mica as torch
+import pytest
+from mica import nn
+from mica.export import Dim, export
+
+
+def module_of(function):
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(3.0))
+
+        def forward(self, x):
+            return function(self, x)
+
+    return Module()
+
+
+def _masked(self, x):
+    places = torch.arange(x.shape[0])
+    earlier = torch.vmap(torch.vmap(lambda i, j: j <= i, in_dims=(None, 0)), in_dims=(0, None))(places, places)
+    return earlier.float() @ x
+
+
+FUNCTIONS = {
+    "vmap": lambda self, x: torch.vmap(lambda row: (row * self.weight).cumsum(0).sum())(x),
+    "vmap of columns": lambda self, x: torch.vmap(lambda a: a.softmax(0) * 2, in_dims=1, out_dims=1)(x),
+    "masks of vmap": _masked,
+    "an operation without a rule": lambda self, x: torch.vmap(lambda row: torch.histc(row, 4, 0, 1))(x),
+    "func.grad": lambda self, x: torch.func.grad(lambda y: (y**3 * self.weight).sum())(x),
+    "jvp": lambda self, x: torch.func.jvp(torch.sin, (x,), (x * 2,))[1],
+    "gradients of each example": lambda self, x: torch.vmap(torch.func.grad(lambda row: (row**2).sum()))(x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_transforms_follow_the_inputs(name):
+    torch.manual_seed(0)
+    module = module_of(FUNCTIONS[name])
+    program = export(module, (torch.rand(4, 3),))
+    x = torch.rand(4, 3)
+    torch.testing.assert_close(program.module()(x), module(x))
+    torch.testing.assert_close(program.run_decompositions().module()(x), module(x))
+
+
+@pytest.mark.parametrize("name", ["vmap", "masks of vmap"])
+def test_batches_may_be_of_open_sizes(name):
+    module = module_of(FUNCTIONS[name])
+    program = export(module, (torch.rand(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    for rows in (2, 7):
+        x = torch.rand(rows, 3)
+        torch.testing.assert_close(program.module()(x), module(x))
+
+
+def test_a_gradient_that_nobody_sees_is_refused():
+    def forward(self, x):
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(nn.functional.linear(x, self.weight.outer(self.weight)).square().sum(), x)[0]
+
+    with pytest.raises(RuntimeError, match="a call which Mica does not see"):
+        export(module_of(forward), (torch.rand(4, 3),))
+
+
+def test_constants_from_outside_stay_constants():
+    outside = torch.tensor([1.0, 2.0, 3.0])
+    program = export(module_of(lambda self, x: x + outside), (torch.rand(4, 3),))
+    x = torch.rand(4, 3)
+    assert torch.equal(program.module()(x), x + outside)
+    assert list(program.constants) == ["lifted_tensor_0"]
+
+
+def test_collectives_are_refused(tmp_path):
+    from mica import distributed
+
+    def forward(self, x):
+        x = x * 2
+        distributed.all_reduce(x)
+        return x
+
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        with pytest.raises(NotImplementedError, match="c10d::allreduce_.*no collectives"):
+            export(module_of(forward), (torch.rand(4, 3),))
+        x = torch.rand(2)
+        distributed.all_reduce(x)
+    finally:
+        distributed.destroy_process_group()
+
+
+def test_modules_are_exported_in_inference_mode():
+    def forward(self, x):
+        x.add_(1)
+        return torch.nonzero(x * self.weight > 1)
+
+    with torch.inference_mode():
+        x = torch.ones(4, 3)
+        program = export(module_of(forward), (x,))
+        assert x.tolist() == torch.ones(4, 3).tolist()
+        linear = export(nn.Linear(3, 3), (x,), dynamic_shapes=({0: Dim.DYNAMIC},))
+    assert program.module()(torch.ones(4, 3)).shape == (8, 2)
+    assert linear.module()(torch.ones(7, 3)).shape == (7, 3)
