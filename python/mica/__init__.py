@@ -198,5 +198,5 @@ def _more_of_the_engine(name):
 _C.__getattr__ = _more_of_the_engine
 _C.__path__ = [__file__.replace("__init__.py", "_as_torch/c_modules")]
 __all__ = [name for name in (*globals(), *_LAZY, "Storage") if not name.startswith("_")]
-if _os.environ.get("TORCH_LOGS"):  # a name that is none is an error at once
+if _os.environ.get("TORCH_LOGS"):  # so that an unknown name is an error at once
     _module("mica._logging")

@@ -1,11 +1,11 @@
-"""What is known while a program is compiled, which none is; and which mode of tensors without data is at work."""
+"""Questions about the program that is being compiled, which is none; and the active mode of fake tensors."""
 
 import sys
 
 
 def active_fake_mode():
     """The innermost FakeTensorMode that is active, or None."""
-    fake = sys.modules.get("mica._subclasses.fake_tensor")  # without it there is no such mode
+    fake = sys.modules.get("mica._subclasses.fake_tensor")  # while it is not loaded, there is no such mode
     active = [] if fake is None else [mode for mode in fake._active_modes() if isinstance(mode, fake.FakeTensorMode)]
     return active[-1] if active else None
 

@@ -122,7 +122,7 @@ class _Search:
                 S = self.orthonormal(torch.cat(parts, dim=1))
                 self.E, Z = self.best(S, n)
                 new = S @ Z
-                # What the step has added, outside the vectors before.
+                # The part of the step that lies outside of the vectors before it.
                 P = new - self.X @ (self.X.mT @ self.through_B(new))
                 self.X = new
             return self.E[:k], self.X[:, :k]

@@ -28,7 +28,7 @@ def _aten_table():
         f"_operators.rare\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
     ]
     table = {}
-    # Of elu, Python's function takes less than the operator does.
+    # Python's function elu takes fewer arguments than the operator does.
     for line in [*(each for each in TEXT.splitlines() if "\telu\t" not in each), *rare]:
         space, target, way, schema = line.split("\t")
         table.setdefault(schema.partition("(")[0].partition(".")[0], []).append((space, target, way, schema))
@@ -36,7 +36,7 @@ def _aten_table():
 
 
 def _function(space, name):
-    if not space:  # what begins with an underscore is the engine's
+    if not space:  # names that begin with an underscore belong to the engine
         return getattr(mica._C, name, None) or getattr(mica, name)
     owner = mica
     for part in space.split("."):
@@ -314,7 +314,7 @@ class _OpNamespace(types.ModuleType):
         for line in lines:
             try:
                 kernel = _AtenKernel(*line)
-            except AttributeError:  # the table has it, this build's package does not name it
+            except AttributeError:  # the table has it, but this build's package does not
                 continue
             overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
         function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name, self.name)

@@ -1,4 +1,4 @@
-"""Tensor's methods that are said in Python: copies and pickles, storages, element-by-element functions."""
+"""Tensor's methods that are written in Python: copies and pickles, storages, element-by-element functions."""
 
 from mica import _C, functional
 from mica._C import Tensor
@@ -55,7 +55,7 @@ def pin_memory(self, device=None):
 @_asking_method
 def is_pinned(self, device=None):
     """Whether the tensor lies in host memory that a GPU reads and writes directly."""
-    if self.layout is not _C.strided:  # its parts lie in memory
+    if self.layout is not _C.strided:  # the parts of such a tensor lie in memory
         parts = [self._values()] if self.layout is _C.sparse_coo else [self.values()]
         return all(_C._is_pinned(part) for part in parts)
     return _C._is_pinned(self)
@@ -100,8 +100,8 @@ def storage(self):
 @_method
 def _typed_storage(self):
     """The same for Mica's own use, without the warning."""
-    # Made before the untyped storage's object, which dies with it: of two that nobody keeps the second then lies where
-    # the first lay, and programs that compare their id() find them the same, as with torch.
+    # Made before the untyped storage's object, which dies with it. If a program keeps neither, the second object then
+    # gets the memory of the first, and programs that compare their id() find them the same, as with torch.
     typed = TypedStorage.__new__(TypedStorage)
     typed.dtype = self.dtype
     typed._untyped_storage = self.untyped_storage()
@@ -210,7 +210,8 @@ def __deepcopy__(self, memo):
             or self.is_conj()
             or self.is_neg()
             or (type(self) is not Tensor and self.data_ptr() == 0)
-            or type(self).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl  # it has no elements of its own
+            # Such a tensor has no elements of its own.
+            or type(self).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
         ):
             copy = self.clone()
         else:
@@ -385,7 +386,7 @@ def to_padded_tensor(self, padding, output_size=None):
 def module_load(self, other, assign=False):
     """What load_state_dict puts in the place of the tensor under swap_module_params_on_conversion."""
     asked = tuple(x for x in (self, other) if isinstance(x, _C.TensorBase) and _C._asked_about_values(x))
-    if asked:  # the class of what is loaded has a say, too
+    if asked:  # the class of the loaded value is asked too
         return _C._handle_torch_function(module_load, asked, self, other, assign=assign)
     return other.detach() if assign else self.copy_(other).detach()
 
@@ -403,7 +404,7 @@ def _names_of(self):
     return sorted(names)
 
 
-# A function called __dir__ would be this module's own.
+# A function called __dir__ would become this module's own.
 _names_of.__name__, _names_of.__qualname__ = "__dir__", "Tensor.__dir__"
 _asking_method(_names_of)
 
@@ -441,5 +442,5 @@ for _function in old_names.METHODS:
 for _name, _function in _methods.items():
     setattr(Tensor, _name, _function)
 
-# Of the class, not of its instances alone: Tensor.__array_priority__ is a number.
+# Set on the class, so that Tensor.__array_priority__ is a number too.
 Tensor.__array_priority__ = 1000

@@ -75,7 +75,7 @@ def _rebuild_sparse_tensor(layout, data):
 
 def _rebuild_nested_tensor(buffer, sizes, strides, storage_offsets):
     """A nested tensor with views of one buffer as its parts."""
-    import mica  # nested tensors, whose pickles name this function, are above this file
+    import mica  # the module of nested tensors, whose pickles name this function, imports this file
 
     return mica.nested._internal.strided.strided_from_geometry(buffer, sizes, strides, storage_offsets)
 
@@ -85,7 +85,7 @@ def _rebuild_from_type_v2(func, new_type, args, state):
     made = func(*args)
     if new_type is not None and type(made) is not new_type:
         made = made.as_subclass(new_type)
-    # Tensor's own would ask the class, which has none of its attributes yet.
+    # Tensor's own method would ask the class, which has none of its attributes yet.
     if getattr(type(made), "__setstate__", _C.Tensor.__setstate__) is not _C.Tensor.__setstate__:
         made.__setstate__(state)
     else:
@@ -247,11 +247,11 @@ class ExceptionWrapper:
         try:
             exception = self.exc_type(message)
         except Exception:
-            raise RuntimeError(message) from None  # it takes other arguments
+            raise RuntimeError(message) from None  # the exception's class takes other arguments
         try:
             raise exception
         finally:
-            del exception  # or its traceback would hold it, and with it the frames of whoever called
+            del exception  # otherwise its traceback would keep it alive, with the frames of all callers
 
 
 def _flatten_dense_tensors(tensors):

@@ -47,7 +47,7 @@ def code(line, result=""):
 
 
 def facts(tensor):
-    users = tensor.untyped_storage()._use_count() - 1  # the storage's own object is one
+    users = tensor.untyped_storage()._use_count() - 1  # one reference is the storage's own object
     return (
         f"shape {tuple(tensor.shape)}  strides {tensor.stride()}  offset {tensor.storage_offset()}  "
         f"storage {tensor.untyped_storage().nbytes()} bytes, {users} tensor{'s' * (users != 1)}"

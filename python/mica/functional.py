@@ -37,7 +37,7 @@ def _overridable(function):
         if args and isinstance(args[0], (list, tuple)):
             candidates = args[0]
         elif len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], (list, tuple)):
-            # einsum(equation, operands): who is asked sees einsum(equation, *operands), as with torch.
+            # einsum(equation, operands): overrides see einsum(equation, *operands), as with torch.
             args = (args[0], *args[1])
             candidates = args
         if _C._has_torch_function(candidates):
@@ -172,7 +172,7 @@ def _into(out, result):
         out.data = out.data.resize_(result.shape)
     elif out.shape != result.shape:
         if out.numel():
-            import warnings  # which importing mica is not to load
+            import warnings  # imported here, so that importing mica does not load it
 
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match "

@@ -75,7 +75,7 @@ def get_default_nowrap_functions():
 
 
 def _namespaces():
-    import mica  # whose public modules these are, all of which are above this one
+    import mica  # all public modules, which import this one
 
     return (("torch", mica), ("torch.functional", mica.functional), ("torch.nn.functional", mica.nn.functional),
             ("torch.nn.init", mica.nn.init), ("torch.Tensor", mica.Tensor), ("torch.linalg", mica.linalg),

@@ -43,7 +43,7 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
 
 
 def _forked(devices, enabled, device_type, caller, keyword):
-    import mica  # the modules of devices are above this one
+    import mica  # the modules of devices import this one
 
     device_type = mica.device(device_type).type
     if device_type == "meta" or not enabled:

@@ -59,7 +59,7 @@ _always_warn = False
 def warn_of_typed_storage(stacklevel):
     """Say that typed storages are old: once, unless a program wants to hear it always."""
     if _always_warn:
-        import warnings  # which an import of Mica takes from nobody
+        import warnings  # imported here, so that importing mica does not load it
 
         warnings.warn(_OLD, UserWarning, stacklevel=stacklevel + 1)
     else:
@@ -81,7 +81,7 @@ def _reset_warn_typed_storage_removal():
     forget(_OLD)
 
 
-# What the elements of quantized dtypes are in memory.
+# The integer dtypes in which quantized elements are stored.
 _INTEGERS = {_C.qint8: _C.int8, _C.quint8: _C.uint8, _C.qint32: _C.int32, _C.quint4x2: _C.uint8, _C.quint2x4: _C.uint8}
 
 
@@ -297,7 +297,7 @@ class TypedStorage:
 
 
 TypedStorage.filename = property(lambda self: self._untyped_storage.filename)
-# torch's names for the same without a warning that typed storages are old.
+# Under torch's names for the same, without a warning that typed storages are old.
 TypedStorage._dtype = property(lambda self: self.dtype)
 for _name in (
     *("size", "nbytes", "data_ptr", "element_size", "resize_", "is_shared", "share_memory_", "pickle_storage_type"),
@@ -411,7 +411,7 @@ def cuda_storage_class(name):
 
 
 def __getattr__(name):
-    # torch's name for what reads the pickle of a storage, which is a file of its own.
+    # torch's function that reads the pickle of a storage, which is a file of its own.
     if name == "_load_from_bytes":
         from mica._checkpoints import storage_pickles
 

@@ -1,4 +1,4 @@
-"""What stands for the names of importable.py: they can be imported, named and asked of; use is the error, and says so.
+"""Stands for the names of importable.py: they can be imported, named and asked about; using one is an error that says so.
 
 A name exists or does not, whoever asks: `import`, `hasattr`, `getattr` and use see the same, within `try` as elsewhere.
 """

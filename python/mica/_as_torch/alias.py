@@ -39,7 +39,7 @@ class _Loader(importlib.abc.Loader):
         return importlib.util.find_spec(ours).loader.get_code(ours)
 
     def exec_module(self, module):
-        # The import system has put torch's spec on a module that has long had its own.
+        # The import system has put torch's spec on a module that already has its own.
         module.__spec__ = self._own_spec
 
 
@@ -89,8 +89,9 @@ class _NamingLoader(importlib.abc.Loader):
     def exec_module(self, module):
         name, spec = module.__name__, module.__spec__
         module.__loader__ = spec.loader = self._loader
-        # Under its second name before it runs: Python would bind a module that it believes to load to its name in the
-        # package once more, over what the package has bound there: autograd.gradcheck is a function.
+        # The module gets its second name before it runs. Otherwise Python, which believes that it loads the module,
+        # would bind it to its name in the package once more, over what the package has bound there: autograd.gradcheck
+        # is a function.
         sys.modules.setdefault("torch" + name.removeprefix("mica"), module)
         module.__name__ = _name_of(module, name)
         exec(self._loader.get_code(name), module.__dict__)
@@ -114,7 +115,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             "functorch.compile",
             "functorch.experimental",
             "functorch.experimental.control_flow",
-        ):  # even where a torch is installed beside: its functorch asks for torch's internals
+        ):  # even where torch is installed too: its functorch asks for torch's internals
             return importlib.machinery.ModuleSpec(name, _FunctorchLoader())
         if name != "torch" and not name.startswith("torch."):
             return None
@@ -123,7 +124,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         ours = "mica" + name.removeprefix("torch")
         try:
             found = importlib.util.find_spec(ours)
-        except ModuleNotFoundError:  # its package is none
+        except ModuleNotFoundError:  # its package does not exist
             found = None
         if found is not None:
             # `python -m torch.x` shows the program its origin as sys.argv[0].
@@ -149,7 +150,7 @@ def _rename(module, name):
         home = getattr(value, "__module__", None)
         if isinstance(home, str) and (home == "mica" or home.startswith("mica.")):
             private = name == "mica._C" and value.__name__.startswith("_")
-            # A type of the engine that cannot be changed is called torch's from the start.
+            # A type of the engine that cannot be changed has torch's name from the start.
             with contextlib.suppress(AttributeError, TypeError):
                 value.__module__ = "torch._C" if private else torch_module_name(home)
 
@@ -188,7 +189,7 @@ def install():
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = mica
     mica.torch = mica
-    # Programs compare torch.__version__ with the versions of torch that brought what they use.
+    # Programs compare torch.__version__ with the versions of torch that brought a feature.
     mica.__version__ = mica.version.__version__ = TorchVersion(f"2.13.0+mica.{mica.version.mica}")
     _pickle_as_torch()
     _rename(mica, "mica")

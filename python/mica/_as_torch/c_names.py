@@ -72,7 +72,7 @@ def _current_graph_task_execution_order():
 _has_xpu = _has_cuda = _has_mps = has_cuda = has_mkldnn = has_mps = _has_mtia = False
 has_openmp = has_mkl = False
 has_spectral = True
-has_lapack = True  # one that is opened at its first use, or an error that says how to get one
+has_lapack = True  # a library is opened at its first use; without one, an error says how to get it
 _GLIBCXX_USE_CXX11_ABI = True
 
 

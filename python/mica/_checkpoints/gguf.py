@@ -21,7 +21,7 @@ PLAIN = {
     30: _C.bfloat16,
 }
 BLOCKS = {2: ("Q4_0", 32, 18), 8: ("Q8_0", 32, 34), 12: ("Q4_K", 256, 144), 14: ("Q6_K", 256, 210)}
-# What other programs write and Mica does not read yet, so that an error can name it.
+# Types that other programs write and Mica does not read yet, so that an error can name them.
 OTHERS = {3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 16: "IQ2_XXS", 20: "IQ4_NL", 39: "MXFP4"}
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
@@ -60,7 +60,7 @@ class _Header:
         if kind in SCALARS:
             return self.number(SCALARS[kind])
         if kind == STRING:
-            return self.text("surrogateescape")  # words of a vocabulary need not be whole letters
+            return self.text("surrogateescape")  # words of a vocabulary may hold incomplete letters
         if kind != ARRAY or depth > DEEPEST:
             raise ValueError(f"a value of type {kind} within {depth} lists")
         inner, count = self.number("I"), self.number("Q")

@@ -6,7 +6,7 @@ import types
 from mica import _C
 from mica._functions.quantization_schemes import qscheme
 
-# Where a name of torch's stands here, if not in the module of the same name.
+# Where a name of torch's is here, if it is not in the module of the same name.
 _HERE = {
     ("torch._tensor", "_rebuild_from_type_v2"): ("mica._utils", "_rebuild_from_type_v2"),
     ("torch._utils", "_rebuild_parameter"): ("mica.nn.parameter", "_rebuild_parameter"),
@@ -20,8 +20,8 @@ _HERE = {
 _THERE = {here: there for there, here in _HERE.items() if here[1] not in (None, "Tensor")}
 _HERE_MODULES = {"torch.tensor": "mica._tensor"}
 
-# Where torch has what stands in a module that only Mica has. For other modules of Mica's own, named with an underscore,
-# it is the package around them.
+# The modules in which torch has what is in a module that only Mica has. For other modules of Mica's own, named with an
+# underscore, that is the package around them.
 _THERE_MODULES = {
     **{f"mica._C.{family}": f"torch._C.{family}" for family in ("_fft", "_linalg", "_nn", "_special")},
     **{f"mica._functions.{name}": "torch" for name in ("conditions", "settings", "symbolic")},
@@ -85,7 +85,7 @@ def _pair(obj):
     module, name = obj.__module__, obj.__qualname__
     if module is None:  # a class's method that is written in C
         module = getattr(getattr(obj, "__self__", None), "__module__", None) or "builtins"
-    # Where torch is Mica the module itself goes by torch's name.
+    # Where torch is Mica, the module itself has torch's name.
     here = "mica" + module.removeprefix("torch") if module.startswith("torch.") else module
     return _THERE.get((here, name)) or (torch_module_name(module), name)
 
@@ -116,7 +116,7 @@ def name_in_file(obj):
     if not isinstance(obj, _NAMED) or not is_torch_module(getattr(obj, "__module__", None)):
         return None
     module, name = _pair(obj)
-    if "." in name:  # of something in a class: pickle goes through the class
+    if "." in name:  # the name is inside a class, and pickle goes through the class
         return None
     try:
         found = find_class(module, name)

@@ -53,8 +53,8 @@ def _storage_reference(pid, fields):
 # ---- archives
 
 
-# A few bytes can say that they unpack to a thousand times as many. Pickles of large models are a few megabytes, and
-# shrink to about a tenth.
+# A few bytes can claim to unpack to a thousand times as many. Pickles of large models have a few megabytes, and
+# compress to about a tenth.
 _MOST_UNPACKED = 64 << 20
 _MOST_GROWTH = 100
 
@@ -117,7 +117,7 @@ class _ArchiveStorages:
             )
         if self._to_meta:
             storage = UntypedStorage(nbytes, device="meta")
-            storage._checkpoint_offset = self._archive.get_record_offset(name)  # for who reads the bytes later
+            storage._checkpoint_offset = self._archive.get_record_offset(name)  # for callers that read the bytes later
             return storage
         if self._skip_data:
             storage = UntypedStorage(nbytes)
@@ -196,7 +196,7 @@ def load_legacy(f, shown, *, map_location, pickle_module, pickle_args, skip_data
 
     def persistent_load(pid):
         if isinstance(pid, tuple) and pid and _text(pid[0]) == "module" and len(pid) == 4 and pickle_module is not None:
-            return pid[1]  # a class, with its source as it was
+            return pid[1]  # a class, with its source when it was saved
         dtype, key, location, count, rest = _storage_reference(pid, (5, 6))
         if key not in loaded:
             if count * dtype.itemsize > file.left():
@@ -207,7 +207,7 @@ def load_legacy(f, shown, *, map_location, pickle_module, pickle_args, skip_data
             placed = restore(storage, location)
             loaded[key] = (storage, placed, dtype)
         placed = loaded[key][1]
-        if rest and rest[0] is not None:  # a part of the storage, as torch 0.1 had them
+        if rest and rest[0] is not None:  # a part of the storage, which torch 0.1 had
             _, offset, size = rest[0]
             begin = offset * dtype.itemsize
             placed = placed._part(begin, begin + size * dtype.itemsize)

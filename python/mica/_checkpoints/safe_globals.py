@@ -157,7 +157,7 @@ def _rebuild_from_type(func, new_type, args, state):
         return _rebuild_njt(*args)
     if func not in _REBUILD.values() or not (isinstance(new_type, type) and issubclass(new_type, _C.Tensor)):
         refuse(f"_rebuild_from_type_v2 with {func} and {new_type}")
-    if new_type.__setstate__ is _C.Tensor.__setstate__:  # another class reads its state as it likes
+    if new_type.__setstate__ is _C.Tensor.__setstate__:  # another class reads its state in its own way
         checked_state(state)
     if func is parameter._rebuild_parameter_with_state and len(args) > 3:
         checked_state(args[3])
@@ -221,7 +221,7 @@ CALLS = {
     parameter._rebuild_parameter_with_state: _rebuild_parameter_with_state,
 }
 
-# By identity: nothing from a file is compared.
+# Found by identity: nothing from a file is compared.
 CALLS = {id(named): function for named, function in CALLS.items()}
 
 _OBJECTS = {

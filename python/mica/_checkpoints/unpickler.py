@@ -73,7 +73,7 @@ class Unpickler:
         self._stack.append(value)
 
     def _pop(self):
-        # What lies under a mark cannot be taken.
+        # Items under a mark cannot be taken.
         if len(self._stack) <= (self._marks[-1] if self._marks else 0):
             refuse("the pickle takes more values than it has made")
         return self._stack.pop()
@@ -120,7 +120,7 @@ class Unpickler:
         self._push(self._named(module, name))
 
     def _is_users(self, value):
-        # A class's method is another object each time that it is asked for.
+        # A class's method is a new object each time it is asked for.
         bound = isinstance(value, (types.MethodType, types.BuiltinMethodType))
         return any(
             value is each or (bound and type(each) is type(value) and value == each) for each in self._user.values()
@@ -270,7 +270,7 @@ def _set_state_as_pickle_does(instance, state):
         instance.__setstate__(state)
         return
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-    if attributes:  # a class that has slots alone has no dict
+    if attributes:  # a class that only has slots has no dict
         instance.__dict__.update(attributes)
     _utils._set_state(instance, checked_state(slots or {}))
 

@@ -127,7 +127,7 @@ def _pickled(obj, pickle_module, protocol, storage_id, override=None):
     try:
         Pickler(buffer, protocol=protocol).dump(obj)
     finally:
-        # A class is a cycle, which would keep the storages until it is collected.
+        # A class is a cycle, which would keep the storages alive until it is collected.
         del Pickler.persistent_id
         Pickler.reducer_override = None
     return _C._resolve_named_globals(buffer.getvalue())

@@ -119,7 +119,7 @@ def turn_on(folder):
             shutil.copytree(
                 os.path.join(_SOURCE, name), os.path.join(folder, name), ignore=shutil.ignore_patterns("__pycache__")
             )
-        # pip can take away what has a RECORD.
+        # pip can remove a package that has a RECORD.
         lines = []
         for name in names:
             for base, _, files in os.walk(os.path.join(folder, name)):

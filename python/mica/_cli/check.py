@@ -71,7 +71,7 @@ def main(argv):
             if isinstance(end.code, str):
                 print(end.code, file=sys.stderr)
             failed = end.code not in (None, 0)
-        except Exception:  # what was seen until then is still worth saying
+        except Exception:  # what was seen until then is still reported
             import traceback
 
             traceback.print_exc()

@@ -1,4 +1,4 @@
-"""What `mica doctor` prints: versions, the CPU, devices. Everything that is found is said, and why what is not is not."""
+"""What `mica doctor` prints: versions, the CPU, devices. It names everything that it finds, and says why something is missing."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ import sys
 from mica import _C
 from mica.version import mica as _VERSION
 
-# Of Arm's own designs, by the numbers that Linux gives.
+# Arm's own designs, by the numbers that Linux gives.
 _ARM_PARTS = {
     "0xd03": "Cortex-A53",
     "0xd08": "Cortex-A72",

@@ -25,7 +25,8 @@ def _arguments(argv):
     parser.add_argument(
         "--ranks", type=int, metavar="N", help="run it in N processes: what they did together, and who waited for whom"
     )
-    parser.add_argument("--part", help=argparse.SUPPRESS)  # in one of these processes: the folder for what it did
+    # Set in one of several processes: the folder for its part of the report.
+    parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("-m", action="store_true", dest="module", help="the program is a module's name")
     parser.add_argument("program", help="a script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
@@ -137,7 +138,7 @@ def main(argv):
         raise SystemExit(trace_ranks.record(options.part, lambda: _run(options)))
     chosen = [name for name in ("copies", "memory", "ops") if getattr(options, name)] or ["copies", "memory", "ops"]
     try:
-        # The page is written at the end; that it can be is known before the program runs.
+        # The page is written at the end. Opening it now shows before the program runs that it can be.
         with open(options.output, "a", encoding="utf-8"):
             pass
     except OSError as error:

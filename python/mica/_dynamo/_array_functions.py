@@ -8,7 +8,7 @@ import mica
 
 __all__ = ["FUNCTIONS", "UFUNCS"]
 
-# NumPy's name of a ufunc -> torch's function, where NumPy's loop of dtypes is one that torch computes alike.
+# NumPy's name of a ufunc -> torch's function, where torch computes NumPy's loop of dtypes in the same way.
 UFUNCS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "power": "pow", "negative": "neg",
     "positive": "positive", "absolute": "abs", "sqrt": "sqrt", "square": "square", "exp": "exp", "exp2": "exp2",

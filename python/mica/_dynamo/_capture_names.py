@@ -1,4 +1,4 @@
-"""What a capture asks of calls: which are recorded and how they are written, which end a graph, which only look."""
+"""Classes of calls in a capture: which are recorded and how they are written, which end a graph, which only look."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ from mica.utils._shared_patch import SharedPatch
 getitem = operator.getitem
 nothing = contextlib.nullcontext
 
-# They ask for values, or change what a tensor is besides its values: what was recorded runs first.
+# Calls that ask for values, or that change more of a tensor than its values: what was recorded runs before them.
 _BREAKS = frozenset([
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__", "is_nonzero",
     "equal", "allclose", "__repr__", "__str__", "__format__", "__contains__", "data_ptr", "backward", "requires_grad_",
@@ -26,13 +26,13 @@ _BREAKS = frozenset([
     "map_", "pin_memory", "as_subclass", "is_shared", "copy_to_numpy", "rename_", "__iter__", "swap_tensors",
     "nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "__delete__", "is_set_to",
 ])  # fmt: skip
-# Of these, what torch can go on with in one graph. Here it ends one, and is no reason to refuse a function.
+# Those of them after which torch can go on in one graph. Here they end a graph, but are no reason to refuse a function.
 _LET_PASS = frozenset([
     "item", "numpy", "__int__", "__float__", "__index__", "__complex__", "__array__", "__contains__", "__iter__", "nonzero",
     "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "requires_grad_", "__getitem__", "__setitem__",
     "where", "__set__", "register_hook", "register_post_accumulate_grad_hook",
 ])  # fmt: skip
-# They look at what a tensor is and not at its values.
+# Calls that look at facts about a tensor, and not at its values.
 _PLAIN = frozenset([
     "size", "stride", "dim", "ndimension", "numel", "nelement", "is_contiguous", "storage_offset", "element_size",
     "is_floating_point", "is_complex", "is_signed", "get_device", "__len__", "is_same_size", "is_conj", "is_neg",
@@ -52,7 +52,7 @@ _REFLECTED = {f"__r{name}__": getattr(operator, name) for name in ("add", "sub",
                                                                    "matmul", "pow")}  # fmt: skip
 
 
-# Methods that stand for Python's operators, by what the running instruction says.
+# Methods that stand for Python's operators, by the text of the running instruction.
 _WRITTEN = {
     "add": {"+": operator.add}, "sub": {"-": operator.sub}, "mul": {"*": operator.mul}, "div": {"/": operator.truediv},
     "remainder": {"%": operator.mod}, "matmul": {"@": operator.matmul}, "ne": {"!=": operator.ne},
@@ -107,7 +107,7 @@ def kind_of(func, args):
 
 def is_refused(name, tensor=None):
     """Whether torch refuses a call that asks for values in a function that is to be one graph."""
-    if name == "__bool__":  # a branch; an assertion is none
+    if name == "__bool__":  # it is a branch, unless it is an assertion
         return (frame := _user_frame()) is not None and branches(frame)
     if name == "tolist":
         return tensor is None or tensor.dtype.is_floating_point
@@ -226,7 +226,7 @@ def end_of_graph(reason):
     return GraphCompileReason(reason, stack[::-1])
 
 
-_entry = None  # the code of what calls captured functions
+_entry = None  # the code that calls captured functions
 
 
 def set_entry(function):
@@ -366,7 +366,7 @@ def _flush_active():
         now.flush("a backward pass")
 
 
-# What tells or changes where a random stream stands.
+# Functions that tell or change where a random stream stands.
 _STREAMS = {
     name: getattr(_C.Generator, name)
     for name in (
@@ -422,5 +422,5 @@ def _restore():
         setattr(_C.Generator, name, plain)
 
 
-# While some thread captures a graph, Function.apply ends it, and so does what asks where a random stream stands.
+# While a thread captures a graph, Function.apply ends it, and so do functions that ask where a random stream stands.
 _patched = SharedPatch(_patch, _restore)

@@ -1,4 +1,4 @@
-"""Whether what a compiled function returned is what the function returns: torch._dynamo.utils.same."""
+"""Compares the results of a compiled function with those of the function itself: torch._dynamo.utils.same."""
 
 import collections
 import logging

@@ -35,7 +35,7 @@ class CompiledGraphs:
     def __init__(self, function, backend, fullgraph, limit=None):
         self.backend, self._fullgraph, self._limit = backend, fullgraph, limit
         self._name = getattr(function, "__qualname__", type(function).__name__)
-        # key -> (what was made, the part, the graph): names in keys are those of objects that the graph keeps.
+        # key -> (the compiled function, the part, the graph). Names in keys are those of objects that the graph keeps.
         (self._made, self._lock), self._warned = _of_code(function, backend), False
 
     def clear(self):
@@ -65,7 +65,7 @@ class CompiledGraphs:
     def _compiled(self, module, inputs):
         backend = self.backend
         if _stance.backend is not None:
-            import mica  # backends by name are above this file
+            import mica  # the module of backends by name imports this file
 
             backend = mica._dynamo.lookup_backend(_stance.backend)
         try:

@@ -52,9 +52,9 @@ class OpenInputs:
 
     def __init__(self, owner, fakes, names):
         self._owner, self._fakes, self._names = owner, fakes, names
-        self.shows_numbers = True  # Python sees the numbers of this call; else SymInts, of which it may ask
-        self.presets = {}  # what an earlier trace of the same call has found to be fixed
-        self.sources, self._promised = {}, {}  # symbol -> the input that it is the size of; those of mark_dynamic
+        self.shows_numbers = True  # True: Python sees the numbers of this call; False: SymInts, which it may ask
+        self.presets = {}  # sizes that an earlier trace of the same call has found to be fixed
+        self.sources, self._promised = {}, {}  # symbol -> the input whose size it is; symbols of mark_dynamic
 
     @property
     def env(self):
@@ -72,8 +72,8 @@ class OpenInputs:
         seen = self._owner.seen.setdefault(name, {})
         for axis, size in enumerate(tensor.shape):
             if seen.setdefault((tensor.dim(), axis), size) != size and config.automatic_dynamic_shapes:
-                seen[tensor.dim(), axis] = None  # another one from now on, whatever it is
-        # Of tensors that are no arguments it is not known whose they are: most are buffers, whose sizes stay.
+                seen[tensor.dim(), axis] = None  # its size is open from now on, whatever it is
+        # For tensors that are not arguments nobody knows whose they are. Most are buffers, whose sizes stay.
         every = (self._owner.dynamic or not config.assume_static_by_default) and self._names.is_argument(name)
         return tuple(
             axis

@@ -29,7 +29,7 @@ class RecordedGraph(TorchFunctionMode):
         self.owner, self.fakes, self._names = owner, fakes, names
         self._open = _open.OpenInputs(owner, fakes, names)
         self._begin()
-        self._first_casts = _names.modes_now()[0]  # the first graph begins where the function does
+        self._first_casts = _names.modes_now()[0]  # the first graph begins with the function
 
     def _begin(self):
         self.graph = Graph()

@@ -1,4 +1,4 @@
-"""Settings of a compiler that is not there: those that torch has, kept and given back. Another name is an error.
+"""Settings of torch's compiler, which is not here: they are kept and returned, and change nothing. Another name is an error.
 
 settings.txt holds torch's names with the values that they have at first (scripts/record_compiler_settings.py).
 """

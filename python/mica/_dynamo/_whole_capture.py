@@ -155,7 +155,7 @@ class WholeCapture(Capture):
                 if isinstance(leaf, _C.TensorBase):
                     node.meta["val"] = node.meta["example_value"] = self.likeness(leaf)
                     self._nodes[id(leaf)] = (lambda leaf=leaf: leaf, node)
-                    if self._size_nodes is not None:  # sizes that it reads are those of its operands
+                    if self._size_nodes is not None:  # sizes that it reads are sizes of its operands
                         self._size_nodes.add_input(node, node.meta["val"])
             result = function(*leaves)
             made = tree_leaves(result)
@@ -180,7 +180,7 @@ class WholeCapture(Capture):
 
     def _node_of(self, tensor):
         is_own = isinstance(tensor, FakeTensor) and tensor.fake_mode is self.fakes
-        if self._around and is_own and self._known_node(tensor) is None:  # of the graph around
+        if self._around and is_own and self._known_node(tensor) is None:  # it belongs to the graph around
             name = f"outer_{len(self._inputs)}"
             node = self._placeholder(name, name, self.likeness(tensor))
             self._inputs.append((tensor, None, node))

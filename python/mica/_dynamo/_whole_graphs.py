@@ -77,7 +77,7 @@ def _run_once(function, args, kwargs, dynamic, named, presets):
     _names.set_active(capture)
     try:
         with _names.functions_break(capture), capture:
-            # Lists and dicts are copies: what the function does to them is done to nobody's.
+            # Lists and dicts are copied, so that the function changes nobody else's.
             inner_args, inner_kwargs = tree_map(lambda leaf: leaf, (tuple(args), dict(kwargs)))
             result = function(*inner_args, **inner_kwargs)
         made = capture.end_with(result)

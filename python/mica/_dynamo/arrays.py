@@ -87,7 +87,7 @@ class CapturedArray:
     def __getattr__(self, name):
         if name in _METHODS:
             return lambda *args, **kwargs: _called(name, self, args, kwargs)
-        if name.startswith("__array_"):  # other ways to the memory: there is none yet
+        if name.startswith("__array_"):  # another way to the memory, which does not exist yet
             raise AttributeError(name)
         return getattr(self._value(), name)
 
@@ -171,7 +171,7 @@ class CapturedArray:
 
     def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
         wanted = _torch_dtype(dtype)
-        # A float beyond the range of an integer is NumPy's to convert.
+        # NumPy itself converts a float beyond the range of an integer.
         exact = (
             not self._tensor.is_floating_point() or wanted is None or wanted.is_floating_point or wanted == mica.bool
         )
@@ -249,7 +249,8 @@ def _of_function(function, args, kwargs):
         kwargs.pop("dtype")
     try:
         made = function(*args, **kwargs)
-    except (TypeError, IndexError, RuntimeError):  # arguments that torch's does not take; NumPy says what is wrong
+    # Torch's function does not take these arguments, so NumPy reports the error.
+    except (TypeError, IndexError, RuntimeError):
         return NotImplemented
     if isinstance(made, list | tuple):
         return type(made)(CapturedArray(each) for each in made)

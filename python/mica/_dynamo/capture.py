@@ -47,7 +47,7 @@ class Captured:
         _known.add(self)
 
     def __call__(self, *args, **kwargs):
-        if active() is not None:  # within another captured function it is a part of that one's graph
+        if active() is not None:  # within another captured function it is part of that function's graph
             return self.function(*args, **kwargs)
         args, kwargs = _arrays.as_captured((args, kwargs))
         capture = Capture(self, args, kwargs)
@@ -139,17 +139,17 @@ class Capture(RecordedGraph):
             self._cast_as(now)
         if kind == "random":
             self._note_random()
-        if (factor := _names.tensor_factor(func, kwargs)) is not None:  # in parts, as torch records it
+        if (factor := _names.tensor_factor(func, kwargs)) is not None:  # recorded in parts, as torch records it
             with self:
                 return args[0].add_(mica.mul(args[1], args[2]).mul(factor))
         return self._recorded(func, args, kwargs, tensors)
 
     def _of_class(self, kind, func, types, args, kwargs, tensors):
         """A call with a tensor of a class of the program's own: the calls that the class makes are seen."""
-        # The getter of an attribute is another object each time, of one descriptor.
+        # The getter of an attribute is a new object each time, but of one descriptor.
         called = func.__self__ if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") else func
         asked = (id(called), tuple(map(id, tensors)))
-        if asked in self._asked:  # the class hands the call on as it is
+        if asked in self._asked:  # the class has handed the call on unchanged
             self.flush(f"{_names.name_of(func)}() of a {kind.__name__}", whole=False)
             return self.aside(func, args, kwargs)
         self._asked.add(asked)
@@ -234,18 +234,18 @@ class Capture(RecordedGraph):
             inner_args, inner_kwargs = tree_map_only(_C.TensorBase, fake, (tuple(args), dict(kwargs)))
             if self.fakes.shape_env is not None:
                 inner_args, inner_kwargs = tree_map(symbolic, (inner_args, inner_kwargs))
-            # What a function of Mica's is made of asks nothing of the program.
+            # The calls inside a function of Mica's own ask nothing of the program.
             out = self.aside(self._open.call, (func, inner_args, inner_kwargs), {})
         except Exception as error:
             if self._open.fix(error, (inner_args, inner_kwargs)):
                 self._compute_again()
                 return self._recorded(func, args, kwargs, tensors)
-            # What fake tensors cannot do, real ones may; and an error of theirs is the program's.
+            # Real tensors may be able to do what fake ones cannot. An error of the real ones is the program's.
             name, of_data = (
                 _names.name_of(func),
                 (_fakes.DynamicOutputShapeException, _fakes.DataDependentOutputException),
             )
-            # A function of Mica's own that asks for values within is no fault of the program's.
+            # If a function of Mica's own asks for values inside, that is not the program's fault.
             within = "cannot be called on meta tensors" in str(error)
             whole = not isinstance(error, of_data) and not within and _names.is_refused(name)
             return self._run_now(func, args, kwargs, f"{name}(): {error or type(error).__name__}", whole)
@@ -342,7 +342,7 @@ class Capture(RecordedGraph):
                     _names.set_stream_state(random)
                 outputs = self.owner.compiled.get(module, inputs, key, part, reason)(*inputs)
                 if random is not None and not mica.equal(state, random):
-                    _names.set_stream_state(state)  # somebody has seeded it since
+                    _names.set_stream_state(state)  # somebody has seeded the stream since
         finally:
             self.active = True
         outputs = (outputs,) if isinstance(outputs, _C.TensorBase) else tuple(outputs or ())
@@ -366,7 +366,8 @@ def _fulfil(promises, outputs):
         seen.add(id(value))
         if type(value) is not _C.Tensor:
             value = value.as_subclass(_C.Tensor) if type(value) in (mica.nn.Parameter, mica.nn.Buffer) else value
-        own = {name: each for name, each in vars(promise).items() if name not in _OF_FAKES}  # the program's
+        # Attributes that the program has set.
+        own = {name: each for name, each in vars(promise).items() if name not in _OF_FAKES}
         promise.__class__ = type(value)
         _C._swap_tensor_impl(promise, value)
         if own:

@@ -1,4 +1,4 @@
-"""Settings of torch._dynamo: kept, and of no effect."""
+"""Settings of torch._dynamo. They are kept and have no effect."""
 
 from mica._dynamo._settings_module import settings as _settings
 

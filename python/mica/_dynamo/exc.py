@@ -1,4 +1,4 @@
-"""What compilation may raise."""
+"""The errors that compilation may raise."""
 
 
 class TorchDynamoException(RuntimeError):

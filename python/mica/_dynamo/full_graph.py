@@ -1,4 +1,4 @@
-"""What `fullgraph=True` refuses, with the line: values that torch's tracing could not hand to Python either."""
+"""Refuses, with the line, what `fullgraph=True` does not allow: values that torch's tracing could not hand to Python either."""
 
 import dis
 import functools
@@ -8,7 +8,7 @@ import sys
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-# Torch's words for what was asked, then the way out.
+# Torch's words for the request, then the way out.
 _REASONS = {
     "__bool__": (
         "Data-dependent branching",
@@ -63,7 +63,7 @@ def branches(frame):
         here = instruction(frame, ahead)
         if here is None:
             return False
-        if here.opname in ("UNARY_NOT", "FOR_ITER"):  # the latter asks for the next item of a filter
+        if here.opname in ("UNARY_NOT", "FOR_ITER"):  # FOR_ITER asks for the next item of a filter
             return True
         if "JUMP" in here.opname and "IF" in here.opname:
             after = instruction(frame, ahead + 1)

@@ -1,4 +1,4 @@
-"""What torch.compile makes of a module."""
+"""The module that torch.compile makes of a module."""
 
 from mica import _C
 from mica._dynamo.backend_names import AS_IT_IS

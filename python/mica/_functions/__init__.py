@@ -1,1 +1,1 @@
-"""Functions and settings of the root that Python says, by subject."""
+"""Functions and settings of the root that are written in Python, by subject."""

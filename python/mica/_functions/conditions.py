@@ -24,7 +24,7 @@ def _assert_async(condition, message=None):
 
 
 def _checked(error, cond, message):
-    if type(cond).__name__ == "SymBool":  # of open sizes: by what is known of them and by the example
+    if type(cond).__name__ == "SymBool":  # an open size: decided by what is known, or by the example
         cond = cond.node.shape_env.state(cond.node._expr)
     if not isinstance(cond, builtins.bool):
         raise TypeError(f"cond must be a bool, but got {type(cond)}")

@@ -4,7 +4,7 @@ import sys
 
 from mica import _C
 
-# function -> what it is called where the public has it, as far as that is not its __name__
+# function -> its name in the public module, where that is not its __name__
 _OWN_NAMES = {}
 
 # The dtypes that types of Python stand for, as in x.to(int).

@@ -1,4 +1,4 @@
-"""Which tensors are of one kind."""
+"""Groups tensors of one kind."""
 
 
 def _has_compatible_shallow_copy_type(input, from_):

@@ -1,4 +1,4 @@
-"""Signatures and texts of the engine's functions, from the type stubs, for who asks."""
+"""Signatures and texts of the engine's functions, from the type stubs, for programs that ask."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""Where torch has the parts of torch.func that packages reach for: those of vmap."""
+"""The parts of torch.func that packages import from here, as torch has them: those of vmap."""
 
 
 def __getattr__(name):

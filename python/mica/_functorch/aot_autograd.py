@@ -202,7 +202,8 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
         return _Compiled(flat, inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler)
 
     compiled = compile([*values, *args])
-    # The graph of aten's operators is one of numbers. Where sizes are among the inputs, others have another one.
+    # A graph of aten's operators is made for fixed numbers. Where sizes are among the inputs, other sizes get another
+    # graph.
     known = {_kinds(args): compiled} if any(type(value) is int for value in args) else None
 
     def forward(*inputs):

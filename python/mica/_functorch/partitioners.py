@@ -49,11 +49,11 @@ def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options
     for node in nodes:
         if any(used in late for used in node.all_input_nodes):
             late.add(node)
-    # Inputs that the function changes have their new values with its results.
+    # The new values of inputs that the function changes come with its results.
     copies = [n for n in nodes if n.op == "call_function" and n.target is mica.ops.aten.copy_.default]
     changes = [n for n in copies if n.args[0] in primals and n not in late]
     early = _needed(primals, changes)
-    # What only gradients need, and is made after the last result, belongs to the backward pass.
+    # Nodes that only gradients need, and that come after the last result, belong to the backward pass.
     last = max((position[n] for n in forward_outputs if isinstance(n, Node)), default=-1)
     after = {n for n in nodes if position[n] > last and n.op == "call_function" and n not in forward_outputs}
     late |= after - early

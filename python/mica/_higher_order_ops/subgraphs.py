@@ -63,7 +63,7 @@ def _traced(around, functions, operands, carried=0):
         own = {id(tensor): node for tensor, node in lifted}
         first = next(node for node in graph.nodes if node.op != "placeholder")
         for i, tensor in enumerate(extra):
-            # Placeholders in one order, whether the branch reads them or not.
+            # Placeholders have one order, whether or not the branch reads them.
             node = own.get(id(tensor)) or graph.create_node("placeholder", f"lifted_{i}", (), {}, f"lifted_{i}")
             node.meta.setdefault("val", around.likeness(tensor))
             first.prepend(node)

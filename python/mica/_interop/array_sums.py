@@ -131,7 +131,7 @@ class linalg:
 
     @staticmethod
     def solve(x1, x2, /):
-        # A vector is one only where it has a single dimension.
+        # x2 is a vector only if it has a single dimension.
         if x2.ndim > 1 and x2.ndim == x1.ndim - 1:
             return _linalg.solve(x1, x2.unsqueeze(0).expand(*x1.shape[:-2], *x2.shape[-2:]))
         return _linalg.solve(x1, x2)

@@ -7,7 +7,7 @@ from mica.autograd.function import Function
 def with_backward(op, device, args, kwargs):
     """Run an operator so that its registered backward is called for its gradients."""
     flat, rebuild = _flatten(args)
-    # A list of tensors counts as so many inputs; backward sees lists.
+    # Each tensor of a list counts as an input; backward sees lists.
     out_was_tuple = []
 
     def forward(ctx, *inputs):

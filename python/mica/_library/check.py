@@ -49,7 +49,7 @@ _CHECKS = {
     "test_autograd_registration": _autograd_registered,
     "test_faketensor": _fake_agrees,
 }
-# What torch checks too, and needs torch.compile.
+# Checks of torch that need torch.compile.
 _OF_COMPILER = ("test_aot_dispatch_static", "test_aot_dispatch_dynamic")
 
 

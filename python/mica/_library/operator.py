@@ -5,8 +5,8 @@ import threading
 
 import mica
 
-# What can be registered is kept by qualified name, "ns::name.overload", whether or not the operator is defined yet:
-# packages register for operators of libraries that are not there.
+# Registrations are kept by qualified name, "ns::name.overload", whether or not the operator is defined yet: packages
+# register for operators of libraries that are not installed.
 _operators = {}
 _lock = threading.RLock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -190,7 +190,7 @@ _true_device = mica._C.TensorBase.device.__get__
 
 def _device_of(tensors, args, kwargs):
     if tensors:
-        kinds = {_true_device(t).type for t in tensors}  # a fake tensor's is meta
+        kinds = {_true_device(t).type for t in tensors}  # the device of a fake tensor, not meta
         return "meta" if "meta" in kinds else "cuda" if "cuda" in kinds else next(iter(kinds))
     for value in (*args, *kwargs.values()):
         if isinstance(value, mica.device):

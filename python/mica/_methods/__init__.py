@@ -1,1 +1,1 @@
-"""Methods of the classes of the extension that Python says."""
+"""Methods of the extension's classes that are written in Python."""

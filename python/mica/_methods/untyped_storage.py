@@ -1,4 +1,4 @@
-"""UntypedStorage's methods that are said in Python: what a tensor of bytes over it can say."""
+"""UntypedStorage's methods that are written in Python, by means of a tensor of bytes over the storage."""
 
 import sys
 
@@ -22,7 +22,7 @@ def deepcopy_storage(storage, memo):
     done = memo.setdefault("mica storages", {})
     key = storage._cdata
     if key not in done:
-        done[key] = (storage.clone(), storage)  # the original is kept, so that its address stays its own
+        done[key] = (storage.clone(), storage)  # the original is kept alive, so that no other storage gets its address
     return done[key][0]
 
 
@@ -172,7 +172,7 @@ for _name, _function in {
     "__reduce_ex__": reduce_untyped,
     "tolist": _untyped_tolist,
     "byteswap": _untyped_byteswap,
-    "filename": property(lambda self: getattr(self, "_filename", None)),  # of a storage that writes to a file
+    "filename": property(lambda self: getattr(self, "_filename", None)),  # for a storage that writes to a file
     "from_buffer": staticmethod(storage_from_buffer),
     "copy_": _untyped_copy,
     "fill_": _untyped_fill,

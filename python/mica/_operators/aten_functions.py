@@ -8,7 +8,7 @@ from mica._operators.resizing import resized
 from mica.nn import functional as F
 
 _REDUCTIONS = ("none", "mean", "sum")
-# Operators that are methods of tensors, or functions of a space, under their own name.
+# Operators that are methods of tensors, or functions of a namespace, under their own name.
 _METHODS = frozenset(
     [
         "atleast_1d",
@@ -120,7 +120,7 @@ def _upsampling(name):
             scales, align_corners = (align_corners, *scales), None
         if any(scale is not None for scale in (scales_d, scales_h, scales_w)):
             scales = (scales_d, scales_h, scales_w)[5 - input.dim() :]
-        # Scales without a size come as one list; beside a size they only say how places are found.
+        # Scales without a size come as one list. Beside a size they only say how places are found.
         if output_size is None:
             return F.interpolate(input, None, list(scales[0]), mode.replace("_", "-"), align_corners)
         return resized(input, output_size, mode.replace("_", "-"), align_corners, name.endswith("_aa"), scales)
@@ -141,7 +141,7 @@ def _written(name, made, out):
         raise RuntimeError(
             f"Attempting to copy from device {made.device} to device {out.device}, but cross-device copies are not allowed!"
         )
-    return mica.mul(made, 1, out=out)  # which warns where it has to resize what has elements
+    return mica.mul(made, 1, out=out)  # mul warns where it has to resize a tensor with elements
 
 
 def op__to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
@@ -239,7 +239,7 @@ def _of_all_examples(x):
 op__is_all_true = lambda self: _of_all_examples(self).all()  # noqa: E731
 op__is_any_true = lambda self: _of_all_examples(self).any()  # noqa: E731
 op__shape_as_tensor = lambda self: mica.tensor(self.shape, dtype=mica.int64)  # noqa: E731
-# By the tensor's own methods: sizes of a fake tensor may be open.
+# Uses the tensor's own methods, since sizes of a fake tensor may be open.
 op_sym_size = lambda self, dim=None: self.size(dim)  # noqa: E731
 op_sym_stride = lambda self, dim=None: self.stride(dim)  # noqa: E731
 op_sym_numel = lambda self: self.numel()  # noqa: E731

@@ -7,7 +7,7 @@ All of torch's can be named. Those that have a function here compute; a call of 
 import functools
 import os
 
-# The table has operations of these names that take other arguments than torch's operators do.
+# Operations of the table that have these names and take other arguments than torch's operators do.
 OTHERWISE = frozenset(["_cdist_forward", "elu_backward", "leaky_relu_backward", "log_sigmoid_backward"])
 
 

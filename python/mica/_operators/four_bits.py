@@ -7,8 +7,8 @@ from mica.nn import functional as F
 
 __all__ = ["_dyn_quant_matmul_4bit", "_dyn_quant_pack_4bit_weight"]
 
-GROUP = 32  # what the packed form has a scale for, so that one kernel serves every block
-ROWS = 16  # the kernel's: as many more as are lacking have a scale of zero
+GROUP = 32  # elements that share a scale in the packed form, so that one kernel serves every block
+ROWS = 16  # the kernel's multiple of rows: missing rows have a scale of zero
 
 
 def _check_block(name, block_size, in_features):

@@ -102,7 +102,7 @@ def elu(input, alpha=1, scale=1, input_scale=1, *, out=None):
 
 def _safe_softmax(input, dim, dtype=None):
     """softmax, with zeros where all elements are -inf."""
-    empty = (input == -math.inf).all(dim, keepdim=True)  # before softmax too, whose gradient would be NaN there
+    empty = (input == -math.inf).all(dim, keepdim=True)  # applied before softmax too, whose gradient would be NaN there
     return _C.softmax(input.masked_fill(empty, 0.0), dim, dtype=dtype).masked_fill(empty, 0.0)
 
 
@@ -408,7 +408,7 @@ def _removed(name, instead):
 
 eig, lstsq, matrix_rank, solve, symeig = (_removed(name, instead) for name, instead in _REMOVED.items())
 
-# Arguments that are no tensors and have a __torch_function__ are asked, as by the engine's functions.
+# Arguments that are not tensors and have a __torch_function__ are asked, as the engine's functions do.
 for _name in (
     "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_indices_copy", "_native_batch_norm_legit", "_safe_softmax",
     "_softmax_backward_data", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_values_copy",

@@ -108,7 +108,7 @@ class _SegmentReduce(mica.autograd.Function):
         elif reduce != "sum":
             chosen = (rows == pieces.to_rows(result)) | rows.isnan()
             ties = pieces.to_rows(pieces.reduced(chosen.to(rows.dtype), "sum", 0))
-            # torch shares only positive gradients among equals: each of them gets a negative one whole.
+            # torch shares only positive gradients among equals; a negative one goes to each of them in full.
             shared = _C.where((ties > 1) & (given > 0), given / ties, given)
             given = _C.where(chosen, shared, 0.0)
         inside = (pieces.owner < pieces.count).unsqueeze(1)

@@ -8,7 +8,7 @@ from mica._functions.families import own_name
 from mica._subclasses import of_data, open_pieces, open_sizes, open_statistics
 from mica.utils._pytree import tree_leaves
 
-# Calls that need numbers, which there are none of; and those whose results' sizes depend on them.
+# Calls that need numbers, which fake tensors do not have, and calls whose results' sizes depend on numbers.
 _NUMBERS = {"item": "_local_scalar_dense", "is_nonzero": "_local_scalar_dense"}
 _NUMBERS |= {"equal": "equal", "allclose": "allclose"}
 _PLACES = frozenset(["to", "cuda", "cpu", "xpu", "type_as"])
@@ -58,7 +58,7 @@ def _normal(device):
 class FakeTensor(mica.Tensor):
     """A tensor without data. Its `device` is the one that it stands for; its mode computes shapes and dtypes."""
 
-    _values_are_plain = True  # for Tensor's methods that hand out a value
+    _values_are_plain = True  # for Tensor's methods that return a value
     constant = None  # the real tensor that it stands for, of a number that the program has written (constants.py)
 
     @staticmethod

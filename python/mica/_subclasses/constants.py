@@ -12,7 +12,7 @@ from mica.utils._pytree import tree_leaves, tree_map_only
 
 __all__ = ["follow", "note"]
 
-_MOST = 1  # elements
+_MOST = 1  # the most elements of a constant
 _DRAWING = ("rand", "bernoulli", "normal", "uniform", "dropout", "multinomial", "poisson", "exponential", "random")
 
 
@@ -24,7 +24,7 @@ def note(mode, fake, real):
     """Let a fake tensor stand for a real one, if that is small."""
     if real.numel() <= _MOST and real.layout is mica.strided and real.device.type == "cpu":
         fake.constant = real
-        if len(mode.constants) >= 256:  # of tensors that are gone nothing is kept
+        if len(mode.constants) >= 256:  # drops entries of tensors that are gone
             for key in [key for key, known in mode.constants.items() if all(each() is None for each in known)]:
                 del mode.constants[key]
         known = mode.constants.setdefault(_memory(fake), [])

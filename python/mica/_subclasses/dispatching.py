@@ -13,7 +13,7 @@ from mica._functions.families import DTYPES_OF_TYPES, is_functional, own_name
 from mica._subclasses import recorded
 from mica._subclasses.recorded import has_torch_dispatch
 
-# What asks for sizes and marks alone is answered by the tensor itself.
+# Questions about sizes and marks alone are answered by the tensor itself.
 _METADATA = frozenset([
     "size", "stride", "dim", "ndimension", "numel", "nelement", "is_contiguous", "storage_offset", "element_size",
     "is_floating_point", "is_complex", "is_signed", "get_device", "data_ptr", "requires_grad_", "register_hook",
@@ -23,7 +23,7 @@ _METADATA = frozenset([
 ])  # fmt: skip
 
 
-# Methods that read the one element, as what Python wants of it.
+# Methods that read the one element, and the conversion of that element.
 _READING = {"item": lambda number: number, "__bool__": bool, "__int__": int, "__float__": float, "__index__": int,
             "__complex__": complex}  # fmt: skip
 
@@ -273,7 +273,7 @@ def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False, 
     size = tuple(size)
     options = {"dtype": dtype or mica.get_default_dtype(), "device": device or "cpu"}
     with mica.no_grad(), _unseen():
-        # Pages that are never written to take no memory.
+        # Pages that are never written take no memory.
         plain = mica.empty(size, **options) if strides is None else mica.empty_strided(size, tuple(strides), **options)
         if storage_offset:
             whole = mica.empty(storage_offset + plain.untyped_storage().nbytes() // plain.itemsize, **options)

@@ -97,11 +97,11 @@ class FakeTensorMode(TorchDispatchMode):
         self.shape_env = shape_env
         self.fake_tensor_converter = FakeTensorConverter()
         self._entered, self._numbers = [], _OpenNumbers()
-        self.last_device = None  # of a fake tensor that was an argument
+        self.last_device = None  # the device of the last fake tensor that was an argument
         self.constants = {}  # memory -> fake tensors in it whose number is known (constants.py)
-        self.arrays = None  # what makes arrays of fake tensors, if anything does
-        self.items = None  # what answers item() of fake tensors, if anything does
-        self.before_values = None  # what makes fake tensors real ones when a value is asked for, if anything does
+        self.arrays = None  # makes arrays of fake tensors; None where nothing does
+        self.items = None  # answers item() of fake tensors; None where nothing does
+        self.before_values = None  # makes fake tensors real when a value is asked for; None where nothing does
 
     @classmethod
     def is_infra_mode(cls):
@@ -121,7 +121,7 @@ class FakeTensorMode(TorchDispatchMode):
         return isinstance(t, FakeTensor) and t.fake_mode is self
 
     def __enter__(self):
-        # Within itself a mode changes nothing.
+        # A mode that is entered within itself changes nothing.
         self._entered.append(not any(active is self for active in _active_modes()))
         if self._entered[-1]:
             super().__enter__()
@@ -161,7 +161,7 @@ class FakeTensorMode(TorchDispatchMode):
         if place is not None:
             kwargs["device"] = "meta"
             kwargs.pop("pin_memory", None)
-            if name == "_to_copy" and str(place) == "meta":  # the engine names the place that the tensor is at
+            if name == "_to_copy" and str(place) == "meta":  # the engine names the place where the tensor is
                 place = None
         with _C.DisableTorchFunctionSubclass():
             is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
@@ -229,7 +229,7 @@ class FakeTensorMode(TorchDispatchMode):
         return self.from_tensor(tensor, static_shapes=True) if is_real else tensor
 
     def _checked(self, tensor, func):
-        # A tensor on the meta device is what an operation of the engine's own has made of fake ones.
+        # A tensor on the meta device was made of fake ones by an operation of the engine's own.
         if isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
             return self.with_open_sizes(tensor)
         if self.allow_non_fake_inputs:

@@ -1,4 +1,4 @@
-"""Comparisons of what tensors are, apart from their elements: a tensor on the meta device has nothing else."""
+"""Compares tensors apart from their elements, which a tensor on the meta device does not have."""
 
 import mica
 

@@ -76,7 +76,8 @@ def _lengths(name, size, how, env):
         return [how] * (count - 1) + [size - how * (count - 1)]
     how = int(how)
     length = (size + how - 1) // how
-    # From how * (how - 1) + 1 elements on no piece is empty; for two pieces from two elements on, which there are.
+    # From how * (how - 1) + 1 elements on no piece is empty. For two pieces that is from two elements on, and there are
+    # at least two.
     always = how == 2 or (isinstance(size, mica.SymInt) and _least(size, env) > how * (how - 1))
     count = how if always else int((size + length - 1) // length)
     return [length] * (count - 1) + [size - length * (count - 1)]

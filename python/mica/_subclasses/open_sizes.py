@@ -44,7 +44,7 @@ def engine_values(values):
         if isinstance(value, OpenSize):  # which pytrees take for a leaf
             return tuple(map(plain, value))
         if isinstance(value, mica.SymFloat):
-            # Of a number that only data decide any will do: no rule of shapes is asked for it (NEEDS_NUMBERS).
+            # For a number that only data decide, any value will do: no rule of shapes asks for it (NEEDS_NUMBERS).
             return float(value) if value.node.has_hint() else value.node.shape_env.stand_in(value)
         return slice(*map(plain, (value.start, value.stop, value.step))) if isinstance(value, slice) else value
 
@@ -217,7 +217,7 @@ def _needed(func, args, kwargs, env):
     hints = env.var_to_val
     with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
         if not names or not works({name: hints[name] for name in names}):
-            return None  # an error of the program
+            return None  # an error of the program itself
         for a, b in itertools.combinations(names, 2):
             if hints[a] == hints[b] and works({b: first[a]}):
                 return {env.preset_key(b): env.preset_key(a)}

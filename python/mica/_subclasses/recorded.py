@@ -12,7 +12,7 @@ import mica
 from mica import _C
 from mica.utils._python_dispatch import TorchDispatchMode
 
-# Calls that are answered by the class and leave no node.
+# Calls that the class answers and that leave no node.
 _UNRECORDED = frozenset(["detach", "detach_", "data", "set_", "item"])
 
 
@@ -40,14 +40,14 @@ def tensors_in(values):
 class _Below(TorchDispatchMode):
     """Asks the classes of an operator's tensors for its answer."""
 
-    asked = 0  # how many operators have come here
+    asked = 0  # how many operators have come to this mode
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         before = _C._set_dispatch_aside(False)
         _Below.asked += 1
         try:
             if not types:
-                with _C.DisableTorchFunctionSubclass():  # the engine computes: its tensors are plain ones
+                with _C.DisableTorchFunctionSubclass():  # the engine computes here, with plain tensors
                     return func(*args, **(kwargs or {}))
             if _C._len_torch_dispatch_stack():
                 from mica.utils._dispatch_calls import ask_innermost  # the program's modes are asked before its classes
@@ -62,7 +62,7 @@ class _Below(TorchDispatchMode):
 
 
 _below = _Below()
-_caller = threading.local()  # whether what called a class records gradients
+_caller = threading.local()  # whether the caller of a class records gradients
 
 
 @contextlib.contextmanager
@@ -143,7 +143,7 @@ def run(function, args, kwargs):
     finally:
         _caller.records = outer
         _C._set_dispatch_aside(before)
-    is_given = any(answer is each for each in args)  # which no operator had to be asked for
+    is_given = any(answer is each for each in args)  # an answer for which no operator was asked
     return answer if is_given or _Below.asked != asked else NotImplemented
 
 

@@ -9,7 +9,7 @@ from mica import _C
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 _DEVICES = ("cpu", "cuda")
-# Types of device that torch casts on. Autocast there can be switched, and changes nothing: no tensor lives there.
+# Device types on which torch casts. Autocast can be switched there and changes nothing, because no tensor is there.
 _NAMED = ("mps", "xpu", "xla", "hpu", "ipu", "mtia", "maia", "privateuseone")
 
 

@@ -128,7 +128,7 @@ class GradScaler:
                 if not allow_fp16 and grad.dtype == _C.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
                 if grad.is_sparse:
-                    if grad.dtype == _C.float16:  # values of one place may overflow only where they are summed
+                    if grad.dtype == _C.float16:  # values at one place may overflow only when they are summed
                         param.grad = grad = grad.coalesce()
                     grad = grad._values()
                 grads[grad.device].append(grad)

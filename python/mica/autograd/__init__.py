@@ -72,7 +72,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
             )
         grad_tensors = grad_variables
     if type(tensors) is not _C.Tensor and (asked := _overriding(tensors, inputs)):
-        import mica  # its overrides stand above this file
+        import mica  # the module of its overrides imports this file
 
         options = {"retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
         return mica.overrides.handle_torch_function(
@@ -101,7 +101,7 @@ def _has_own_answer(tensor):
         return hasattr(type(tensor), "__torch_function__")
     for kind in type(tensor).__mro__:
         if kind.__module__.partition(".")[0] in ("mica", "torch"):
-            return False  # its answer would be the engine's
+            return False  # its answer would be the same as the engine's
         if "__torch_function__" in vars(kind):
             import mica
 
@@ -158,7 +158,7 @@ def _seeds(outputs):
     """The gradients that a pass begins with, made where modes see it: None where one has to be given."""
     if any(not isinstance(each, _C.Tensor) or each.dim() != 0 for each in outputs):
         return None
-    from mica import ones_like  # which is above this module
+    from mica import ones_like  # imports this module
 
     return tuple(ones_like(each) for each in outputs)
 
@@ -228,7 +228,7 @@ def grad(
     if allow_unused is None:
         allow_unused = materialize_grads
     if type(outputs) is not _C.Tensor and (asked := _overriding(outputs, inputs)):
-        import mica  # its overrides stand above this file
+        import mica  # the module of its overrides imports this file
 
         return mica.overrides.handle_torch_function(
             grad,

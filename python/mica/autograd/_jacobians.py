@@ -25,7 +25,7 @@ def _real_list(tensor):
     flat = (_C.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).to(_C.float64)
     if (
         type(flat).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
-    ):  # whose class hands out one number at a time
+    ):  # its class hands out one number at a time
         return [flat[i].item() for i in range(flat.numel())]
     return flat.tolist()
 

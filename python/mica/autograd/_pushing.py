@@ -51,7 +51,7 @@ def _pushed(call, count, tangents):
         given[i] = places[i] if tangent is None else tangent
     for _, argument, in_place in related:
         if in_place and given[argument] is not None:
-            given[argument] = given[argument].clone()  # which jvp changes
+            given[argument] = given[argument].clone()  # because jvp changes it
     ctx._in_jvp = True
     try:
         returned = function.jvp(ctx, *given)

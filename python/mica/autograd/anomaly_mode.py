@@ -1,4 +1,4 @@
-"""Finding the forward call behind a failing backward."""
+"""Finds the forward call behind a failing backward."""
 
 import warnings
 

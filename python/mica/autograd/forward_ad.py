@@ -172,13 +172,13 @@ def make_dual(tensor, tangent, *, level=None):
         dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
         opened.duals.append(dual)
         return dual
-    # The input of the graph is a tensor that no program sees, so that the dual can be changed in place.
+    # The graph's input is a tensor that no program sees, so that the dual can be changed in place.
     opened.duals.append(tensor.detach().requires_grad_())
-    if tensor.is_inference():  # whose changes are not counted
+    if tensor.is_inference():  # it does not count its changes
         return _Dual.apply(opened.duals[-1], tensor.data)
     version = tensor._version
     dual = _Dual.apply(opened.duals[-1], tensor.detach())
-    _C._set_version(dual, version)  # changes of either are counted for both, and this is none
+    _C._set_version(dual, version)  # changes of either count for both, and this is not a change
     return dual
 
 

@@ -87,7 +87,7 @@ class FunctionMeta(type):
         cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
         separate_setup = cls.setup_context is not _C._FunctionBase.setup_context
         cls._bind_arguments = staticmethod(_argument_binder(cls.forward)) if separate_setup else None
-        # torch.func takes functions whose context is set up apart, and Mica's own, which are written for it.
+        # torch.func takes functions with a separate setup_context, and Mica's own, which are written for it.
         cls._is_transformable = separate_setup or cls.__module__.partition(".")[0] in ("mica", "torch")
         cls._bind_keywords = staticmethod(_keyword_binder(cls.forward))
         functions = [base for base in cls.__mro__ if isinstance(base, FunctionMeta)]  # the last of them is Function
@@ -102,7 +102,7 @@ class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
     """
 
     generate_vmap_rule = False
-    clear_saved_tensors_on_access = False  # let go of what was saved once backward has read it
+    clear_saved_tensors_on_access = False  # drop what was saved once backward has read it
 
     def __init__(self, *args, **kwargs):
         warnings.warn(
@@ -151,7 +151,7 @@ class _TwiceError(Function):
 
 _TwiceError._backward_cls = type(
     "Error", (BackwardCFunction,), {"_forward_cls": _TwiceError}
-)  # as torch names the node
+)  # torch's name for the node
 
 
 def once_differentiable(backward):
@@ -167,7 +167,7 @@ def once_differentiable(backward):
         if not any(isinstance(arg, _C.Tensor) and arg.requires_grad for arg in args):
             return outputs
         as_tuple = outputs if isinstance(outputs, tuple) else (outputs,)
-        # The node has an edge for each output, which leads nowhere where there is none.
+        # The node has an edge for each output, which leads nowhere for an output that is None.
         given = (_C.empty(0) if output is None else output.detach().requires_grad_() for output in as_tuple)
         guarded = _TwiceError.apply(*given)
         results = [None if old is None else new for old, new in zip(as_tuple, guarded, strict=True)]

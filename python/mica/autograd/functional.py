@@ -170,7 +170,8 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
         inputs = _prepared(inputs, create_graph)
         outputs, outputs_tuple = _evaluate(func, inputs, "jvp")
         _check_outputs(outputs, strict)
-        # The vjp is linear in its weights: differentiating it by them gives the Jacobian's other product.
+        # The vjp is linear in its weights, so differentiating it by them gives the product with the Jacobian from the
+        # other side.
         weights = tuple(_C.zeros_like(output, requires_grad=True) for output in outputs)
         products = _or_zeros(_grad(outputs, inputs, weights, True), inputs, strict, _independent)
     with enable_grad() if create_graph else _same_mode():

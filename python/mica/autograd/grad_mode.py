@@ -1,6 +1,6 @@
 """Whether autograd records: context managers that are decorators too."""
 
-import _thread  # threading would be loaded with the package, and much else with it
+import _thread  # importing threading with the package would load much else
 
 from mica import _C
 from mica.utils._contextlib import (

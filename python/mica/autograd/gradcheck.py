@@ -104,7 +104,7 @@ def _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, c
             for row, repeated in zip(rows, again, strict=True):
                 _check_grad_type(row[j], x, check_dtypes)
                 _check_repeats([row[j]], [repeated[j]], nondet_tol)
-            # Both with a line for each direction of the input.
+            # Both have a line for each direction of the input.
             analytical = [list(line) for line in zip(*(_real_list(row[j]) for row in rows), strict=True)]
             expected = [column[place] for column in numerical[j]]
             if analytical or expected:
@@ -133,7 +133,7 @@ def _check_fast(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol):
         slopes = _difference_quotient(func, inputs, change, eps)
         for i, output in enumerate(numbers):
             weight = _random_direction(output, generator)
-            total = sum(_real_list(weight)) * sum(_real_list(direction))  # of the weights of all single derivatives
+            total = sum(_real_list(weight)) * sum(_real_list(direction))  # the weights of all single derivatives
             expected = sum(a * b for a, b in zip(_real_list(weight), slopes[i], strict=True))
             found = 0.0
             if not output.requires_grad and any(slopes[i]):
@@ -235,7 +235,7 @@ def _of_strided(func, inputs, masked):
     """The function and its inputs; where an input is sparse, as a problem of strided tensors."""
     if all(not _is_checked(x) or x.layout is _C.strided for x in inputs):
         return func, inputs
-    from mica.sparse._gradcheck import of_strided  # sparse tensors are above this file
+    from mica.sparse._gradcheck import of_strided  # imports this file
 
     return of_strided(func, inputs, masked)
 
@@ -265,7 +265,7 @@ def _check_inputs(inputs):
 
 def _check_batched(outputs, checked):
     """Gradients of several weights at once (vmap) are those of one after the other."""
-    import mica  # autograd.grad is above this file
+    import mica  # imports this file
 
     for i, output in enumerate(_differentiable(outputs)):
         weights = [_C.randn_like(output) for _ in range(2)]
@@ -285,7 +285,7 @@ def _check_batched(outputs, checked):
 
 def _check_batched_forwards(func, inputs, checked):
     """Tangents of several directions at once (vmap) are those of one after the other."""
-    import mica  # mica.func is above this file
+    import mica  # imports this file
 
     for j, x in enumerate(checked):
 
@@ -351,7 +351,7 @@ def gradcheck(
                     "output of fn for gradcheck."
                 )
             if any(any(y is x for x in checked) for y in outputs):
-                # An output that is an input moves with it; a view of it does as well, but stands for itself.
+                # An output that is an input would move with it. A view of it does so too, but is an object of its own.
                 outputs = tuple(y.view_as(y) if _is_checked(y) else y for y in outputs)
             if check_backward_ad:
                 if fast_mode:

@@ -88,7 +88,7 @@ def get_gradient_edge(tensor):
 def increment_version(tensor):
     """Tell autograd that the memory of a tensor, or of several, was changed behind its back."""
     for each in [tensor] if isinstance(tensor, _C.Tensor) or not isinstance(tensor, Iterable) else tensor:
-        if not each.is_inference():  # which counts no versions
+        if not each.is_inference():  # inference tensors count no versions
             _C._increment_version(each)
 
 

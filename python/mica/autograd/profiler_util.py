@@ -63,7 +63,7 @@ class FunctionEvent(_Times):
         self.stack = stack or []
         self.cpu_parent = None
         self.cpu_children = []
-        self.kernels = []  # what a GPU ran for this event itself
+        self.kernels = []  # what a GPU ran for this event, without its children
 
     @classmethod
     def _of_row(cls, number, row, origin_ns):

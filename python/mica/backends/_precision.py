@@ -7,7 +7,8 @@ CPU's kernels compute float32 in float32 whatever the settings say.
 from mica import _C
 
 _WORDS = ("none", "ieee", "tf32", "bf16")
-# "none" leaves it to the library's setting for all operations, and that to the one for all libraries.
+# "none" leaves the choice to the library's setting for all operations, and that leaves it to the setting for all
+# libraries.
 _settings = {
     ("generic", "all"): "none",
     **{("cuda", operation): "none" for operation in ("all", "matmul", "conv", "rnn")},
@@ -15,7 +16,7 @@ _settings = {
 }
 # Until someone sets them, cuDNN's convolutions and recurrent layers may round, if no wider setting says otherwise.
 _by_default = {("cuda", "conv"): "tf32", ("cuda", "rnn"): "tf32"}
-# What the older functions were told; they refuse to answer for settings that were not made through them.
+# What the older functions were set to. They refuse to answer where settings were made in another way.
 _older = {"matmul": "highest", "cudnn": True}
 
 
@@ -44,7 +45,7 @@ def set(library, operation, word):
     _by_default.pop((library, operation), None)
     if library != "mkldnn" and _C._device_count("cuda") > 0:
         _C._set_backend_flag("cuda", "matmul_tf32", get("cuda", "matmul") == "tf32")
-        # One flag for both: a program that wants only one of them exact gets both.
+        # One flag serves both, so a program that wants only one of them exact gets both exact.
         _C._set_backend_flag("cuda", "convolution_tf32", get("cuda", "conv") == get("cuda", "rnn") == "tf32")
 
 

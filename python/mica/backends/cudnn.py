@@ -45,7 +45,7 @@ def is_acceptable(tensor):
     return tensor.is_cuda and tensor.is_floating_point() and is_available()
 
 
-# What the backend asks for by other names.
+# The names of the backend's own flags.
 _FLAGS = {"deterministic": "cudnn_deterministic", "benchmark": "cudnn_benchmark", "enabled": "cudnn_recurrent"}
 
 

@@ -19,7 +19,7 @@ _default_backend = None
 
 def compile(*args, **kwargs):
     """The same as torch.compile."""
-    import mica  # torch.compile is above this module
+    import mica  # imports this module
 
     return mica.compile(*args, **kwargs)
 
@@ -128,7 +128,7 @@ def cudagraph_mark_step_begin():
 
 def reset():
     """Forget what was counted, and what backends have compiled. Nothing else is kept."""
-    import mica  # torch._dynamo is above this module
+    import mica  # imports this module
 
     mica._dynamo.reset()
 
@@ -150,7 +150,7 @@ def get_default_backend():
 
 class _Stance:
     _name = "default"
-    backend = None  # the one that graphs are handed to instead of that of torch.compile
+    backend = None  # the backend that gets graphs instead of the one of torch.compile
 
     @property
     def name(self):

@@ -85,5 +85,5 @@ class _Runtime:
 
 def cudart():
     """The runtime's functions, with CUDA started."""
-    _C._synchronize("cuda")  # which makes the device's context current in this thread
+    _C._synchronize("cuda")  # this makes the device's context current in this thread
     return _Runtime()

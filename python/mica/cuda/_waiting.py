@@ -1,4 +1,4 @@
-"""What is said of calls that wait for the GPU."""
+"""Warnings and errors about calls that wait for the GPU."""
 
 from mica import _C
 

@@ -157,13 +157,13 @@ def _run(operation, parameters):
     dtype = getattr(_C, _DTYPES.get(dtype, dtype))
 
     def operand(rows, columns, transposed, pitch):
-        # The library's matrices are column-major, so that one of (rows, columns) is a tensor of (columns, rows).
+        # The library's matrices are column-major, so a matrix of (rows, columns) is a tensor of (columns, rows).
         lines, width = (rows, columns) if transposed else (columns, rows)
         made = _C.randn(*batch, lines, pitch, device="cuda").to(dtype)[..., :width]
         return made.mT if transposed else made
 
     a, b = operand(m, k, fields[0][0] == "t", pitches[0]), operand(k, n, fields[0][1] == "t", pitches[1])
-    if result:  # wider than the operands
+    if result:  # the result is wider than the operands
         (_C.bmm if batch else _C.mm)(b, a, out_dtype=getattr(_C, result[0]))
         return
     out = _C.empty(*batch, n, pitches[2], device="cuda", dtype=dtype)[..., :m]

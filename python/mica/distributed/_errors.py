@@ -1,4 +1,4 @@
-"""What goes wrong between processes."""
+"""The errors of distributed calls."""
 
 
 class DistError(RuntimeError):

@@ -29,7 +29,7 @@ def _resolve_group(group, tag=""):
         return _groups._resolve_process_group(group)
     if isinstance(group, (list, tuple)) and group and all(isinstance(rank, (int, list)) for rank in group):
         ranks = [rank for each in group for rank in (each if isinstance(each, list) else [each])]
-        if isinstance(group[0], list):  # a grid of ranks: each row is a group
+        if isinstance(group[0], list):  # a grid of ranks, each row of which is a group
             ranks = next((row for row in group if _groups.get_rank() in row), ranks)
         found = _groups._find_pg_by_ranks_and_tag(tag, ranks)
         if found is None:

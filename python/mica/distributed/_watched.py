@@ -1,4 +1,4 @@
-"""Who wants to know which collectives are called: functions that get the name of torch's operator."""
+"""Watchers of collectives: functions that get the name of torch's operator."""
 
 watchers = []
 _stands_for = []

@@ -59,7 +59,8 @@ class DeviceMesh:
             raise RuntimeError(
                 f"mesh_shape and mesh_dim_names should have same length! Found len(mesh_dim_names): {len(self._names)} and len(mesh_shape):{self._whole.dim()}."
             )
-        self._dims = tuple((dim,) for dim in range(self._whole.dim()))  # the root's dimensions that each is made of
+        # The dimensions of the root that make up each dimension.
+        self._dims = tuple((dim,) for dim in range(self._whole.dim()))
         self._flattened, self._groups = {}, dict(_groups or {})
         if not is_initialized() and _init_backend:
             init_process_group()

@@ -37,7 +37,7 @@ class FileStore(_TableStore):
         return self._read(lambda table: all(key in table for key in keys))
 
     def num_keys(self):
-        return self._read(lambda table: len(table.values))  # one of them counts the stores
+        return self._read(lambda table: len(table.values))  # one of the keys counts the stores
 
     def list_keys(self):
         return self._read(lambda table: sorted(table.values))
@@ -92,7 +92,7 @@ def _with_file(path, change, write):
             os.pwrite(descriptor, data, 0)
         return result
     finally:
-        os.close(descriptor)  # which releases the lock
+        os.close(descriptor)  # this releases the lock
 
 
 def _leave_file(path, world_size):

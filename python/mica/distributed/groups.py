@@ -107,7 +107,7 @@ def _alone(init_method, rank, world_size):
 def _at_exit():
     """Tell other ranks goodbye, so that they do not take this process for one that has died."""
     for each in list(_world.pg_map):
-        with contextlib.suppress(Exception):  # the process ends: there is nobody to tell
+        with contextlib.suppress(Exception):  # the process ends, and there is nobody left to tell
             each.shutdown()
     if mpi := sys.modules.get("mica.distributed.mpi"):
         mpi.finish()

@@ -35,7 +35,7 @@ def meet(store, rank, size, timeout, name, world_ranks, world):
     if any(place[0] != places[0][0] for place in places):
         hosts = len({place[0] for place in places})
         return _across_hosts(store, rank, size, timeout, name, hosts)
-    if world is None:  # it is a world of its own, in which waiting ranks see each other
+    if world is None:  # this group is a world of its own, in which waiting ranks see each other
         world_ranks = list(range(size))
     warning = seconds_of("MICA_DISTRIBUTED_LATE_WARNING", 10.0)
     if rank == 0:
@@ -62,7 +62,7 @@ def _wait_for(store, keys, timeout, what, world_ranks, world):
                 return
             except DistStoreError:
                 if left <= 0.5:
-                    return  # the next wait is an error that says who did not come
+                    return  # the next wait raises an error that says who did not come
             except DistNetworkError:  # the store has ended with rank 0, which may have said why
                 world.stand_still(late, what, waited)
                 raise
@@ -99,7 +99,7 @@ def _own_address():
     master = os.environ.get("MASTER_ADDR", "localhost")
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:  # which sends nothing
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting sends nothing
                 probe.connect((master, int(os.environ.get("MASTER_PORT", 1)) or 1))
                 return probe.getsockname()[0]
         except OSError:

@@ -5,10 +5,10 @@ import shutil
 import sys
 import sysconfig
 
-# By who has started this process: Open MPI's mpirun, or one that speaks PMI, as MPICH's does and Slurm's srun.
+# Chosen by the launcher of this process: Open MPI's mpirun, or one that speaks PMI, such as MPICH's and Slurm's srun.
 _OPEN_MPI, _OTHERS = ["libmpi.so.40"], ["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"]
 
-# What a launcher of MPI's tells its processes.
+# The variables that launchers of MPI set for their processes.
 _STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_RANK")
 
 

@@ -20,7 +20,7 @@ from mica.distributed.options import (
 )  # fmt: skip
 from mica.distributed.work import All, Received, Work
 
-# In the order of the engine's lists (distributed/call.h, mica/dtype.h).
+# The numbers follow the engine's lists (distributed/call.h, mica/dtype.h).
 (ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, GATHER, SCATTER, REDUCE_SCATTER, ALL_TO_ALL, BARRIER, SEND, RECV) = range(
     11
 )
@@ -67,10 +67,10 @@ class NativeBackend:
     def __init__(self, engine, rank, size, timeout, name="gloo", group="", world_ranks=(), desk=None):
         self._engine, self._rank, self._size, self._timeout, self._name = engine, rank, size, timeout, name
         self._group, self._world_ranks = group, list(world_ranks)
-        self._desk = engine if desk is None else desk  # what answers where this program is
+        self._desk = engine if desk is None else desk  # the engine that says where this program is
         self._late_limit = seconds_of("MICA_DISTRIBUTED_LATE_LIMIT", math.inf)
         engine.set_timeout(self._limit(None))
-        self._pending = []  # what was started; its tensors must live until it is done
+        self._pending = []  # calls that were started; their tensors must live until they are done
         for each in _watchers():
             each.begin(self)
 

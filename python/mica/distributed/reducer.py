@@ -31,12 +31,12 @@ class Reducer:
         self._index = {id(parameter): i for i, parameter in enumerate(parameters)}
         first = [FIRST_BUCKET_BYTES if limit >= FIRST_BUCKET_BYTES else limit, limit]
         self._lay_out(assign(parameters, first, self.sparse)[::-1])
-        self._order = []  # of arrival in the first backward pass; None once buckets follow it
+        self._order = []  # the order of arrival in the first backward pass; None once buckets follow it
         self._iterations = 0
-        self._uses = [0] * len(parameters)  # of each parameter in a backward pass of a static graph
+        self._uses = [0] * len(parameters)  # how often each parameter is used in a backward pass of a static graph
         self._expecting = self._unfinished = False
         self._begin([])
-        self._stepping = []  # parameters whose optimizers step when a pass is over
+        self._stepping = []  # parameters whose optimizers step at the end of a pass
         self._handles = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in parameters]
 
     def remove(self):
@@ -202,7 +202,7 @@ class Reducer:
     def _reduce_all(self):
         self._choose_divisor()
         self._used = {i for i, uses in enumerate(self._uses) if uses}
-        if self._order is not None:  # those that are never used come last
+        if self._order is not None:  # parameters that are never used come last
             self._order += [i for i, uses in enumerate(self._uses) if not uses]
         for index in range(len(self.parameters)):
             self._mark_ready(index)
@@ -246,7 +246,7 @@ class Reducer:
 
         bucket = self._buckets[number]
         if self.skip_unused and self._used.isdisjoint(bucket.indices):
-            return  # the program says that all processes have the same unused parameters
+            return  # the program promises that all processes have the same unused parameters
         if self.hook is not None:
             state, function = self.hook
             seen = bucket.as_seen(number, number == len(self._buckets) - 1)
@@ -254,7 +254,7 @@ class Reducer:
             if not isinstance(bucket.work, Future):
                 raise RuntimeError("Communication hook: the return value should be a torch.futures.Future.")
         elif bucket.is_sparse:
-            bucket.work = None  # its sizes differ by process: it is sent when all is done
+            bucket.work = None  # its sizes differ by process, so it is sent at the end
         else:
             bucket.work = all_reduce(bucket.buffer, group=self.group, async_op=True)
 
@@ -371,7 +371,7 @@ def reduce_sparse(parameter, group, divisor):
     all_gather(counts, mica.tensor([indices.shape[1]], device=values.device), group=group)
     counts = [int(count) for count in counts]
     most = max(counts)
-    # All send as many rows as the one with the most, and the surplus is cut off.
+    # All processes send as many rows as the one with the most, and the surplus is cut off.
     sent_indices = indices.new_zeros(indices.shape[0], most)
     sent_indices[:, : indices.shape[1]] = indices
     sent_values = values.new_zeros(most, *values.shape[1:])

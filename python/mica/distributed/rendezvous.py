@@ -58,7 +58,8 @@ def _server_store(host, port, rank, world_size, timeout, libuv=None):
     libuv = (libuv or os.environ.get("USE_LIBUV", "1")) == "1"
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         store = TCPStore(host, port, world_size, False, timeout, wait_for_workers=False, use_libuv=libuv)
-        # Set where the store outlives a restart. Machines need not have restarted equally often, so their counts do not serve.
+        # Set where the store outlives a restart. Machines may have restarted different numbers of times, so their
+        # counts cannot be used.
         if prefix := os.environ.get("MICA_STORE_PREFIX"):
             store = PrefixStore(prefix, store)
     else:

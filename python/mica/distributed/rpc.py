@@ -1,4 +1,4 @@
-"""Calls of functions in other processes: there are none, and this module says so to who asks."""
+"""Calls of functions in other processes. There are none, and this module says so to programs that ask."""
 
 __all__ = ["is_available"]
 

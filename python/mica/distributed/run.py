@@ -182,7 +182,7 @@ def _command(args):
         command, words = args.training_script, []
     else:
         command, words = os.getenv("PYTHON_EXEC", sys.executable), ["-u", args.training_script]
-        if args.module:  # None, where another launcher fills in what its own options leave out
+        if args.module:  # None where another launcher fills in options that were not given
             words.insert(1, "-m")
     if not get_use_env(args):
         words.append(f"--local-rank={macros.local_rank}")

@@ -4,7 +4,8 @@ import os
 import re
 import zlib
 
-# Of each: rank, size, rank on the machine, size on the machine. The first whose rank is there has started this process.
+# For each launcher: rank, size, rank on the machine, size on the machine. The first one whose rank is set has started
+# this process.
 _SOURCES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
@@ -12,7 +13,7 @@ _SOURCES = (
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", None),
 )
 _NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-# What all processes of one start have in common, and others have not.
+# Variables that all processes of one start have in common, and no others.
 _JOBS = ("SLURM_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "HYDRA_JOBID", "PMIX_SERVER_URI2")
 
 
@@ -58,7 +59,7 @@ def told_by_scheduler(environment=None):
     for rank, *others in _SOURCES:
         if rank not in environment:
             continue
-        # The shell of a batch job has Slurm's variables too: it is no task.
+        # The shell of a batch job has Slurm's variables too, but it is not a task.
         if rank == "SLURM_PROCID" and environment.get("SLURM_STEP_ID", "batch") in ("batch", "4294967291"):
             continue
         told = {

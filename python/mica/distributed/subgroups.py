@@ -41,7 +41,7 @@ def new_group(
     if use_local_synchronization:
         import hashlib
 
-        # Ranks outside do not count this group, so its name is made of what its members know.
+        # Ranks outside do not count this group, so its name is made from what its members know.
         count = sum(1 for each in _world.pg_group_ranks.values() if list(each) == ranks)
         name = hashlib.sha1(",".join(map(str, [*ranks, count])).encode(), usedforsecurity=False).hexdigest()
     else:

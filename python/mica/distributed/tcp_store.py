@@ -53,7 +53,7 @@ class TCPStore(Store):
                     _servers[self._server.port] = self._server
             port = self._server.port if self._server is not None else port
         self._port = port
-        # The server's own process need not find itself by the name that others know it by.
+        # The server's own process may not be able to reach itself by the name that others use.
         address = "localhost" if is_master else host_name
         self._client = engine.StoreClient(address, port, _seconds(timeout))
         if world_size is not None and wait_for_workers:

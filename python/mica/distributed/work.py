@@ -1,4 +1,4 @@
-"""What was started and may not be done yet."""
+"""Calls that were started and may not be done yet."""
 
 import datetime
 

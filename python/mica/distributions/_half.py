@@ -1,4 +1,4 @@
-"""What is left of a distribution that is symmetric about zero when signs are dropped."""
+"""The distribution of absolute values of numbers whose distribution is symmetric about zero."""
 
 import math
 

@@ -9,7 +9,7 @@ _KL_MEMOIZE = {}  # what was looked up, by the types of the arguments
 def register_kl(type_p, type_q):
     """A decorator that enters a function of (p, q) for a pair of types of distributions, and for their subclasses."""
     for name, kind in (("type_p", type_p), ("type_q", type_q)):
-        # Any class will do, as in torch: pyro registers for one that its distributions share.
+        # Any class is allowed, as in torch: pyro registers a class that its distributions share.
         if not isinstance(kind, type):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
 

@@ -35,7 +35,7 @@ class Distribution:
         if validate_args is not None:
             self._validate_args = validate_args
         elif self._validate_args and mica.compiler.is_compiling():
-            self._validate_args = False  # checks ask for values; torch switches them off as it first compiles
+            self._validate_args = False  # checks ask for values; torch turns them off when it first compiles
         if self._validate_args:
             self._check_parameters()
         super().__init__()

@@ -153,7 +153,7 @@ def _exported(mod, args, kwargs, named, values):
     except (DataDependentError, GuardOnDataDependentSymNode):
         raise
     except (NotImplementedError, RuntimeError, ValueError, IndexError) as error:
-        # What fake tensors cannot do, the example may, as long as nobody asks for a size that data decide.
+        # The example may be able to do what fake tensors cannot, as long as nobody asks for a size that data decide.
         try:
             return _run_once(mod, args, kwargs, {}, values, watches_sizes=True), False
         except (SizeOfData, DataDependentError) as refused:

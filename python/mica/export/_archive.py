@@ -21,7 +21,7 @@ DTYPES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float16": 
           "uint32": 34, "uint64": 35}  # fmt: skip
 FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
 LAYOUTS = {"sparse_coo": 1, "sparse_csr": 2, "sparse_csc": 3, "sparse_bsr": 4, "sparse_bsc": 5, "strided": 7}
-# Arguments that torch has under another name than Mica's table.
+# Arguments that have another name in torch than in Mica's table.
 _NAMES = {
     f"aten::{name}": {"self": "input"}
     for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")

@@ -100,7 +100,7 @@ def decomposed(program, table):
     return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants, modules
 
 
-# Operators whose parts are the engine's own, which no mode sees: they are left whole.
+# Operators whose parts are internal to the engine, so that no mode sees them: they are not decomposed.
 _WHOLE = frozenset(
     ["gru", "lstm", "rnn_relu", "rnn_tanh", "l1_loss", "log_sigmoid", "max_pool1d", "pad", "rms_norm", "selu"]
 )
@@ -126,7 +126,7 @@ class _Steps(Interpreter):
 
     def run_node(self, n):
         count, env = len(self._made.nodes), self._mode.shape_env
-        if env is not None and n.op == "call_function":  # what only data decide keeps its names
+        if env is not None and n.op == "call_function":  # values that only data decide keep their names
             found = free_unbacked_symbols(n.meta.get("val")) if env.has_data() else set()
             env.expected = sorted(found - self._seen)
             self._seen |= found

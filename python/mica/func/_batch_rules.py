@@ -178,7 +178,7 @@ def _leading(call):
     if any(call.is_batched(x) for x in call.rest()) or not call.is_batched(call.args[0]):
         return NotImplemented
     if call.name in _OF_MATRICES and call.args[0].dim() < 2:
-        return NotImplemented  # one example refuses: with the batch it would pass for a matrix
+        return NotImplemented  # a single example would be refused: with the batch it would pass for a matrix
     if call.name == "qr" and "r" in (*call.rest(), *call.kwargs.values()):
         return NotImplemented  # the empty Q of this mode has no batch
     if call.name.endswith("_"):
@@ -192,7 +192,7 @@ def _leading(call):
 def _to(call):
     first, args = call.args[0], [call.value(x) for x in call.args[1:]]
     value = call.value(first)
-    if value is first:  # only the other, whose dtype is meant, is an example
+    if value is first:  # only the other one, which gives the dtype, is an example
         return Plain(call.func(first, *args, **call.kwargs))
     return call.func(value, *args, **call.kwargs)
 

@@ -175,7 +175,7 @@ def _batch_norm(call):
         else:
             given[name] = call.value(statistic).reshape(-1)
     value = call.full(x)
-    # A channel of an example is a channel of its own.
+    # Each channel of each example becomes a channel of its own.
     y = call.func(value.transpose(0, 1).flatten(1, 2), **given)
     y = y.unflatten(1, (call.size, -1)).transpose(0, 1)
     return _affine(call, y, w, b, -(value.dim() - 2))
@@ -341,7 +341,7 @@ def _random(call):
         return _same_for_all(call)
     if call.name in ("gumbel_softmax", "rrelu_with_noise") or any(isinstance(x, Tensor) for x in call.kwargs.values()):
         return NotImplemented
-    # One draw for all examples, as torch has it: the numbers of a seed are those of the batch.
+    # One draw for all examples, as in torch: a seed gives the numbers of the batch.
     if call.name == "multinomial":
         weights = call.value(call.args[0])
         drawn = call.func(weights.reshape(-1, weights.shape[-1]), *call.rest(), **call.kwargs)
@@ -425,7 +425,7 @@ class DrawForEach(mica.overrides.TorchFunctionMode):
         if name in _MAKE and not any(isinstance(x, Tensor) for x in args):
             return self._drawn(func, name, args, kwargs, level)
         if name in _FOR_TENSORS and args and not any(is_batched(x, level) for x in args):
-            # Tensors that are the same in all examples get numbers of their own in each.
+            # Tensors that all examples share get different random numbers in each.
             args = [wrap(x.expand(level.size, *x.shape), level) if isinstance(x, Tensor) else x for x in args]
         elif name == "randperm":
             return wrap(mica.stack([func(*args, **kwargs) for _ in range(level.size)]), level)

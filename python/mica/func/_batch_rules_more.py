@@ -250,7 +250,7 @@ def _shape_in_place(call):
     view = getattr(first, call.name.removesuffix("_"))(*call.rest(), **call.kwargs)
     first._batch_value = call.value(view)
     with _C.DisableTorchFunctionSubclass():
-        first.data = view  # not in place, which would count as a change of what the batch is a view of
+        first.data = view  # not in place, which would count as a change of the batch's base
     return Plain(first)
 
 

@@ -39,7 +39,7 @@ class Level:
 
     def __init__(self, depth, size, randomness):
         self.depth, self.size, self.randomness = depth, size, randomness
-        self.changed = False  # whether something was changed in place: then there is no starting anew
+        self.changed = False  # whether something was changed in place: then the function cannot start again
 
 
 class _Stack(threading.local):
@@ -69,7 +69,7 @@ def active_levels():
 class BatchedTensor(Tensor):
     """One example of a batch, as a function under vmap sees it."""
 
-    _values_are_plain = True  # for Tensor's methods that hand out a value
+    _values_are_plain = True  # for Tensor's methods that return a value
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -80,7 +80,7 @@ class BatchedTensor(Tensor):
 
     __hash__ = Tensor.__hash__
 
-    # What Tensor answers without asking anybody.
+    # Methods that Tensor answers without asking __torch_function__.
     def item(self):
         raise DataDependent(_ITEM)
 
@@ -127,7 +127,7 @@ def wrap(value, level):
     if _C._len_torch_dispatch_stack() or _C._len_torch_function_stack():
         from mica.utils._python_dispatch import _disable_current_modes
 
-        with _C.DisableTorchFunction(), _disable_current_modes():  # the shell is no operation of the program
+        with _C.DisableTorchFunction(), _disable_current_modes():  # making the shell is not an operation of the program
             example = _shell(plain, depth + 1)
     else:
         example = _shell(plain, depth + 1)
@@ -243,7 +243,7 @@ def dispatch(func, args, kwargs):
     level = levels_in(args, None)
     if kwargs:
         level = levels_in(kwargs.values(), level)
-    if level is None:  # among types, or somewhere that no rule looks
+    if level is None:  # an example is among the types, or in a place where no rule looks
         return func(*args, **kwargs)
     if kwargs.get("out") is not None:
         raise RuntimeError(f"vmap: {name}(..., out=) is not possible: the results of all examples do not fit in one")

@@ -60,7 +60,7 @@ def gradients(outputs, inputs, weights, retain_graph, create_graph, allow_unused
     weights = _seeds(outputs, weights)
     if not all(is_batched(x, level) for x in inputs):
         return _for_each(outputs, inputs, weights, retain_graph, create_graph, allow_unused, level)
-    # Every input is an example's own: the gradient of the sum over the batch is one for each.
+    # Every input belongs to one example, so the gradient of the sum over the batch holds one for each.
     pairs = [(y, w) for y, w in zip(outputs, weights, strict=True) if is_batched(y, level)]
     if not pairs:
         if not allow_unused:

@@ -162,7 +162,7 @@ def _versions(tree):
 class _Again:
     """A function called again for many rows of its Jacobian: equal inputs as examples, a row's vector for each."""
 
-    _ELEMENTS = 1 << 22  # of the inputs' copies, at a time
+    _ELEMENTS = 1 << 22  # elements of the inputs' copies at a time
 
     def __init__(self, func, argnums, has_aux, kwargs, state):
         self.func, self.argnums, self.has_aux, self.kwargs, self.state = func, argnums, has_aux, kwargs, state
@@ -181,7 +181,7 @@ class _Again:
             parts = [
                 self._some(args, outputs, start, min(chunk, total - start), create) for start in range(0, total, chunk)
             ]
-        except RuntimeError:  # values were asked for, or something was changed in place that all rows share
+        except RuntimeError:  # the function asked for values, or changed something in place that all rows share
             return [_row_by_row(y, leaves, create) for y in outputs]
         finally:
             mica.set_rng_state(now)

@@ -68,7 +68,7 @@ def _handed_over(leaf):
     if type(leaf) is not _C.Tensor or not leaf.is_leaf or _C._len_torch_dispatch_stack() or _overlaps(leaf):
         return leaf
     memory = leaf.data
-    memory.copy_(leaf)  # nothing is moved: from here on it is a part of the graph
+    memory.copy_(leaf)  # nothing moves; from here on it is part of the graph
     return memory
 
 
@@ -233,7 +233,7 @@ def vjp(func, *primals, has_aux=False):
             raise RuntimeError(f"Expected pytree structure of cotangents to be {out_spec}, got {spec}")
         create = create_graph
         if create is None:
-            # A graph of the product is of use only to who differentiates through what it is made of.
+            # A graph of the product is needed only if somebody differentiates through its parts.
             create = mica.is_grad_enabled() and (nested or any(v.requires_grad for v in vectors))
         pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
         found = [None] * len(leaves)
@@ -282,7 +282,7 @@ def _pushed(outputs, leaves, tangents, create, keep=False):
 @contextlib.contextmanager
 def _handing_tangents_on():
     """A jvp has tangents, also where a program has switched them off outside of it."""
-    import mica  # its forward_ad is above this file
+    import mica  # imports this file
 
     state = mica.autograd.forward_ad._state
     before, state.enabled = state.enabled, True

@@ -147,7 +147,7 @@ def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
             raise
         mica.set_rng_state(before)
         result = _one_by_one(func, leaves, dims, spec, size, out_dims, kwargs, randomness, before)
-    with mica._C.DisableTorchFunction():  # what a mode sees are the program's own calls
+    with mica._C.DisableTorchFunction():  # a mode sees only the program's own calls
         drawn = not mica.equal(before, mica.get_rng_state())
     if randomness == "error" and drawn:
         from mica.func._batch_rules_layers import _ERROR
@@ -232,7 +232,7 @@ def _one_by_one(func, leaves, dims, spec, size, out_dims, kwargs, randomness, be
     def example(i):
         if size:
             chosen = [x if d is None else _picked(x, d, i) for x, d in zip(leaves, dims, strict=True)]
-        else:  # nobody to run on: zeros in the shape of an example tell the shape of the results
+        else:  # there is no example: zeros in an example's shape tell the shape of the results
             chosen = [
                 x if d is None else x.new_zeros(x.shape[: d % x.dim()] + x.shape[d % x.dim() + 1 :])
                 for x, d in zip(leaves, dims, strict=True)

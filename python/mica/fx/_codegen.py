@@ -136,7 +136,7 @@ class CodeGen:
                     if not writer.is_statement(node)
                     else writer.statement(node)
                 )
-                # A value is let go where it was used last, so that memory is used again.
+                # A value is deleted after its last use, so that its memory can be used again.
                 dead = [used for used in node.all_input_nodes if last_use[used] is node]
                 dead = dead if node.users else [*dead, node]
                 if dead:

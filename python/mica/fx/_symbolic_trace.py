@@ -287,7 +287,7 @@ class Tracer(RootArguments, TracerBase):
         self._wrap_table(patches, table)
         if not isinstance(owner, GraphModule):
             return
-        # The code of a graph has a table of its own, with the functions that were wrapped where they are defined.
+        # The code of a graph has its own table of the functions that were wrapped where they are defined.
         found = [inspect.unwrap(there[name]) for (_, name), there in _wrapped_fns_to_patch.items() if name in there]
         for name, value in list(table.items()):
             if any(value is function for function in found):

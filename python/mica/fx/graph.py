@@ -24,7 +24,7 @@ class _NodeList:
             following = node._prev if self._backwards else node._next
             if not node._erased:
                 yield node
-            # What was appended after this node while it was looked at comes next.
+            # Nodes that were appended after this one while it was visited come next.
             node = (node._prev if self._backwards else node._next) if not node._erased else following
 
     def __reversed__(self):

@@ -11,7 +11,7 @@ from mica.nn import Module
 
 __all__ = ["GraphModule"]
 
-# What a module has from its graph.
+# Attributes that a module has from its graph.
 _OF_THE_GRAPH = ("_graph", "_code", "_lineno_map", "_prologue_start", "_in_spec", "_out_spec")
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
@@ -78,7 +78,7 @@ class GraphModule(Module):
     """A module that runs a graph. Changing the graph takes effect with `recompile`."""
 
     def __new__(cls, *args, **kwargs):
-        # Every one has a class of its own, for its forward.
+        # Every GraphModule has a class of its own, for its forward.
         own = (
             type(cls.__name__, (cls,), {"__module__": cls.__module__}) if not cls.__dict__.get("_is_own_class") else cls
         )

@@ -15,7 +15,7 @@ Target = typing.Union[typing.Callable[..., typing.Any], str]  # noqa: UP007
 Argument = typing.Any
 base_types = (str, int, float, bool, complex, mica.dtype, mica.Tensor, mica.device, mica.memory_format, mica.layout)
 _LEGAL = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
-# Operators that draw: without them, what is drawn later would be other numbers.
+# Operators that draw random numbers: without them, later draws would give other numbers.
 _DRAWING = frozenset(
     """
     _sample_dirichlet _standard_gamma alpha_dropout bernoulli binomial cauchy dropout exponential feature_alpha_dropout
@@ -23,7 +23,7 @@ _DRAWING = frozenset(
     randint_like randn randn_like random randperm rrelu rrelu_with_noise rrelu_with_noise_functional uniform
     """.split()  # noqa: SIM905
 )
-# Functions that draw by themselves. Graphs hold them as the program calls them, and they stay whatever is asked.
+# Functions that draw random numbers. Graphs hold them as the program calls them, and they are never removed.
 _DRAWING_FUNCTIONS = frozenset(
     getattr(mica, name)
     for name in (
@@ -31,7 +31,7 @@ _DRAWING_FUNCTIONS = frozenset(
         "randperm",
     )
 )  # fmt: skip
-# Operators that are called for what they do.
+# Operators that are called for their effect.
 _DOING = frozenset(
     [
         "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata", "_c10d_functional::wait_tensor",
@@ -239,7 +239,8 @@ class Node:
             return True
         if self.op == "call_function":
             name = getattr(self.target, "__name__", "")
-            operator = getattr(self.target, "default", self.target)  # of an operator's name, what it says without more
+            # An operator's name stands for its default overload.
+            operator = getattr(self.target, "default", self.target)
             schema = getattr(operator, "_schema", None)
             if self.target in _DRAWING_FUNCTIONS:
                 return True

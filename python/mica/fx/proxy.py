@@ -210,7 +210,7 @@ class Proxy:
         for name, value in self.__dict__.items():
             try:
                 made.__dict__[name] = copy.deepcopy(value, memo)
-            except Exception:  # what cannot be copied through and through
+            except Exception:  # it cannot be copied deeply
                 made.__dict__[name] = copy.copy(value)
         return made
 
@@ -335,7 +335,7 @@ for _name in ("and", "or", "xor"):
     setattr(
         Proxy, f"__{_name}__", _record(f"__{_name}__", getattr(operator, _name, None) or getattr(operator, f"{_name}_"))
     )
-# There are no methods in place: `x += y` is recorded as `x + y`, and a graph changes no tensor that it is given.
+# There are no in-place methods: `x += y` is recorded as `x + y`, and a graph changes none of its inputs.
 
 
 def _reflected(name, function):

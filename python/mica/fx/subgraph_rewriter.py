@@ -50,12 +50,12 @@ def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=No
     fixed = None if replacement is None else _graph_of(replacement)
     matches = SubgraphMatcher(wanted, ignore_literals=ignore_literals).match(gm.graph, node_name_match)
     matches = [m for m in matches if all(keep(m, gm.graph, wanted) for keep in match_filters or ())]
-    now, made = {}, []  # what earlier replacements have put in place of nodes
+    now, made = {}, []  # the nodes that earlier replacements have put in the place of others
     for match in matches:
         new = fixed if replacement_callback is None else replacement_callback(match, gm.graph, wanted)
         made.append(_replaced(gm, match, new, now))
     if hasattr(replacement, "named_modules"):
-        gm.delete_all_unused_submodules()  # those of the pattern, in whose names the replacement's may come
+        gm.delete_all_unused_submodules()  # removes the pattern's modules, whose names the replacement's may take
         for node in fixed.nodes:
             if node.op in ("get_attr", "call_module") and not _has(gm, node.target):
                 _copy_attr(replacement, gm, node.target)

@@ -16,7 +16,7 @@ __all__ = [
     "set_stack_trace",
 ]
 
-# What new nodes take over.
+# Fields that new nodes take over.
 COPIED_FIELDS = (
     "nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "recompute", "ac_graph_id", "from_node",
     "quantization_tag", "custom", "partitioner_tag",

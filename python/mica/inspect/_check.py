@@ -124,7 +124,7 @@ class _Watching(TorchFunctionMode):
         return result
 
     def _promoted(self, args, result):
-        # Numbers and tensors of no dimension do not widen a tensor of their category: torch reads them as it needs them.
+        # A number, or a tensor without dimensions, does not widen a tensor of its category: torch converts it.
         for tensor in _tensors(args):
             if tensor.dtype != result.dtype and tensor.dim() and tensor.dtype != mica.bool:
                 other = next((t for t in _tensors(args) if t.dtype == result.dtype), None)
@@ -169,7 +169,7 @@ class check:
 
         for copy in self._copies:
             file, line, _, _ = _places.place(copy.place)
-            # A conversion is a promotion, which has been named already, or one of a single number.
+            # A conversion is a promotion that has been reported already, or concerns a single number.
             if file and copy.from_dtype == copy.dtype:
                 self.add(file, line, "copy", copy.why, copy.bytes)
 

@@ -1,3 +1,3 @@
-"""What memory is held for."""
+"""The purposes for which memory is held."""
 
 KINDS = ("parameters", "buffers", "gradients", "optimizer state", "activations", "temporaries", "other")

@@ -112,7 +112,7 @@ class ranges:
         for name, module in self.model.named_modules():
             own = list(module.parameters(recurse=False))
             if not own and any(True for _ in module.children()):
-                continue  # what it puts out is what its children put out
+                continue  # its output is that of its children
             self._watch(name, module)
             for parameter in own:
                 if parameter.is_floating_point():

@@ -133,7 +133,7 @@ class roofline:
 
     def _times(self, dtype, row, on):
         speed = on["flops"].get(dtype) or on["flops"]["float32"]
-        # What fits into a cache, and was used before, comes from there.
+        # Data that fits a cache, and was used before, comes from there.
         cached = row["bytes"] / max(1, row["calls"]) <= on.get("cache_bytes", 0)
         return {
             "memory": row["bytes"] / (on["cache_bandwidth"] if cached else on["bandwidth"]),

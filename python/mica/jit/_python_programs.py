@@ -6,7 +6,7 @@ import logging
 _NO_PROGRAM = (
     "there is no TorchScript in Mica yet, so that script and trace make no program: what they return runs as Python"
 )
-# What torch's compiled functions and modules have, and what runs as Python has not.
+# Attributes of torch's compiled functions and modules that a Python program does not have.
 _OF_PROGRAMS = ("code", "code_with_constants", "graph", "graph_for", "inlined_graph", "save", "save_to_buffer",
                 "schema", "get_debug_state", "_c")  # fmt: skip
 _said = False

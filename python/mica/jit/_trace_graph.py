@@ -10,7 +10,7 @@ from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from mica.utils._pytree import tree_leaves
 
-# TorchScript's tracer stands above what torch takes apart further, with the same first arguments.
+# TorchScript's tracer sees operators that torch decomposes further, with the same first arguments.
 _NAMES = {
     "convolution": "_convolution", "native_batch_norm": "batch_norm", "native_layer_norm": "layer_norm",
     "native_group_norm": "group_norm", "_softmax": "softmax", "_log_softmax": "log_softmax",
@@ -48,7 +48,7 @@ class Value:
 
     def __init__(self, value, node=None):
         is_tensor = isinstance(value, mica.Tensor)
-        # Of a tensor only the form is kept: elements are nothing that a graph holds.
+        # Only the shape of a tensor is kept: a graph does not hold elements.
         self._value = value.detach().to("meta") if is_tensor and value.device.type != "meta" else value
         self._node = node
 
@@ -128,13 +128,13 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if name == "detach":  # of a result that a node saves: no call of the program
+        if name == "detach":  # for a result that a node saves: it is not a call of the program
             return out
         if name == "t":
             self._transposed[id(out)] = (out, args[0])
             return out
         inputs = [*args, *(kwargs or {}).values()]
-        # A product with a weight that was turned round is a linear layer.
+        # A product with a transposed weight is a linear layer.
         if name in ("addmm", "mm") and id(args[-1]) in self._transposed:
             weight = self._transposed[id(args[-1])][1]
             name, inputs = "linear", [args[-2], weight, args[0] if name == "addmm" else None]

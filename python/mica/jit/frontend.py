@@ -1,4 +1,4 @@
-"""The compiler's front: there is none."""
+"""Names of TorchScript's front end, which Mica does not have."""
 
 
 class NotSupportedError(RuntimeError):

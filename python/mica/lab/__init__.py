@@ -16,7 +16,7 @@ def serve(port=0, token=None):
 
     from mica import _lab
 
-    # Programs of the reader's own run in a process of this Python, with the package where this one has it.
+    # Programs of the reader run in a process of this Python, with the same package.
     _lab.set_interpreter(
         sys.executable or "", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     )

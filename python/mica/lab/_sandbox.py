@@ -12,7 +12,7 @@ import sys
 _SECONDS, _BYTES, _FILE_BYTES = 5, 2 << 30, 16 << 20
 _MOST_TENSORS, _MOST_VALUES, _MOST_WORDS = 200, 256, 20_000
 
-# Events that reach out of the process. What is opened is looked at by itself.
+# Events that reach out of the process. Opening files is checked separately.
 _REFUSED = (
     "socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.startfile", "os.kill", "ctypes.",
     "os.chdir", "os.chmod", "os.chown", "os.link", "os.symlink", "os.truncate", "shutil.", "pty.", "ftplib.", "http.", "smtplib.",
@@ -79,7 +79,7 @@ def _watch(folder, readable):
 
     def below(path, folders):
         if not isinstance(path, str | bytes | os.PathLike):
-            return isinstance(path, int)  # an open file is what it was when it was opened
+            return isinstance(path, int)  # a file that is open was checked when it was opened
         full = os.path.realpath(os.fsdecode(path))
         return (full + os.sep).startswith(folders)
 
@@ -194,7 +194,7 @@ def _carry_out(source, mica, recorder):
             exec(code, {"__name__": "__main__", "mica": mica, "torch": mica})
     except SystemExit:
         return None
-    except BaseException as error:  # also an interrupt: whatever it is belongs to the program
+    except BaseException as error:  # interrupts too: whatever is raised belongs to the program
         return _failure(error)
     return None
 
@@ -212,7 +212,7 @@ def main():
 
     alias.install()
     mica.set_num_threads(min(2, mica.get_num_threads()))
-    (mica.ones(2) + 1).tolist(), mica.nn, mica.optim  # what is loaded later would be asked of the confinement
+    (mica.ones(2) + 1).tolist(), mica.nn, mica.optim  # loaded now, since the confinement would refuse to load it later
     folder = sys.argv[2]
     os.chdir(folder)
     package = os.path.dirname(os.path.realpath(mica.__file__))
@@ -234,4 +234,4 @@ def main():
     }
     answer.write(json.dumps(report))
     answer.flush()
-    os._exit(0)  # nothing of the program runs at its end; who started this removes the folder
+    os._exit(0)  # no code of the program runs at the end; the starter removes the folder

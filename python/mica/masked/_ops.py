@@ -104,7 +104,7 @@ def _split(input, mask):
     if isinstance(input, MaskedTensor):
         input, mask = input.get_data(), input.get_mask() if mask is None else mask
     if mask is not None and input.layout == mica.strided and mask.layout != mica.strided:
-        mask = mask.to_dense()  # what a sparse mask does not hold is masked out
+        mask = mask.to_dense()  # places that a sparse mask does not hold are masked out
     return input, mask
 
 

@@ -13,7 +13,7 @@ from mica import _C
 from mica.multiprocessing._storage_cache import StorageWeakRef, shared_cache, storage_from_cache
 from mica.storage import UntypedStorage
 
-_sent = {}  # the reading end of a pipe: (the process that sent, the storage that is kept)
+_sent = {}  # reading end of a pipe -> (the process that sent, the storage that is kept)
 
 
 def share(storage):
@@ -50,7 +50,7 @@ def receive(shared):
     key = (handle, offset, nbytes)
     storage = storage_from_cache(UntypedStorage, key)
     if storage is not None:
-        os.close(ticket)  # the storage that is here holds one of its own
+        os.close(ticket)  # the storage in this process holds an end of its own
         return storage
     device = _C.device(kind, index)
     owner = _Imported(device, handle, ticket)

@@ -1,4 +1,4 @@
-"""Storages that came from other processes, each once."""
+"""A cache of storages that came from other processes, so that each is here once."""
 
 import weakref
 

@@ -58,10 +58,10 @@ def _end_with(parent):
     """Let the kernel interrupt this process when the one that has started it dies. A server of forks has no such parent."""
     if os.getppid() != parent:
         return
-    # A shell lets programs that it starts in the background ignore interruptions, and so do those that they start.
+    # A shell makes programs in the background ignore interrupts, and so do the programs that these start.
     end = signal.SIGTERM if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else signal.SIGINT
     ctypes.CDLL(None).prctl(1, end)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it has died in between
+    if os.getppid() != parent:  # the parent has died meanwhile
         os.kill(os.getpid(), end)
 
 

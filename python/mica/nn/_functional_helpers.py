@@ -1,4 +1,4 @@
-"""What torch's layers call in nn.functional beside its functions: programs that write such layers anew call it too."""
+"""Helpers that torch's layers call in nn.functional; programs that write such layers themselves call them too."""
 
 import warnings
 

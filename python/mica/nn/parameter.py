@@ -30,7 +30,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             data = _C.empty(0)
         if type(data) is Tensor or isinstance(data, Parameter):
             return Tensor._make_subclass(cls, data, requires_grad)
-        # Of another subclass: the tensor stays what it is, and is marked.
+        # A tensor of another subclass keeps its class, and is marked as a parameter.
         made = data.detach().requires_grad_(requires_grad)
         if type(made) is not type(data):
             raise RuntimeError(
@@ -102,9 +102,9 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 class UninitializedTensorMixin:
     """A tensor whose shape is known later, by the first input that a lazy module sees."""
 
-    _values_are_plain = True  # for Tensor's methods that hand out a value
+    _values_are_plain = True  # for Tensor's methods that return a value
 
-    # What may be done with it: moving, converting, and reading or setting attributes.
+    # Calls that are allowed: moving, converting, and reading or setting attributes.
     _allowed = frozenset(
         (
             "__hash__",
@@ -149,7 +149,7 @@ class UninitializedTensorMixin:
 
         return method
 
-    # Methods that ask no __torch_function__.
+    # Methods that do not ask __torch_function__.
     dim = _refuse("dim")
     ndimension = _refuse("ndimension")
     numel = _refuse("numel")

@@ -6,7 +6,7 @@ from mica.onnx._state import OnnxExporterError, UnsupportedOperatorError
 from mica.onnx.graph import data_type
 
 _WRITERS = {}
-# What returns no tensor, or only looks at one, is not written.
+# Calls that return no tensor, or only look at one, are not written.
 _SILENT = {"size", "dim", "stride", "numel", "is_floating_point", "__get__", "__set__", "__len__", "__bool__", "__index__",
            "__int__", "__float__", "item", "tolist", "requires_grad_", "storage_offset", "is_contiguous", "data_ptr",
            "element_size", "get_device", "is_complex", "__format__", "__repr__", "__hash__", "register_hook",
@@ -44,7 +44,7 @@ def write(writer, func, args, kwargs, out):
         if isinstance(each, mica.Tensor)
     ]
     if not any(writer.known(each) for each in tensors) and not _follows_a_size(writer, name, out):
-        return  # of constants: the result is one
+        return  # constants only: the result is a constant too
     if name in ("max", "min") and isinstance(out, tuple):
         name = f"{name}_dim"
     base = name.strip("_") if name.startswith("__") else name.rstrip("_") if name not in _WRITERS else name

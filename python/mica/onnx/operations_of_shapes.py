@@ -116,7 +116,7 @@ def _getitem(writer, name, args, kwargs, out):
             dim += 1
         elif isinstance(each, mica.Tensor) and not several and each.dtype != mica.bool:
             value = writer.add("Gather", [value, writer.value(each)], axis=dim)
-            # The index's dimensions stand where one stood; they count as one until sizes are squeezed and added.
+            # The index's dimensions replace one dimension, and count as one until sizes are squeezed and added.
             if each.dim() != 1 and (squeezed or added or dim != len(index) - 1):
                 raise OnnxExporterError("an index of several dimensions among others is not written yet")
             dim += 1

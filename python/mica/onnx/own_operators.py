@@ -4,7 +4,7 @@ import mica
 from mica.onnx._state import OnnxExporterError
 from mica.onnx.ops.attributes import decoded
 
-# The first opset that has ONNX's operators of torch.onnx.ops. For an earlier one, what they are made of is written.
+# The first opset that has ONNX's operators of torch.onnx.ops. For an earlier one, their parts are written.
 _OPSET = 23
 
 

@@ -14,7 +14,7 @@ class Adagrad(optimizers.Adagrad):
         """The sums are there before the first step, as torch has it."""
         for group in self.param_groups:
             for param in group["params"]:
-                param.dim()  # refused by a parameter that has no shape yet, and so can have no sums
+                param.dim()  # a parameter without a shape refuses this: it can have no sums yet
         _C._adagrad_init(self.param_groups, self.state)
 
     def share_memory(self):

@@ -1,10 +1,10 @@
-"""What can be wrong with a package."""
+"""The errors of packages."""
 
 import enum
 
 __all__ = ["EmptyMatchError", "PackagingError", "PackagingErrorReason"]
 
-# Of Python's own modules these reach the system, so that a package names them only when told to.
+# Python modules that reach the system. A package names them only when told to.
 DISALLOWED_MODULES = ("sys", "io")
 
 

@@ -126,7 +126,7 @@ class PackageExporter:
     def _module_exists(self, name):
         try:
             self.importer.import_module(name)
-        except Exception:  # a module that fails as it is imported is none
+        except Exception:  # a module whose import fails does not count
             return False
         return True
 

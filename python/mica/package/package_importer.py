@@ -20,7 +20,7 @@ from mica.storage import TypedStorage
 
 __all__ = ["PackageImporter"]
 
-_EVERYWHERE = ("builtins", "_codecs", "collections", "copyreg", "numpy")  # pickles name these without saying so
+_EVERYWHERE = ("builtins", "_codecs", "collections", "copyreg", "numpy")  # modules that pickles use without naming them
 
 
 class _Folder:
@@ -183,7 +183,7 @@ class PackageImporter(Importer):
         return module
 
     def _try_import(self, name):
-        with contextlib.suppress(ModuleNotFoundError):  # `from` itself says what is missing
+        with contextlib.suppress(ModuleNotFoundError):  # `from` itself reports what is missing
             self.import_module(name)
 
     # ---- resources

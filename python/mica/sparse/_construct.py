@@ -173,7 +173,7 @@ def _inferred_size(layout, compressed, plain, values):
     batch = compressed.dim() - 1
     blocks = layout in (_C.sparse_bsr, _C.sparse_bsc)
     if batch < 0 or plain.dim() != batch + 1 or values.dim() < batch + 1 + 2 * blocks:
-        return []  # the check of all parts says what is wrong
+        return []  # the check of all parts reports the error
     height, width = values.shape[batch + 1 : batch + 3] if blocks else (1, 1)
     lines = max(compressed.size(-1) - 1, 0)
     across = int(plain.max()) + 1 if plain.numel() else 0

@@ -9,8 +9,8 @@ from mica import _C
 
 __all__ = ["sparse_semi_structured_from_dense_cutlass", "sparse_semi_structured_to_dense_cutlass"]
 
-# For the bits of a group that are set where an element is not zero: the two places to keep. Where fewer are set, or
-# more, they are those that torch keeps.
+# By the bits of a group that are set where an element is not zero: the two places to keep. If fewer or more bits are
+# set, these are the places that torch keeps.
 _KEPT = ((2, 3), (0, 2), (1, 2), (0, 1), (2, 3), (0, 2), (1, 2), (0, 1), (2, 3), (0, 3), (1, 3), (0, 1), (2, 3), (0, 3),
          (1, 3), (0, 1))  # fmt: skip
 

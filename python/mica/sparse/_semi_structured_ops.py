@@ -6,7 +6,7 @@ __all__ = ["operations"]
 
 
 def _is_sparse(x):
-    return hasattr(type(x), "SPARSE_DISPATCH")  # the class is above this file
+    return hasattr(type(x), "SPARSE_DISPATCH")  # the module of the class imports this file
 
 
 def _values(func, types, args, kwargs):

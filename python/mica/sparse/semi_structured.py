@@ -41,7 +41,7 @@ class SparseSemiStructuredTensor(mica.Tensor):
     BACKEND = ""
     SPARSE_DISPATCH = None
     __torch_function__ = _C._disabled_torch_function_impl
-    _records_parts = True  # gradients are those of the tensors that it is made of
+    _records_parts = True  # its gradients are those of the tensors that it is made of
 
     @staticmethod
     def __new__(
@@ -295,7 +295,7 @@ def product(sparse, dense, bias=None, out_dtype=None):
     unit = 16 // dense.element_size()
     if columns_first.stride(1) != 1 or columns_first.stride(0) % unit or columns_first.data_ptr() % 16:
         columns_first = columns_first.clone(memory_format=mica.contiguous_format)
-    # A dense operand that is a transposed batch of rows, as linear's is, gets a result of that form.
+    # A dense operand that is a transposed batch of rows, as in linear, gives a result of the same layout.
     if dense.stride(0) == 1:
         out = _C.empty((columns, rows), dtype=out_dtype, device=dense.device).t()
     else:

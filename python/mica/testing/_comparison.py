@@ -128,7 +128,7 @@ def _compare_tensors(actual, expected, options):
 
 def _compare_elements(what, actual, expected, rtol, atol, options):
     if actual.dtype.itemsize == 1 and actual.is_floating_point():
-        # The 8-bit formats have no arithmetic: equal is what has equal values.
+        # The 8-bit formats have no arithmetic, so elements match if their values are equal.
         matches = actual.to(_C.float32) == expected.to(_C.float32)
     else:
         matches = _C.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)

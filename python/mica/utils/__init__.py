@@ -1,4 +1,4 @@
-"""What programs use beside tensors."""
+"""Utilities that programs use beside tensors."""
 
 import importlib
 import os

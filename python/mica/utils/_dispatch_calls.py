@@ -26,7 +26,7 @@ class _Call:
         if self.device is not None and values[self.device] is None:
             values[self.device] = mica.get_default_device()
         if self.pinned is not None and values[self.pinned] is None and not by_formula:
-            values[self.pinned] = False  # said by programs, not by derivatives
+            values[self.pinned] = False  # programs pass it, derivatives do not
         count = self.positional
         while count and self._is_default(count - 1, values):
             count -= 1
@@ -82,7 +82,7 @@ def ask(mode, operator, types, args, kwargs):
     """What a mode that has been taken off the stack answers, or where it does not, the class of a tensor."""
     result = mode.__torch_dispatch__(operator, types, args, kwargs)
     for kind in types if result is NotImplemented else ():
-        _C._push_on_torch_dispatch_stack(mode)  # it sees what the class calls
+        _C._push_on_torch_dispatch_stack(mode)  # so that it sees what the class calls
         try:
             result = kind.__torch_dispatch__(operator, types, args, kwargs)
         finally:
@@ -101,7 +101,7 @@ def answer(mode, name, values):
     """What the mode answers for an operation of the engine. The engine has taken it off the stack."""
     by_formula = _C._asked_by_formula()
     if by_formula and name in _WITH_NUMBERS and not isinstance(values[1], _C.TensorBase):
-        name = name.replace(".Tensor", ".Scalar")  # derivatives have numbers where a program's are tensors
+        name = name.replace(".Tensor", ".Scalar")  # derivatives have numbers where a program has tensors
     call = _call(name)
     if by_formula and call.place is not None and str(values[call.place]) == "meta":
         values[call.place] = _place_of_fakes(mode, values)

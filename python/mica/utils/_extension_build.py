@@ -63,7 +63,7 @@ def cuda_home():
         return given
     compiler = shutil.which("nvcc")
     beside = os.path.dirname(os.path.dirname(os.path.realpath(compiler))) if compiler else None
-    for folder in (beside, "/usr/local/cuda"):  # what is called nvcc may be a script that stands elsewhere
+    for folder in (beside, "/usr/local/cuda"):  # nvcc may be a script that calls another one elsewhere
         if folder and os.path.exists(os.path.join(folder, "include", "cuda_runtime.h")):
             return folder
     return beside
@@ -103,7 +103,8 @@ def nvcc_flags(name):
         "-std=c++20",
         "-Xcompiler=-fPIC",
         "--expt-relaxed-constexpr",
-        "--diag-suppress=1835",  # its first pass does not know the attribute tls_model, which the host's compiler reads
+        # Nvcc's first pass does not know the attribute tls_model, which the host's compiler reads.
+        "--diag-suppress=1835",
         *targets,
         *_definitions(name),
         f"-I{pybind_folder()}",

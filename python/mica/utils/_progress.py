@@ -1,4 +1,4 @@
-"""A bar of progress for who has not installed tqdm."""
+"""A progress bar for programs without tqdm."""
 
 import sys
 

@@ -236,7 +236,8 @@ def tree_flatten(tree, is_leaf=None):
 
 
 def _built(spec, remaining):
-    # No function within another: one that calls itself is a cycle, which keeps the leaves until they are collected.
+    # There is no inner function here: one that calls itself is a cycle, which keeps the leaves alive until it is
+    # collected.
     if spec.type is None:
         return next(remaining)
     items = [_built(child, remaining) for child in spec._children]

@@ -51,7 +51,8 @@ class _Kept:
 
 
 def _is_ignored(operation):
-    return str(operation) in ("aten.detach.default", "prim.device.default")  # as often in neither run
+    # How often these are called differs between the runs.
+    return str(operation) in ("aten.detach.default", "prim.device.default")
 
 
 class _Keeping(TorchDispatchMode):

@@ -64,7 +64,7 @@ def noop_context_fn():
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
-_debug = None  # as checkpoint() is told
+_debug = None  # what checkpoint() was told
 
 
 @contextlib.contextmanager
@@ -102,7 +102,7 @@ class GraphExecGroup:
         return getattr(cls._current, "group", None)
 
 
-_early_stop = None  # as checkpoint() is told
+_early_stop = None  # what checkpoint() was told
 
 
 @contextlib.contextmanager
@@ -202,7 +202,7 @@ class _Recomputation:
         self.kept = {}
         count = 0
         expected = len(self.descriptions)
-        # Gradients taken within the function need what it has kept so far; it will go on to keep more.
+        # Gradients that are computed within the function need what it has kept so far; it keeps more afterwards.
         complete = self.forward_ended
 
         def pack_again(tensor):
@@ -223,7 +223,7 @@ class _Recomputation:
             count += 1
             if self.early_stop and count == expected:
                 raise _EnoughRecomputed
-            return tensor.detach()  # a node that kept its own output would never be freed
+            return tensor.detach()  # a node that keeps its own output would never be freed
 
         keep = saved_tensors_hooks(pack_again, lambda tensor: tensor)
         with contextlib.suppress(_EnoughRecomputed), self.context, keep, enable_grad():
@@ -288,7 +288,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        if _C._current_graph_task_is_selective():  # the pass within would give gradients to all leaves that it reaches
+        if _C._current_graph_task_is_selective():  # the inner pass would give gradients to all leaves that it reaches
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
                 "parameter to .backward(). Set use_reentrant=False, or call .backward() without `inputs`."
@@ -387,7 +387,7 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
 
 
 def __getattr__(name):
-    # Checkpoints by operators stand on torch.ops, which stands on functions that use checkpoints.
+    # Checkpoints by operators need torch.ops, which needs functions that use checkpoints.
     if name in ("CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts"):
         from mica.utils import _selective_checkpoint
 

@@ -1,4 +1,4 @@
-"""What deterministic algorithms ask of memory without a value."""
+"""How deterministic algorithms fill memory without a value."""
 
 import sys
 import types

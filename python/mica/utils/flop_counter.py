@@ -136,9 +136,9 @@ def _as_text(rows):
     try:
         import tabulate
     except ImportError:
-        # tabulate shows a number as short as it can be.
+        # tabulate prints numbers as short as possible.
         lines = [headings, *((a, b.removesuffix(".000") if b.endswith(".000") else b, c) for a, b, c in rows)]
-        # It keeps two more columns for a heading than the heading takes.
+        # It makes a column at least two characters wider than its heading.
         widths = [max(len(line[i]) + (2 if n == 0 and i else 0) for n, line in enumerate(lines)) for i in range(3)]
         texts = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}".rstrip() for a, b, c in lines]
         texts.insert(1, "  ".join("-" * width for width in widths))

@@ -117,7 +117,7 @@ class BackwardHook:
         return tuple(entries) if type(values) is tuple else type(values)(*entries), positions
 
     def _leave_inputs(self, grad_inputs, _):
-        if self.grad_outputs is None:  # the outputs have seen no gradient in this pass
+        if self.grad_outputs is None:  # no gradient has reached the outputs in this pass
             return None
         grads = _spread(self.input_positions, grad_inputs, self.input_count)
         for hook in self.user_hooks:

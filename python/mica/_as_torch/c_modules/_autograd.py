@@ -1,4 +1,4 @@
-"""What the engine of gradients is told, by the names of torch's engine."""
+"""Settings of the engine of gradients, by the names of torch's engine."""
 
 from mica import _C
 

@@ -1,4 +1,4 @@
-"""Calls in other processes: there are none."""
+"""Calls in other processes, which Mica does not have."""
 
 
 def _is_current_rpc_agent_set():

@@ -12,11 +12,11 @@ from mica._dynamo.replay.state import Snapshot
 from mica._dynamo.replay.structure import Arguments, Given, Result, substituted
 from mica._dynamo.utils import counters
 
-_CALLS_BEFORE = 2  # that run as they are, so that libraries choose their kernels
+_CALLS_BEFORE = 2  # calls that run plainly first, so that libraries choose their kernels
 _MOST_KINDS, _MOST_GRAPHS = 64, 8
-_MOST_KEPT = 4  # kinds that keep an object among their arguments alive, of those that differ in such objects alone
-_LARGE = 1 << 20  # bytes: an argument of as many is not copied while its address stays
-_LEAST_FUSED = 1  # in a graph a launch costs about a microsecond, however few its elements are
+_MOST_KEPT = 4  # how many kinds may keep an argument alive, of those that differ only in such objects
+_LARGE = 1 << 20  # bytes: an argument of this size is not copied while its address stays the same
+_LEAST_FUSED = 1  # in a graph a launch costs about a microsecond, however few elements it has
 _within = threading.local()
 
 
@@ -107,7 +107,7 @@ class _Graph:
             return False
         if not self.snapshot.holds():
             return False
-        if self._places is None:  # of the state's tensors, which stay there as long as the snapshot holds
+        if self._places is None:  # places of the state's tensors, which stay while the snapshot holds
             self._places = {_place(each) for each in self.changed}
         places = self._places.union(_place(tensors[i]) for i in self.changed_arguments)
         return not places or not any(_place(tensors[i]) in places for i, _ in self._inputs)
@@ -137,11 +137,13 @@ class _Kind:
 
     def __init__(self):
         self.calls, self.graphs, self.reason = 0, [], None
-        self.objects = []  # arguments that are no tensors, whose ids are part of the key; not kept alive if possible
-        self.is_busy = False  # with a call that is observed, checked or captured
+        # Arguments that are not tensors, whose ids are part of the key; not kept alive where possible.
+        self.objects = []
+        self.is_busy = False  # whether a call is being observed, checked or captured
         self.observation, self.likeness = None, None
-        self.snapshot = None  # of the last call that was checked
-        self.addresses, self.changed, self.changed_arguments = (), (), ()  # of its arguments; what it changed
+        self.snapshot = None  # the snapshot of the last call that was checked
+        # Tensors of its arguments, and what it changed.
+        self.addresses, self.changed, self.changed_arguments = (), (), ()
 
 
 _known = weakref.WeakSet()
@@ -159,9 +161,9 @@ class Replayed:
     def __init__(self, function, call, graphs=CudaGraphs):
         self.function, self.call, self._graphs = function, call, graphs
         self._kinds = {}
-        self._observation = None  # of the last call that was captured
-        self._base = None  # of the last snapshot: what the function reads whatever its arguments are
-        self.reasons = {}  # why calls were not replayed, and how often that was found
+        self._observation = None  # the observation of the last call that was captured
+        self._base = None  # what the function reads whatever its arguments are, from the last snapshot
+        self.reasons = {}  # why calls were not replayed, and how often each reason was found
         _known.add(self)
 
     def __str__(self):
@@ -185,7 +187,7 @@ class Replayed:
         tensors = arguments.tensors
         if not tensors or not all(self._graphs.takes(each.device) for each in tensors) or self._graphs.is_busy():
             return self.call(*args, **kwargs)
-        with self._graphs.in_turn():  # under this lock nothing of the program's runs
+        with self._graphs.in_turn():  # no code of the program runs under this lock
             kind = self._kind((arguments.key, _settings()), arguments)
             for graph in kind.graphs if kind else ():
                 if graph.holds(tensors):
@@ -222,7 +224,7 @@ class Replayed:
                 try:
                     kind.objects.append(weakref.ref(each, lambda _, kinds=self._kinds: kinds.pop(key, None)))
                 except TypeError:
-                    kind.objects.append(each)  # kept, so that its id stays its own
+                    kind.objects.append(each)  # kept alive, so that no other object gets its id
         return kind
 
     def _let_go(self, arguments):
@@ -244,7 +246,8 @@ class Replayed:
         """The next step: calls as they are, one that is observed, one that is checked, then the capture."""
         kind.calls += 1
         if kind.observation is None and self._observation is not None:
-            kind.observation = self._observation  # arguments of another kind; what runs is compared below
+            # The arguments are of another kind; the functions that run are compared below.
+            kind.observation = self._observation
         elif kind.calls <= _CALLS_BEFORE:
             return self.call(*args, **kwargs)
         if kind.observation is None:
@@ -280,7 +283,7 @@ class Replayed:
             reason = "it draws random numbers on the CPU"
         self._refuse(kind, reason)
         if observation.codes.keys() != kind.observation.codes.keys():
-            kind.observation = observation  # other functions ran: what they read is looked at by the next call
+            kind.observation = observation  # other functions ran: the next call looks at what they read
             return result
         changed = [a != b for a, b in zip(before, after, strict=True)]
         kind.snapshot, kind.addresses = snapshot, [each.data_ptr() for each in tensors]

@@ -1,4 +1,4 @@
-"""What a call runs: its functions of Python, and what they call that cannot be seen into."""
+"""Observes a call: the Python functions that it runs, and those that they call and nobody can see into."""
 
 import sys
 import types
@@ -10,7 +10,7 @@ class Refused(Exception):
     """A function that cannot be replayed, and why."""
 
 
-# Modules of C functions whose results depend on their arguments alone, or on nothing that a result depends on.
+# Modules of C functions whose results depend on their arguments alone, or that affect no result.
 _PLAIN_MODULES = frozenset((
     "builtins", "math", "cmath", "_operator", "_functools", "itertools", "_collections", "_abc", "_weakref", "_warnings",
     "_typing", "_struct", "_codecs", "_string", "_imp", "_thread", "gc", "sys",

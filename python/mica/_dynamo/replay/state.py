@@ -26,9 +26,9 @@ from mica.backends import _precision
 from mica.backends import cuda as _cuda_settings
 from mica.backends import cudnn as _cudnn_settings
 
-DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK = range(9)  # as state.cpp numbers them
+DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK = range(9)  # the numbers of state.cpp
 _MOST_RECORDS = 200_000
-# Objects whose state is no part of what a function computes, or that cannot change.
+# Objects whose state does not affect what a function computes, or that cannot change.
 _OPAQUE = (
     *CONSTANTS, logging.Logger, re.Pattern, enum.Enum, slice, types.ModuleType,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
@@ -59,8 +59,8 @@ class Snapshot:
     """
 
     def __init__(self, observation, function, objects, base=None):
-        self.weakly_read = []  # weak references to what is read through such
-        self.reaches_roots = False  # whether something that is read refers to an argument: it keeps that alive
+        self.weakly_read = []  # weak references to objects that are read through such references
+        self.reaches_roots = False  # whether something that is read refers to an argument, and so keeps it alive
         self._codes, self._queue, self._roots = observation.codes, [], set(map(id, objects))
         if base is not None and base.holds(observation):
             self._records, self._seen = list(base.records), dict(base.seen)
@@ -69,7 +69,8 @@ class Snapshot:
         else:
             self._records, self._seen, self._found, self.tensors = [], {}, set(), []
             self._visit_function_and_names(function)
-            # What is kept for the next snapshot is kept alive, which arguments and what is read weakly must not be.
+            # What is kept for the next snapshot stays alive. Arguments, and objects that are read through weak
+            # references, must not.
             keeps_alive = self.weakly_read or not self._roots.isdisjoint(self._seen)
             self.base = None if keeps_alive else _Base(self)
         self._queue += objects
@@ -77,7 +78,7 @@ class Snapshot:
         self._visit_closures()
         self.records = tuple(self._records)
         self._compared = _C._Snapshot(self.records)
-        self.known = frozenset(self._seen)  # the ids of all objects that were met; they are not kept alive
+        self.known = frozenset(self._seen)  # the ids of all objects that were met, which are not kept alive
         del self._seen, self._records, self._roots, self._found
 
     def _visit_function_and_names(self, function):
@@ -147,7 +148,7 @@ class Snapshot:
             if id(value) in self._seen:
                 self.reaches_roots |= id(value) in self._roots
                 continue
-            self._seen[id(value)] = value  # kept, so that the id stays its own
+            self._seen[id(value)] = value  # kept alive, so that no other object gets its id
             if len(self._records) > _MOST_RECORDS:
                 raise Refused("it can read too much")
             self._visit(value)
@@ -200,7 +201,7 @@ class Snapshot:
             known = True
         if kind in (dict, list, tuple):
             return
-        if not known and not kind.__flags__ & 1 << 9:  # a type of C's, which may hold anything
+        if not known and not kind.__flags__ & 1 << 9:  # a type in C, which may hold anything
             raise Refused(f"it can read a {kind.__module__}.{kind.__qualname__}")
         if _has_slots(kind) and not _is_own(kind.__module__):
             raise Refused(f"it can read a {kind.__qualname__}, which has __slots__")

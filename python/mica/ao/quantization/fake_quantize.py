@@ -79,7 +79,7 @@ class FakeQuantize(FakeQuantizeBase):
         if self.fake_quant_enabled[0] != 1:
             return x
         if self.is_per_channel:
-            # Copies: a module that runs several times before a backward pass changes its own each time.
+            # Copied, since a module that runs several times before a backward pass changes its own each time.
             scale, zero_point = self.scale.clone(), self.zero_point.clone()
             return _C.fake_quantize_per_channel_affine(
                 x, scale, zero_point, self.ch_axis, self.quant_min, self.quant_max

@@ -126,7 +126,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
     def forward(self, x):
         if x.numel():
-            # In place, so that whoever holds the buffers sees what is found.
+            # Changed in place, so that holders of the buffers see the result.
             low, high = self._merge(*self._extremes(x.detach().to(self.min_val.dtype)))
             self.min_val.resize_(low.shape).copy_(low)
             self.max_val.resize_(high.shape).copy_(high)

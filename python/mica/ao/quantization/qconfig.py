@@ -66,7 +66,7 @@ default_per_channel_symmetric_qnnpack_qat_qconfig = QConfig(
     _rounded_activations, given.fused_per_channel_wt_fake_quant_range_neg_127_to_127
 )
 
-# Whether a backend of torch keeps to 7 bits of activations, and whether it has a scale for each channel of weights.
+# Whether a backend of torch limits activations to 7 bits, and whether it has a scale for each channel of weights.
 _BACKENDS = {"x86": (True, True), "fbgemm": (True, True), "onednn": (False, True), "qnnpack": (False, False)}
 
 

@@ -34,7 +34,8 @@ __all__ = [
     "swap_module",
 ]
 
-# What a static model has instead, by name. Modules that need no observer keep the scale of their input.
+# The quantized modules that a static model has instead, by name. Modules that need no observer keep the scale of their
+# input.
 _SAME_NAME = (
     "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
     "ELU", "GroupNorm", "Hardswish", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "LeakyReLU",

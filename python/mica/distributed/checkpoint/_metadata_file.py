@@ -12,7 +12,7 @@ from mica.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata,
 from mica.distributed.checkpoint.storage_info import _StorageInfo, _StoragePrefix
 
 _HOME = "torch.distributed.checkpoint"
-_OLD_HOME = "torch.distributed._shard.sharded_tensor.metadata"  # of torch 2.2 and earlier
+_OLD_HOME = "torch.distributed._shard.sharded_tensor.metadata"  # in files of torch 2.2 and earlier
 _CLASSES = {
     **{f"{_HOME}.metadata.{name}": getattr(_metadata, name) for name in _metadata.__all__},
     f"{_HOME}.metadata._MEM_FORMAT_ENCODING": _metadata._MEM_FORMAT_ENCODING,

@@ -9,7 +9,7 @@ from mica.distributed.checkpoint._parameter_names import names_of_parameters
 def _init_optim_state(optim):
     """Let an optimizer that has made no step yet make its state: by a step that changes nothing."""
     parameters = [each for group in optim.param_groups for each in group["params"]]
-    # Where there are gradients, it has none because it needs none.
+    # An optimizer without a state although there are gradients needs none.
     if optim.state or any(each.grad is not None for each in parameters):
         return
     for each in parameters:
@@ -87,7 +87,7 @@ def unflattened(model, optim, flat):
         made = {"params": []}
         for each in group["params"]:
             candidates = names[each]
-            # Of a shared parameter one name was used.
+            # A shared parameter has several names, of which one was used.
             used = [name for name in candidates if any(f"param_groups.{name}.{key}" in flat for key in options)]
             name = (used or candidates)[0]
             made["params"].append(name)
@@ -96,7 +96,8 @@ def unflattened(model, optim, flat):
                     entry: flat[f"state.{name}.{entry}"]
                     if f"state.{name}.{entry}" in flat
                     else _nested(flat, f"state.{name}.{entry}")
-                    # What the optimizer has by now; one that could make none yet gets what was saved.
+                    # The entries that the optimizer has by now. If it could make none yet, it gets those that were
+                    # saved.
                     for entry in optim.state.get(each) or _nested(flat, f"state.{name}")
                 }
         for key in options:

@@ -12,7 +12,7 @@ def _storage_setup(storage, checkpoint_id, reader=False):
     if not checkpoint_id:
         raise RuntimeError("`checkpoint_id` must be specified if storage_reader/storage_writer is None.")
     kind = FileSystemReader if reader else FileSystemWriter
-    # A folder that one may only read is still one to read from.
+    # A folder that can only be read is still good to read from.
     if reader or kind.validate_checkpoint_id(checkpoint_id):
         return kind(checkpoint_id)
     raise RuntimeError(

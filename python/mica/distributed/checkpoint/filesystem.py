@@ -91,7 +91,7 @@ class FileSystem(FileSystemBase):
         text = str(checkpoint_id)
         if "://" in text:
             return False
-        # The nearest folder that is there must be one to write to.
+        # The nearest folder that exists must be writable.
         folder = Path(text)
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
@@ -198,7 +198,8 @@ class _FileSystemWriter(StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans):
-        # An old checkpoint ends before its files are written over: a process that dies then leaves none, not a mixture.
+        # An old checkpoint ends before its files are overwritten: a process that dies then leaves no checkpoint,
+        # instead of a mixture.
         if self.fs.exists(present := self._get_metadata_path(self._own_rank())):
             self.fs.rm_file(present)
         return [
@@ -240,7 +241,7 @@ class _FileSystemWriter(StorageWriter):
         metadata.storage_data = {each.index: each.storage_data for written in results for each in written}
         metadata.storage_meta = self.storage_meta()
         target = self._get_metadata_path(self._own_rank())
-        # Under its own name it is there at once or not at all: a checkpoint without it is none.
+        # Renamed into place, so that it is there completely or not at all. Without it there is no checkpoint.
         draft = self.fs.concat_path(self.path, f"{os.path.basename(target)}.tmp")
         with self.fs.create_stream(draft, "wb") as stream:
             stream.write(_metadata_file.write(metadata))

@@ -80,7 +80,7 @@ class SavePlan:
     items: list[WriteItem]
     storage_data: Any = None
     planner_data: Any = None
-    usable: bool = True  # False: the same as the last time, which whoever gets this still has
+    usable: bool = True  # False: the plan is the last one, which the receiver still has
 
 
 @dataclass
@@ -93,7 +93,7 @@ class LoadPlan:
 class SavePlanner(abc.ABC):
     """Plans what is written: every rank says what it has, one rank decides, every rank then gives the data."""
 
-    # By the name of the planner's class: what was planned the last time.
+    # The last plans, by the name of the planner's class.
     _cached_save_plan: ClassVar[dict] = {}
     _cached_final_save_plan: ClassVar[dict] = {}
     _cached_all_plans: ClassVar[dict] = {}

@@ -37,7 +37,7 @@ def _local_box(tensor):
     """The box that a spread tensor has on this rank: each sharded dimension is split in ceilings, as torch's chunk does."""
     sizes, offsets = list(tensor.shape), [0] * tensor.dim()
     coordinate = tensor.device_mesh.get_coordinate()
-    # Strided dimensions of the mesh split what those to their right have split before.
+    # Strided dimensions of the mesh split what dimensions to their right have split already.
     strided = [i for i, placement in enumerate(tensor.placements) if hasattr(placement, "split_factor")]
     order = [i for i in range(len(tensor.placements)) if i not in strided] + strided[::-1]
     for mesh_dim in order:

@@ -69,7 +69,7 @@ def _full_or_cpu(state, options):
     if options.full_state_dict:
         state = _mapped(state, lambda tensor: tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor)
         if options.cpu_offload and _ranks() > 1 and mica.distributed.get_rank() != 0:
-            return {}  # only rank 0 is to hold the whole
+            return {}  # only rank 0 holds the whole state
     if options.cpu_offload:
         state = _mapped(state, lambda tensor: tensor.cpu() if tensor.device.type != "cpu" else tensor)
     return state

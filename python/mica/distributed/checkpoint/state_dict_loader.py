@@ -27,7 +27,7 @@ def load(state_dict, *, checkpoint_id=None, storage_reader=None, planner=None, p
     """Fill a dictionary in place: tensors keep their memory, other values are replaced, objects get their state back."""
     no_dist = is_alone(no_dist, "load")
     reader = _storage_setup(storage_reader, checkpoint_id, reader=True)
-    # In the same order on all ranks: to ask an object for its state may need all of them.
+    # All ranks use the same order, since asking an object for its state may need all of them.
     keys = sorted(state_dict)
     states = {}
     for key in keys:

@@ -24,6 +24,6 @@ class _StoragePrefix:
     prefix: str
 
 
-# Files call them by torch's module.
+# Files name these classes by torch's module.
 for _kind in (_StorageInfo, _StoragePrefix):
     _kind.__module__ = "mica.distributed.checkpoint.filesystem"

@@ -157,7 +157,7 @@ class FlatGroup:
                 self.nbytes = self.full.untyped_storage().nbytes()
             elif self.full.untyped_storage().nbytes() != self.nbytes:
                 self.full.untyped_storage().resize_(self.nbytes)
-            self.full.data.copy_(every)  # of what autograd has saved this is the value, so no new version
+            self.full.data.copy_(every)  # autograd has saved this same value, so it is no new version
         self.use_views()
         self.is_whole = True
 

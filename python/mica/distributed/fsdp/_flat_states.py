@@ -113,7 +113,7 @@ def _after_saving(wrapped, state, prefix, metadata):
     for key, name in renamed:
         value = state.pop(key)
         if name == prefix + FLAT or (_is_local(wrapped) and name in own):
-            continue  # of a local state, the flat piece stands for all
+            continue  # in a local state the flat piece stands for all of them
         if name in own:
             if kind is StateDictType.SHARDED_STATE_DICT and value.dim():
                 value = cut(value, mesh_of(wrapped), config.offload_to_cpu)
@@ -163,7 +163,7 @@ def _before_loading(wrapped, state, prefix, metadata, strict, missing, unexpecte
         state[inner + name] = value
     if _is_local(wrapped) and group is not None and group.use_orig_params:
         group.use_pieces()
-        for view in group.views:  # the piece is where it belongs: each parameter is told what it has
+        for view in group.views:  # the piece is in its place: each parameter learns which part it has
             for _, _, name in view.places:
                 state[inner + plain(name)] = view.parameter.detach()
 

@@ -20,10 +20,10 @@ class _Run:
 
     def __init__(self, root):
         self.root = root
-        self.order = []  # of this forward pass: backward gathers in the reverse of it
+        self.order = []  # the order of this forward pass: backward gathers in reverse
         self.last_order = []
-        self.reducing = []  # states whose gradients are on their way: few, as each holds its whole gradients
-        self.ends_later = False  # a callback waits for the end of this backward pass
+        self.reducing = []  # states whose gradients are being sent: few, since each holds its whole gradients
+        self.ends_later = False  # whether a callback waits for the end of this backward pass
         self.is_last_backward = True
 
 
@@ -46,12 +46,13 @@ class _State:
 
     def __init__(self, module, group, policy, reshard):
         self.module, self.group, self.policy, self.reshard = module, group, policy, reshard
-        self.modules, self.to_run = [module], set()  # of a list that is sharded together: which have yet to run
+        # The modules of a list that is sharded together, and those that have yet to run.
+        self.modules, self.to_run = [module], set()
         self.reshard_after_backward = self.gathers_in_backward = True
         self.run = None
         self.forward_prefetch, self.backward_prefetch = [], []
         self.in_backward = False
-        self.prefetches = True  # whether backward gathers for the module that comes next
+        self.prefetches = True  # whether backward gathers for the next module in advance
 
     def all_modules(self):
         """The module, or the modules of a list, with those inside."""
@@ -68,11 +69,11 @@ class _State:
         for module in self.all_modules():
             state = _state_of(module)
             if state is not None and state is not self:
-                state.run = self.run  # also if it was called by itself before
+                state.run = self.run  # even if the module was called by itself before
                 if state.reshard is None:
                     state.reshard = True
         if self.reshard is None:
-            self.reshard = False  # backward begins with it
+            self.reshard = False  # because backward begins with this module
 
     def casts_inputs(self):
         return self.policy.cast_forward_inputs
@@ -160,7 +161,7 @@ class _State:
         if not self.in_backward or self.group is None:
             return
         self.in_backward = False
-        self.group.finish_reducing()  # of an earlier use of the module in this pass
+        self.group.finish_reducing()  # from an earlier use of the module in this pass
         self.group.start_reducing()
         if self.reshard_after_backward:
             self.group.scatter()

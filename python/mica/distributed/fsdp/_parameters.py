@@ -31,7 +31,7 @@ class FullParameter:
         )
         size, rank = mesh.size(mesh.ndim - 1), mesh.get_local_rank(mesh.ndim - 1)
         self.length = self.shape[self.dim]
-        self.rows = -(-self.length // size)  # of a piece; the last ones may have fewer
+        self.rows = -(-self.length // size)  # rows of a piece; the last pieces may have fewer
         first = min(rank * self.rows, self.length)
         self.own_rows = min(first + self.rows, self.length) - first
         self.row = self.shape.numel() // self.length if self.length else 0
@@ -45,7 +45,7 @@ class FullParameter:
             if name not in ("_spec", "_local_tensor", "_views", "_is_param"):
                 setattr(self.sharded, name, value)
         self.full = self.whole = None  # the parameter that modules compute with, and the tensor that has its memory
-        self.kept_gradient = None  # of backward passes that do not reduce
+        self.kept_gradient = None  # the gradient of backward passes that do not reduce
         self.use(self.sharded)
 
     @property
@@ -124,7 +124,8 @@ class ParameterGroup:
         self.is_whole = False
         self.syncs = self.reduces_replicas = True
         self.divide_factor = self.all_reduce_hook = None
-        # After forward a process may keep a larger piece, so that few processes together have all: (their group, pieces).
+        # After forward a process may keep a larger piece, so that few processes together have everything: (their group,
+        # pieces).
         self.keeps, self._kept = keeps, {}
         self._gathering = self._reducing = None
 
@@ -188,7 +189,7 @@ class ParameterGroup:
                     count = p.rows * p.row
                     if count:
                         rows = every.narrow(1, at, count).reshape(self.size * p.rows, p.row).narrow(0, 0, p.length)
-                        # What autograd has saved counts versions, and this is the value it has saved.
+                        # Autograd counts versions of what it has saved, and it has saved this same value.
                         p.whole.data.copy_(p.from_rows(rows))
                     at += count
                     p.use(p.full)

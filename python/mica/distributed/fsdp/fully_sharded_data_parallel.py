@@ -179,7 +179,7 @@ class FullyShardedDataParallel(nn.Module):
         state = self._fsdp_state
         args, kwargs = state.before_forward(self, args, kwargs)
         if state.group is not None and not state.in_backward:
-            state.group.use_views()  # after the inputs: backward then ends with the node that watches those
+            state.group.use_views()  # after the inputs, so that backward ends with the node that watches them
         if state.run.root is state and self.forward_prefetch:
             _prefetch_in_order(state)
         return state.after_forward(self, args, kwargs, self._fsdp_wrapped_module(*args, **kwargs))

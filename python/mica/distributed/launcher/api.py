@@ -147,13 +147,13 @@ def _run(agent, config, name):
             config.logs_specs.discard_if_unasked()
         return result.return_values
     except ChildFailedError as error:
-        # The other machines are told why the run is over, rather than only that it is.
+        # Tells the other machines why the run is over, not only that it is.
         rank, failure = error.get_first_failure()
         message = failure.message if isinstance(failure.message, str) else failure.message.get("message")
         handler.why_closed = f"rank {rank} has failed with {failure.exitcode}: {message}"
         raise
     except SignalException:
-        # One machine that is told to end does not end the run: another may take its place.
+        # A machine that has to end does not end the run: another may take its place.
         closes = False
         events.record(agent.get_event_failed(), config.event_log_handler)
         raise

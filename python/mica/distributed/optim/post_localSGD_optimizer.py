@@ -11,7 +11,7 @@ class PostLocalSGDOptimizer(mica.optim.Optimizer):
     """Steps of `optim`, each followed by `averager`, which decides whether it is time."""
 
     def __init__(self, optim, averager):
-        # Groups and states are the other optimizer's: nothing of the class is set up.
+        # Groups and states belong to the other optimizer, so the base class is not set up.
         self.optim, self.averager = optim, averager
         self.param_groups = optim.param_groups
 

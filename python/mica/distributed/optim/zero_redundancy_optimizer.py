@@ -73,7 +73,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 self._owners[parameter] = owner
             own = [p for p in group["params"] if self._owners[p] == self.rank]
             mine.append({**{k: v for k, v in group.items() if k != "params"}, "params": own})
-        # An optimizer refuses to have nothing to do; a process may have fewer parameters than there are processes.
+        # An optimizer needs at least one parameter, but there may be fewer parameters than processes.
         if all(not group["params"] for group in mine):
             mine[0]["params"] = [mica.nn.Parameter(mica.empty(0))]
         self.optim = self._optim_constructor(mine, **self._optim_defaults)

@@ -144,7 +144,7 @@ def dual_pipe_v(chunks, place, places):
     gradients of weights; what is left of the first stage, with such gradients in between; the gradients of weights.
     """
     first, second = place, 2 * places - 1 - place
-    left = places - place - 1  # processes between this one and the bend
+    left = places - place - 1  # the number of processes between this one and the bend
     order, waiting = [], []
     following = dict.fromkeys(((kind, stage) for kind in "FB" for stage in (first, second)), 0)
 
@@ -178,7 +178,7 @@ def dual_pipe_v(chunks, place, places):
         forward(second)
         backward(first)
     for number in range(place + 1):
-        # From the middle on; which of the two stages begins with it goes by turns of processes.
+        # From the middle on. Processes take turns in which of their two stages begins.
         late = number > (place + 1) // 2
         half = number == (place + 1) // 2
         backward(second, whole=not (late or (half and place % 2 == 1)))

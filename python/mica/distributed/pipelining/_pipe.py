@@ -16,7 +16,7 @@ class SplitPoint(enum.Enum):
     END = 2
 
 
-_recording = []  # the tracers at work
+_recording = []  # the active tracers
 
 
 def pipe_split():
@@ -122,7 +122,7 @@ def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None
     left_out = _left_out(module, mb_args, mb_kwargs)
     graph = tracer.trace(module, left_out)
     for node in graph.find_nodes(op="placeholder"):
-        node.args = ()  # what is given counts; defaults are values by now
+        node.args = ()  # the given arguments count; defaults are values by now
         if node.target.rpartition("_")[0] in left_out:
             _erase_users(graph, node)
     traced = fx.GraphModule(tracer.root, graph)
@@ -187,7 +187,7 @@ def _stage(traced, nodes, stage_of, last_use, number, count, output):
 
     def value(node):
         if node not in known and node.op == "get_attr":
-            known[node] = graph.node_copy(node)  # a parameter is had where it is used
+            known[node] = graph.node_copy(node)  # a parameter is read in the stage that uses it
         return known[node]
 
     for node in nodes:

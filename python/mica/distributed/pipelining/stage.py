@@ -58,7 +58,7 @@ class PipelineStage:
 
     def clear_runtime_states(self):
         """Forgets the microbatches of a step."""
-        self._input_meta = self._told_next = None  # what is told with the first microbatch of a step
+        self._input_meta = self._told_next = None  # the shapes that are sent with the first microbatch of a step
         self.kept = {}  # microbatch: (inputs, outputs)
         self.output_chunks = {}
         self.waiting = {}  # microbatch: (outputs, gradients) whose gradients of weights are still to be computed

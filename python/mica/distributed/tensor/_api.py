@@ -59,9 +59,9 @@ class DTensor(mica.Tensor):
     """A tensor that is spread over a grid of processes. Operators on it are computed on the parts, by their rules."""
 
     __torch_function__ = _C._disabled_torch_function_impl
-    _records_parts = True  # gradients are those of the tensors that it is made of
+    _records_parts = True  # its gradients are those of the tensors that it is made of
     _is_spread = True
-    _is_shared = False  # whether another tensor may show the memory of the part
+    _is_shared = False  # whether another tensor may view the memory of the part
 
     @staticmethod
     def __new__(cls, local_tensor, spec, *, requires_grad):
@@ -70,7 +70,7 @@ class DTensor(mica.Tensor):
             made = mica.Tensor._make_wrapper_subclass(
                 cls, meta.shape, strides=meta.stride, dtype=meta.dtype, device=local_tensor.device
             )
-            if made.numel() > 1024:  # it has no elements of its own: the memory goes back
+            if made.numel() > 1024:  # the tensor itself has no elements: its memory is given back
                 with aside():
                     made.untyped_storage().resize_(0)
         made._spec = spec

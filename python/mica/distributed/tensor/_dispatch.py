@@ -38,10 +38,10 @@ class Plan:
 
     def __init__(self, call, mesh, inputs, outputs, metas):
         self.call, self.mesh, self.inputs, self.outputs, self.metas = call, mesh, inputs, outputs, metas
-        self.run = None  # what runs on the parts in place of the operator
+        self.run = None  # runs on the parts in place of the operator
         count = len(inputs)
         self.gradients = tuple(tuple(self._gradient(i, dim) for dim in range(mesh.ndim)) for i in range(count))
-        # A part's share of a mean that the operator makes; a mean that it is given stays one.
+        # For a mean that the operator computes, each part counts by its share. A mean that it is given stays a mean.
         self.averaged = [
             math.prod(
                 mesh.size(dim)
@@ -56,7 +56,8 @@ class Plan:
         mine = self.inputs[i][dim]
         if isinstance(mine, Shard):
             return mine
-        everywhere = all(isinstance(each[dim], Replicate) for each in self.outputs)  # then it depends on copies alone
+        # Then the result depends on copies alone.
+        everywhere = all(isinstance(each[dim], Replicate) for each in self.outputs)
         return Replicate() if everywhere or isinstance(mine, Partial) else Partial("sum")
 
 
@@ -96,7 +97,7 @@ def _table():
     return RULES
 
 
-_SAME = {"movedim.int": "movedim.intlist"}  # overloads that the table has by another
+_SAME = {"movedim.int": "movedim.intlist"}  # overloads that the table has under another name
 
 
 def _rule_of(func):
@@ -144,7 +145,7 @@ def _meta_results(func, args, kwargs, specs):
         return func(*args, **kwargs)
 
 
-# Rules of operators that do not care which part of a dimension a process has.
+# Rules of operators for which it does not matter which part of a dimension a process has.
 _BY_ELEMENT = {"pointwise", "random", "same", "filled", "alike", "reduce", "norm", "equal"}
 
 
@@ -211,7 +212,7 @@ def _local_arguments(plan, args, kwargs, tensors):
     args, kwargs = refilled(args, kwargs, tensors)
     named = plan.call.size_argument
     if named is not None:
-        # Sizes that a program gives are the whole tensor's; the operator is told those of the part.
+        # Sizes that a program gives are those of the whole tensor; the operator gets those of the part.
         sizes = list(compute_local_shape(plan.metas[0].shape, plan.mesh, plan.outputs[0]))
         place = [a.name for a in plan.call.func._schema.arguments].index(named)
         if place < len(args):
@@ -273,13 +274,13 @@ class _Operator(mica.autograd.Function):
         ctx.wanted = [i for i, need in enumerate(needed) if need]
         ctx.count = len(outs)
         if not plan.call.in_place:
-            outs[0]._given = args, kwargs, tensors  # for gradients of gradients; it goes when the node lets go of it
+            outs[0]._given = args, kwargs, tensors  # for gradients of gradients; dropped when the node drops it
         ctx.save_for_backward(*outs, *(parts[i] for i in ctx.wanted))
         ctx.set_materialize_grads(False)
         if plan.call.in_place:
             if tensors[0]._is_shared:
                 tensors[0]._local_tensor.copy_(outs[0].detach())
-            else:  # what earlier nodes have saved stays as it was
+            else:  # what earlier nodes have saved stays unchanged
                 tensors[0]._local_tensor = outs[0].detach()
             ctx.mark_dirty(tensors[0])
             return tensors[0]

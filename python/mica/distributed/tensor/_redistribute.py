@@ -51,7 +51,7 @@ def all_gathered(local, dim, size, group):
     whole = part.new_empty((part.shape[0] * count, *part.shape[1:]))
     with standing_for("c10d_functional::all_gather_into_tensor"):
         distributed.all_gather_into_tensor(whole, part, group=group)
-    # Only the end is short: full chunks, one that may be shorter, and empty ones.
+    # Only the end is short: there are full chunks, one that may be shorter, and empty ones.
     whole = whole.narrow(0, 0, size) if size != whole.shape[0] else whole
     return whole.movedim(0, dim).contiguous()
 
@@ -160,7 +160,7 @@ def redistribute_local_tensor(local, current, target, *, async_op=False, is_back
     shape = current.tensor_meta.shape
     with mica.no_grad():
         local, now, wanted, later = _without_strided(local, shape, mesh, now, wanted)
-        # What is split by an inner dimension of the grid is put together before an outer one changes.
+        # Pieces along an inner dimension of the grid are joined before an outer one changes.
         for i in reversed(range(mesh.ndim)):
             if not isinstance(now[i], Shard):
                 continue

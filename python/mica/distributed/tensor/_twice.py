@@ -36,7 +36,7 @@ def gradients(ctx, operator, saved, grads):
     made = [None] * len(ctx.specs)
     if present:
         given = [*tensors, *(grads[i] for i in present)]
-        # One after the other: gradients of one call may lie in different ways.
+        # One after the other, since gradients of one call may have different placements.
         for i in ctx.wanted:
             made[i] = operator.apply(_plan(operator, plan, args, kwargs, i, present, ctx.specs), given, {}, *given)
     return made

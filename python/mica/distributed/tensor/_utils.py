@@ -16,7 +16,7 @@ def _compute_local_shape_and_global_offset(global_shape, mesh_shape, my_coordina
         placement = placements[i]
         if isinstance(placement, Shard):
             size, start = Shard.local_shard_size_and_offset(shape[placement.dim], mesh_shape[i], my_coordinate[i])
-            if size == 0:  # an empty part lies at the end
+            if size == 0:  # an empty part begins at the end
                 offset[placement.dim] = global_shape[placement.dim]
             else:
                 offset[placement.dim] += start
@@ -54,7 +54,7 @@ def compute_global_tensor_info(tensor, mesh, placements):
         step = strides[dim]
         shape[dim] *= mesh.size(i)
         for d in range(len(strides)):
-            # What lies outside of the split dimension in memory moves apart.
+            # Dimensions that lie outside of the split one in memory get other strides.
             if d != dim and strides[d] >= step:
                 strides[d] *= mesh.size(i)
     return shape, strides

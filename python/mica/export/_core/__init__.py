@@ -23,7 +23,7 @@ class DecompositionTable(dict):
         return dict(self)
 
 
-# Composites are operators of exported graphs and are taken apart by what they are made of.
+# Composite operators may be in exported graphs, and are decomposed into their parts.
 _NAMES = """
     linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d matmul einsum bilinear batch_norm layer_norm
     group_norm instance_norm rms_norm dropout feature_dropout alpha_dropout softmax log_softmax cross_entropy_loss nll_loss nll_loss2d

@@ -209,7 +209,7 @@ def _number_text(number):
 
 def _atom_text(atom):
     if isinstance(atom, Symbol) and atom.startswith("z"):
-        return f"Symbol('{atom}')"  # of data, and no whole number
+        return f"Symbol('{atom}')"  # it comes from data, and is not a whole number
     if isinstance(atom, Symbol):
         return f"Symbol('{atom}', {'positive=True, ' if not atom.startswith('u') else ''}integer=True)"
     return f"{atom.name}({', '.join(each.in_sympys_words() for each in atom.args)})"
@@ -221,7 +221,7 @@ def _product(bounds):
     low, high = 1, 1
     for a, b in bounds:
         if a is None or a < 0:
-            return None, None  # sizes are not negative; what may be has no bounds here
+            return None, None  # sizes are not negative; an expression that may be negative has no bounds here
         low = low * a
         high = None if high is None or b is None else high * b
     return low, high

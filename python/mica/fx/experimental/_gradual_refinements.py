@@ -13,7 +13,7 @@ __all__ = [
     "linear_refinement_rule", "register_algebraic_expressions_inference_rule", "register_refinement_rule",
 ]  # fmt: skip
 
-# Both by the function, or the class of the module, that a node calls.
+# Both are by the function, or by the class of the module, that a node calls.
 _REFINEMENT_RULES = {}
 _RULES = {}
 

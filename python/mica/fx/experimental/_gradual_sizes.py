@@ -56,7 +56,7 @@ def calculate_out_dimension(d_in, module_instance, index):
         _along(getattr(module_instance, name), index) for name in ("kernel_size", "stride", "dilation")
     )
     padding = module_instance.padding
-    if padding == "same":  # which torch has for a stride of one alone
+    if padding == "same":  # torch has it for a stride of one only
         return d_in
     both_sides = 0 if padding == "valid" else 2 * _along(padding, index)
     steps = d_in + both_sides - dilation * (kernel - 1) - 1

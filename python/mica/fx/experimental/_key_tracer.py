@@ -109,7 +109,7 @@ def extract_val(value, include_real=False):
         if not hasattr(_local, "vals"):
             _local.vals = FakeTensorMode(allow_non_fake_inputs=True)
         with _disable_current_modes():
-            strides = [abs(step) for step in each.stride()]  # of a flipped tensor, which is a view here
+            strides = [abs(step) for step in each.stride()]  # a flipped tensor, which is a view here
             meta = _C.empty_strided(each.shape, strides, dtype=each.dtype, device="meta")
         return FakeTensor(_local.vals, meta, each.device)
 

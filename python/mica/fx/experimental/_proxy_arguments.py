@@ -183,7 +183,7 @@ class SizeNodes:
     def _note(self, node, expr):
         self._made[expr] = node
         if any(name.startswith("z") for name in expr.free_symbols):
-            return  # no whole number: the node knows its value
+            return  # not a whole number: the node knows its value
         node.meta["val"] = self._env.create_symintnode(expr)
 
     def _atom(self, atom):

@@ -48,7 +48,7 @@ class Relation:
             return (self.sign == "!=") if apart else None
         if low is not None and high is not None:
             return answers.pop() if len(answers) == 1 else None
-        # One end says enough if it is the worst case.
+        # One end decides if it is the worst case.
         if low is not None and self.of_number(low) is (self.sign in (">", ">=")):
             return self.of_number(low)
         if high is not None and self.of_number(high) is (self.sign in ("<", "<=")):

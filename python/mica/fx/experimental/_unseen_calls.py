@@ -8,7 +8,8 @@ from mica.utils._pytree import tree_leaves
 
 _VALUES = frozenset(["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
                      "__array__", "is_nonzero", "equal", "allclose"])  # fmt: skip
-# What hands out values or changes what a tensor is, and calls that run others: no operators of their own.
+# Calls that return values or change facts about a tensor, and calls that run others: they have no operators of their
+# own.
 _NOT_CALLS = frozenset(["backward", "requires_grad_", "__get__", "__set__", "__delete__", "register_hook", "retain_grad",
                         "set_", "data_ptr", "untyped_storage", "as_subclass", "__repr__", *_VALUES])  # fmt: skip
 
@@ -63,7 +64,7 @@ class UnseenCalls(TorchFunctionMode):
         inner = [name for name in constants if not any(getattr(tracer.root, name) is each for each in given)]
         is_seen = all(_is_tracked(leaf, tracer) or any(leaf is each for each in given) for leaf in made)
         if (is_seen and not inner) or any(hasattr(leaf, "_batch_value") for leaf in (*given, *made)):
-            return out  # examples of a batch are known by the batch
+            return out  # the batch is known, so its examples are too
         tracer.erase(list(reversed(graph.nodes))[: len(graph.nodes) - count], constants)
         self._record_whole(func, args, kwargs, out)
         return out

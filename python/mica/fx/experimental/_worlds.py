@@ -10,12 +10,12 @@ from mica.fx.experimental._expressions import floordiv, make, symbol
 
 __all__ = ["Worlds"]
 
-# Few, and such that within 64 of them there is no multiple of 500 or 256 and no usual size of a vocabulary; what
-# convolutions make of them, halves and quarters, are no numbers that programs use either.
+# Few primes, such that no multiple of 500 or 256 and no usual size of a vocabulary lies within 64 of them. Their halves
+# and quarters, which convolutions make of them, are not numbers that programs use either.
 _PRIMES = (
     31397, 30391, 29629, 28607, 27827, 27211, 26297, 25693, 24923, 24251, 23633, 22921, 22193, 21589, 20921, 20297,
 )  # fmt: skip
-_COUNT = 9  # the example comes on top
+_COUNT = 9  # worlds beside that of the example
 
 
 def _offset(world, index):
@@ -43,7 +43,7 @@ class Worlds:
         self._primes.remove(prime)
         for world in range(_COUNT):
             self.values[world][name] = prime + _offset(world, index)
-        # Without an example the last world is one more invented one.
+        # Without an example, the last world is one more with invented numbers.
         self.values[_COUNT][name] = prime + _offset(_COUNT, index) if hint is None else hint
         self._note(symbol(name))
 
@@ -97,7 +97,7 @@ class Worlds:
             return self._note(found * make(self.known(rest, near) if abs(rest) > 64 else rest))
         for value, expr in list(self._by_value.items()) if near else ():
             if value > 4096 and abs(number - value) <= 64:
-                return expr + (number - value)  # not noted: it may be a number of the program's after all
+                return expr + (number - value)  # not noted, because it may be a number of the program's after all
         return number
 
     def fitting(self, vector, near):

@@ -1,4 +1,4 @@
-"""What of a graph depends on its attributes alone is computed once."""
+"""Computes the parts of a graph that depend on its attributes alone once."""
 
 from mica.fx._symbolic_trace import symbolic_trace
 from mica.fx.graph import Graph

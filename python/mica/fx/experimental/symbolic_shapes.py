@@ -124,11 +124,14 @@ class ShapeEnv:
         self.var_to_sources, self.val_to_var, self.deferred_runtime_asserts = {}, {}, {}
         self.frozen, self.worlds, self._unbacked, self.avoid = False, Worlds(), {}, set()
         self.stand_ins = {}  # numbers of the engine's -> those that only data decide
-        self.expected = []  # symbols that the next values of data get, where a graph is run again
-        self.recorders = []  # who writes down numbers of data that a program asks for, and what it states of them
-        # What an earlier trace of the same inputs has shown not to be open: a number, or the key of an equal size.
+        self.expected = []  # symbols for the next values of data, when a graph is run again
+        # Objects that record numbers of data that a program asks for, and what it states about them.
+        self.recorders = []
+        # Sizes that an earlier trace of the same inputs has found not to be open: a number, or the key of an equal
+        # size.
         self.presets, self._by_key, self._keys = {}, {}, {}
-        self.shown = None  # what a program gets for a SymInt among the sizes of a tensor, if it is no SymInt
+        # Makes what a program gets for a SymInt among the sizes of a tensor, if that is not the SymInt itself.
+        self.shown = None
 
     backed_var_to_val = property(lambda self: self.var_to_val)
 
@@ -206,7 +209,7 @@ class ShapeEnv:
         return found
 
     def _data_symbol(self, prefix):
-        if self.expected:  # a graph is run again, and its symbols stay
+        if self.expected:  # when a graph is run again, its symbols stay
             return self.expected.pop(0)
         self._unbacked[prefix] = self._unbacked.get(prefix, -1) + 1
         return Symbol(f"{prefix}{self._unbacked[prefix]}")

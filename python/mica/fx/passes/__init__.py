@@ -1,4 +1,4 @@
-"""What is done to graphs."""
+"""Passes, which change graphs."""
 
 from mica.fx.passes import shape_prop
 

@@ -12,7 +12,7 @@ def same_indices(a, b):
 
 
 def check_indices(data, mask):
-    if data.shape != mask.shape:  # said in other words later
+    if data.shape != mask.shape:  # reported later, in other words
         return
     if data.layout == mica.sparse_coo and not same_indices(data, mask):
         raise ValueError("data and mask are both sparse COO tensors but do not have the same indices.")

@@ -43,7 +43,7 @@ def _check(data, mask):
         raise ValueError("data.size() must equal mask.size()")
 
 
-_answers = []  # what torch's functions do with masked tensors: _functions.py, which stands on this file
+_answers = []  # the functions of _functions.py, which imports this file
 
 
 def answer_with(call):
@@ -57,7 +57,7 @@ class MaskedTensor(mica.Tensor):
     The tensor itself is its data, so that autograd treats it like any other. Operations on several want equal masks.
     """
 
-    _values_are_plain = True  # for Tensor's methods that hand out a value
+    _values_are_plain = True  # for Tensor's methods that return a value
 
     def __new__(cls, data, mask, requires_grad=False):
         for name, given in (("data", data), ("mask", mask)):
@@ -78,7 +78,7 @@ class MaskedTensor(mica.Tensor):
         return made
 
     def __init__(self, data, mask, requires_grad=False):
-        pass  # all is done: this only takes what __new__ took
+        pass  # __new__ has done everything; this only accepts its arguments
 
     @staticmethod
     def _from_values(data, mask):

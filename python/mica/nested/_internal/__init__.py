@@ -1,1 +1,1 @@
-"""What nested tensors are made of."""
+"""The parts of nested tensors."""

@@ -141,7 +141,7 @@ def jagged_from_list(parts, dtype=None, device=None):
     return jagged_view(values, offsets, None, ragged, {"min_seqlen": min(lengths), "max_seqlen": max(lengths)})
 
 
-_answers = []  # what torch's functions do with nested tensors: ops.py, which stands on this file
+_answers = []  # the functions of ops.py, which imports this file
 
 
 def answer_with(call):
@@ -155,7 +155,7 @@ class NestedTensor(mica.Tensor):
     The tensor itself is the values of all sequences, so that autograd treats it like any other.
     """
 
-    _values_are_plain = True  # for Tensor's methods that hand out a value
+    _values_are_plain = True  # for Tensor's methods that return a value
 
     def __new__(cls, values, offsets, *, lengths=None, _ragged_idx=1, _metadata_cache=None, **kwargs):
         if kwargs:
@@ -230,7 +230,7 @@ class NestedTensor(mica.Tensor):
         ragged = self._ragged if ragged is None else ragged
         return jagged_view(values, self._offsets, self._lengths, ragged, self._metadata_cache)
 
-    # What Tensor answers without asking anybody.
+    # Methods that Tensor answers without asking __torch_function__.
     def dim(self):
         return self.values().dim() + 1
 
@@ -323,6 +323,6 @@ def _rebuild_njt(constructor_kwargs):
     given = constructor_kwargs
     bounds = (given.get("_metadata_cache") or {}).items()
     known = {key: len(value) for key, value in bounds if isinstance(value, mica.Tensor) and value.dim() == 2}
-    known |= {key: value for key, value in bounds if isinstance(value, int)}  # as files had them before
+    known |= {key: value for key, value in bounds if isinstance(value, int)}  # the form of older files
     made = jagged_view(given["values"].detach(), given["offsets"], given["lengths"], given["_ragged_idx"], known)
     return made.requires_grad_() if given["requires_grad"] else made

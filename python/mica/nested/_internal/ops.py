@@ -330,7 +330,7 @@ def _attention(func, args, kwargs):
         raise RuntimeError("scaled_dot_product_attention(): attn_mask is not supported for nested tensors")
     if not len(q) == len(k) == len(v):
         raise RuntimeError("scaled_dot_product_attention(): query, key and value must have as many sequences")
-    # A sequence at a time: nothing is spent on padding.
+    # Computes one sequence at a time, so that nothing is spent on padding.
     parts = [func(*(x.unsqueeze(0) for x in trio), *args[3:], **kwargs).squeeze(0)
              for trio in zip(q.unbind(), k.unbind(), v.unbind(), strict=True)]  # fmt: skip
     return _like_rows(q, parts)

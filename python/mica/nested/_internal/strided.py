@@ -49,7 +49,7 @@ def strided_from_list(parts, dtype=None, device=None):
 class StridedNestedTensor(Tensor):
     """Tensors of one number of dimensions and any sizes as one tensor of shape (batch, ...)."""
 
-    _values_are_plain = True  # for Tensor's methods that hand out a value
+    _values_are_plain = True  # for Tensor's methods that return a value
 
     is_nested = True
     layout = mica.strided
@@ -203,7 +203,7 @@ def _below(dim, nested, name):
     return at - 1
 
 
-# Where a function has a dimension, or two: the place among the arguments, the name, what it is if it is not given.
+# Functions that take one dimension or two: the place among the arguments, the name, and the default.
 _DIMS = {
     "softmax": ((1, "dim"),),
     "log_softmax": ((1, "dim"),),

@@ -18,7 +18,7 @@ class CausalVariant(enum.IntEnum):
 class CausalBias(mica.Tensor):
     """A causal mask that scaled_dot_product_attention takes; the matrix is made when it is needed."""
 
-    _values_are_plain = True  # for Tensor's methods that hand out a value
+    _values_are_plain = True  # for Tensor's methods that return a value
 
     def __new__(cls, variant, seq_len_q, seq_len_kv):
         return mica.empty(0).as_subclass(cls)

@@ -105,7 +105,7 @@ def _dense(num_blocks, indices, columns):
     place = mica.arange(indices.shape[-1], device=indices.device)
     counts = (place < num_blocks.unsqueeze(-1)).to(mica.int32)
     dense = mica.zeros((*indices.shape[:-1], columns + 1), dtype=mica.int32, device=indices.device)
-    # What does not count goes to a column that is cut off.
+    # Entries that do not count go to a column that is cut off.
     dense.scatter_(-1, mica.where(counts.bool(), indices, columns).long(), 1)
     return dense[..., :columns].contiguous()
 

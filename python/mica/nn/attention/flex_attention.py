@@ -131,7 +131,7 @@ def flex_attention(
     if mask is not None:
         scores = scores.masked_fill(~mask, -mica.inf)
     lse = mica.logsumexp(scores, -1)
-    # A row without a score has no weights: zeros, where the exponential of inf - inf would be NaN.
+    # A row without a score has weights of zero, where exp(inf - inf) would be NaN.
     weights = mica.exp(scores - lse.masked_fill(mica.isneginf(lse), 0).unsqueeze(-1))
     out = weights.to(query.dtype) @ value
     if return_aux is not None:

@@ -168,7 +168,7 @@ def varlen_attn(
         places = [sequences[number][0] for number in numbers]
         if columns == 0:
             for number, place in zip(numbers, places, strict=True):
-                # Nothing is seen; the sum lets the gradient be zero instead of absent.
+                # It sees nothing. The sum makes the gradient zero instead of absent.
                 parts[number] = query.narrow(0, place, rows).mul(0)[..., :1].expand(-1, -1, value.size(-1))
             continue
         key_places = [key_sequences[number][0] for number in numbers]

@@ -98,7 +98,7 @@ class ModuleConversion:
         from mica.utils import swap_tensors
 
         try:
-            parameter.grad = None  # another reference to it would keep it from being swapped
+            parameter.grad = None  # another reference would keep it from being swapped
             swap_tensors(parameter, Parameter(changed, requires_grad=parameter.requires_grad))
         except Exception as error:
             parameter.grad = grad

@@ -125,7 +125,7 @@ class HookedCall:
         self.args = args
         self.kwargs = kwargs
         self.result = None
-        self.called = set()  # ids of the hooks that are to be called in any case, and were
+        self.called = set()  # ids of the always_call hooks that were called
 
     def run(self):
         try:

@@ -1,4 +1,4 @@
-"""What a module keeps: writing its state into a dict and taking it from one."""
+"""The state of a module: writing it into a dict and taking it from one."""
 
 import itertools
 import warnings

@@ -80,7 +80,7 @@ class _BatchNorm(_NormBase):
             if count is not None and momentum is None:  # the average of all batches so far
                 momentum = 1.0 / (float(count) + 1.0)
         elif training:
-            running_mean = running_var = None  # there, but not to be changed
+            running_mean = running_var = None  # they exist, but must not be changed
         output = F.batch_norm(
             input,
             running_mean,
@@ -92,7 +92,7 @@ class _BatchNorm(_NormBase):
             self.eps,
         )
         if count is not None:
-            count.add_(1)  # now that nothing has failed
+            count.add_(1)  # counted last, when nothing can fail any more
         return output
 
 
@@ -208,7 +208,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
 
     def forward(self, input):
-        world = sys.modules.get("mica.distributed.world")  # loaded by a program of several processes
+        world = sys.modules.get("mica.distributed.world")  # only a program of several processes has loaded it
         size = world.get_world_size(self.process_group) if world is not None and world.is_initialized() else 1
         if not self.training or size == 1:
             return super().forward(input)

@@ -100,7 +100,7 @@ class _ConvNd(Module):
     def reset_parameters(self):
         if self.weight.is_contiguous():
             init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        else:  # drawn in the order of the elements, whatever lies beside what in memory
+        else:  # drawn in the order of the elements, whatever their order in memory
             drawn = _C.empty_like(self.weight, memory_format=_C.contiguous_format)
             self.weight.detach().copy_(init.kaiming_uniform_(drawn, a=math.sqrt(5)))
         if self.bias is not None:

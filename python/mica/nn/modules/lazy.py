@@ -46,7 +46,7 @@ class LazyModuleMixin:
 
     def _infer_parameters(self, module, args, kwargs=None):
         capture = sys.modules.get("mica._dynamo.capture")
-        if capture is not None and (now := capture.active()) is not None:  # no part of the graph
+        if capture is not None and (now := capture.active()) is not None:  # not part of the graph
             now.aside(module.initialize_parameters, args, kwargs or {})
         else:
             module.initialize_parameters(*args, **(kwargs or {}))

@@ -185,7 +185,7 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
 
     def compile(self, *args, **kwargs):
         """Compile what the module computes, as torch.compile does, in place."""
-        import mica  # the compiler is above the layers
+        import mica  # the compiler imports the layers
 
         self.forward = mica._dynamo.CompiledForward(self.forward, *args, **kwargs)
 
@@ -234,7 +234,7 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
         if getattr(state.get("forward"), "_is_compiled_forward", False):
-            del state["forward"]  # pickles and copies have the module's own
+            del state["forward"]  # pickles and copies have the class's own
         return state
 
     def __setstate__(self, state):

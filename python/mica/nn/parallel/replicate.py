@@ -22,7 +22,8 @@ def replicate(network, devices, detach=False):
                     copy._parameters[name] = None
                     continue
                 if id(parameter) not in moved:
-                    # A view where nothing has to move: the copy's parameter is no leaf, as on another device.
+                    # A view where nothing has to move, so that the copy's parameter is not a leaf, as on another
+                    # device.
                     there = parameter.view_as(parameter) if parameter.device == place else parameter.to(place)
                     moved[id(parameter)] = there.detach() if detach else there
                 setattr(copy, name, moved[id(parameter)])

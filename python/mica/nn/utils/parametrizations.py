@@ -97,7 +97,7 @@ class _Orthogonal(Module):
         else:
             Q = Q.clone() if _is_orthogonal(Q) else _make_orthogonal(Q)
         self.base = Q
-        # For every map this stands for the identity: base is what was assigned.
+        # In every map this stands for the identity, and `base` is what was assigned.
         minus_identity = _C.zeros_like(assigned)
         minus_identity.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         return minus_identity
@@ -111,7 +111,7 @@ class _Orthogonal(Module):
         A, tau = _C.geqrf(Q)
         diagonal = A.diagonal(dim1=-2, dim2=-1)
         diagonal.sign_()
-        # Where there was nothing to reflect, the sign is that of the identity, not of a reflection.
+        # Where nothing was reflected, the sign is that of the identity, not of a reflection.
         diagonal[tau == 0.0] *= -1
         return A.mT if is_wide else A
 
@@ -200,7 +200,7 @@ class _SpectralNorm(Module):
         matrix = self._reshape_weight_to_matrix(weight)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
-        # The graph keeps these; the next iteration changes the buffers.
+        # Copied, since the graph keeps them and the next iteration changes the buffers.
         u = self._u.clone(memory_format=_C.contiguous_format)
         v = self._v.clone(memory_format=_C.contiguous_format)
         return weight / _C.vdot(u, _C.mv(matrix, v))

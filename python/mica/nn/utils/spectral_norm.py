@@ -51,7 +51,7 @@ class SpectralNorm:
                 for _ in range(self.n_power_iterations):
                     v = F.normalize(_C.mv(matrix.t(), u), dim=0, eps=self.eps, out=v)
                     u = F.normalize(_C.mv(matrix, v), dim=0, eps=self.eps, out=u)
-                # The graph keeps these; the next iteration changes the buffers.
+                # Copied, since the graph keeps them and the next iteration changes the buffers.
                 u = u.clone(memory_format=_C.contiguous_format)
                 v = v.clone(memory_format=_C.contiguous_format)
         return weight / _C.dot(u, _C.mv(matrix, v))

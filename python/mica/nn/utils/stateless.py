@@ -97,7 +97,7 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
             swapped.append((name, place, place.swap(value)))
         yield
     finally:
-        # What the module has put in the place of a given tensor meanwhile, such as a buffer that counts, is given back.
+        # A tensor that the module has put in the place of a given one, such as a buffer that counts, is returned.
         for name, place, before in reversed(swapped):
             after = place.swap(before)
             if name in parameters_and_buffers and after is not _NOTHING:

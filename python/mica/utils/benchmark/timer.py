@@ -96,7 +96,7 @@ class Timer:
             )
         import mica
 
-        # The statement sees torch as the program does: as what it was given, or as Mica.
+        # The statement sees torch as the program does: the one in its globals, or Mica.
         self._globals = {"torch": mica, **(globals or {})}
         self._given_globals, self._globals = self._globals, CopyIfCallgrind.unwrap_all(self._globals)
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()

@@ -48,7 +48,7 @@ class DistributedSampler(Sampler):
             indices = _C.randperm(len(self.dataset), generator=generator).tolist()
         else:
             indices = list(range(len(self.dataset)))
-        # All replicas get equally many: the first indices come again, or the last ones are left out.
+        # All replicas get the same number: the first indices come again, or the last ones are left out.
         missing = self.total_size - len(indices)
         if missing > 0 and not self.drop_last:
             indices += (indices * math.ceil(missing / len(indices)))[:missing]

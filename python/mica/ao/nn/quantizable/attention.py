@@ -68,7 +68,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         for linear, weight, bias in zip(observed._inner(), weights, biases, strict=True):
             linear.weight = Parameter(weight)
             linear.bias = None if bias is None else Parameter(bias)
-        import mica  # the flow of quantization is above the modules that it makes
+        import mica  # the flow of quantization imports the modules that it makes
 
         return mica.ao.quantization.prepare(observed.eval(), inplace=True)
 
@@ -174,7 +174,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         weights = F.dropout(weights, p=self.dropout, training=self.training)
         mixed = _C.bmm(weights, v)
         if self.batch_first:
-            mixed = mixed.view(batch, length, self.embed_dim)  # as torch does, though heads come before positions
+            mixed = mixed.view(batch, length, self.embed_dim)  # as torch does it, although heads come before positions
         else:
             mixed = mixed.transpose(0, 1).contiguous().view(length, batch, self.embed_dim)
         result = self.out_proj(self.quant_attn_output(mixed))

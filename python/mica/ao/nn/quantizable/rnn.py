@@ -236,7 +236,7 @@ class LSTM(Module):
             raise NotImplementedError(
                 f"quantizable.LSTM has no projection of the hidden state (proj_size={other.proj_size})"
             )
-        with warnings.catch_warnings():  # the program has heard of dropout from nn.LSTM
+        with warnings.catch_warnings():  # the program has seen nn.LSTM's warning about dropout
             warnings.simplefilter("ignore")
             observed = cls(
                 other.input_size, other.hidden_size, other.num_layers, other.bias, other.batch_first, other.dropout,
@@ -245,7 +245,7 @@ class LSTM(Module):
         observed.qconfig = getattr(other, "qconfig", qconfig)
         for i in range(other.num_layers):
             observed.layers[i] = _LSTMLayer.from_float(other, i, qconfig, batch_first=False, split_gates=split_gates)
-        import mica  # the flow of quantization is above the modules that it makes
+        import mica  # the flow of quantization imports the modules that it makes
 
         flow = mica.ao.quantization
         return (flow.prepare_qat if other.training else flow.prepare)(observed.train(other.training), inplace=True)

@@ -8,7 +8,7 @@ __all__ = ["LSTM", "MultiheadAttention"]
 
 
 def _converted(other, cls):
-    import mica  # the flow of quantization is above the modules that it makes
+    import mica  # the flow of quantization imports the modules that it makes
 
     made = mica.ao.quantization.convert(other, inplace=False, remove_qconfig=True)
     made.__class__ = cls
@@ -62,7 +62,7 @@ class MultiheadAttention(quantizable.MultiheadAttention):
             delattr(made, name)
             if bias is not None:
                 observer = MinMaxObserver()
-                # torch takes the range of the keys' bias, by then rounded, for the values' bias as well.
+                # torch uses the range of the keys' bias, which is rounded by then, for the values' bias as well.
                 observer(bias.detach() if name == "bias_k" else made.bias_k.dequantize())
                 scale, zero_point = observer.calculate_qparams()
                 bias = _C.quantize_per_tensor(bias.detach(), float(scale), int(zero_point), _C.quint8)

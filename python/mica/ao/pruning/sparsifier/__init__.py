@@ -1,1 +1,1 @@
-"""What makes masks."""
+"""Sparsifiers, which make masks."""

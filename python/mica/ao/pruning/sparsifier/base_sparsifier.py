@@ -1,4 +1,4 @@
-"""The base of what makes masks."""
+"""The base of sparsifiers."""
 
 import abc
 import copy

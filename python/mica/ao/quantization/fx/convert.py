@@ -200,7 +200,7 @@ class _Conversion:
 
     def run(self):
         nodes, plan = list(self.graph.nodes), self.plan
-        # What stands behind each node, before observers go.
+        # The nodes behind each node, before observers are removed.
         self._behind = {}
         for node in nodes:
             if node.name in plan.observers:

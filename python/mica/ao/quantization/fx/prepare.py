@@ -32,7 +32,7 @@ class Plan:
         self.dynamic = {}  # node of a layer -> qconfig
         self.joined = set()  # relus that become part of the sum or product before them
         self.observers = {}  # node of an observer -> the attribute that holds it
-        self.inputs, self.outputs = (), ()  # which of the model's come and go quantized
+        self.inputs, self.outputs = (), ()  # which inputs and outputs of the model are quantized
 
 
 def _tensors(node, kind, all_inputs=False):

@@ -7,7 +7,7 @@ from mica.ao.quantization.observer import PlaceholderObserver
 
 __all__ = ["with_reference"]
 
-# Numbers around zero are numbers with a zero point that happens to be in the middle.
+# Symmetric schemes are affine ones whose zero point is in the middle.
 _AFFINE = {
     schemes.per_tensor_symmetric: schemes.per_tensor_affine,
     schemes.per_channel_symmetric: schemes.per_channel_affine,
@@ -15,7 +15,7 @@ _AFFINE = {
 
 
 def _numbers(weight, observer):
-    if isinstance(observer, PlaceholderObserver):  # says a dtype, and no more
+    if isinstance(observer, PlaceholderObserver):  # names a dtype, and nothing more
         return {"qscheme": schemes.per_tensor_affine, "dtype": observer.dtype, "scale": 1.0, "zero_point": 0}
     observer(weight.detach())
     made = {"qscheme": _AFFINE.get(observer.qscheme, observer.qscheme), "dtype": observer.dtype}

@@ -142,7 +142,7 @@ def powerSGD_hook(state, bucket):
         state.total_numel_before_compression += n * m
         state.total_numel_after_compression += sent
     if state.use_error_feedback:
-        mica.sub(wanted, buffer, out=state.error_dict[index])  # of what is sent as it is: zero
+        mica.sub(wanted, buffer, out=state.error_dict[index])  # zero for gradients that are sent unchanged
     for gradient in plain:
         dense = gradient.contiguous()
         _sum(dense, state.process_group)

@@ -27,7 +27,7 @@ class SubprocessContext(PContext):
                 "The subprocess handlers already initialized. Most likely the start method got called twice."
             )
         for rank in range(self.nprocs):
-            # One by one, so that those before one that cannot be started are known, and ended.
+            # Started one by one, so that when one cannot be started those before it are known, and ended.
             handler = self.subprocess_handlers[rank] = get_subprocess_handler(
                 self.entrypoint, self.args[rank], self.envs[rank], self.stdouts[rank], self.stderrs[rank], rank,
                 self._numa_options,
@@ -65,7 +65,8 @@ class SubprocessContext(PContext):
 
     def _signal_all(self, death_sig):
         for rank, handler in self.subprocess_handlers.items():
-            # What a failed process has started is ended with it; what one that ended well has left behind was meant to stay.
+            # Processes that a failed process has started are ended with it. Those that a successful one has left behind
+            # were meant to stay.
             if handler.proc.poll() is None or rank in self._failures:
                 handler.close(death_sig)
 
@@ -138,7 +139,7 @@ class MultiprocessContext(PContext):
             if rank not in self._return_values and receiver.poll():
                 try:
                     self._return_values[rank] = receiver.recv()
-                except EOFError:  # it has ended without one
+                except EOFError:  # it ended without a result
                     self._processes[rank].join()
         failures = {}
         for rank, process in enumerate(self._processes):

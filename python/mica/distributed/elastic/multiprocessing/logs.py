@@ -134,7 +134,7 @@ class DefaultLogsSpecs(LogsSpecs):
             ):
                 if (redirected[rank] | shown[rank]) & stream:
                     files[rank] = os.path.join(own, name)
-                    # What is to be seen too is written to the file and read from there.
+                    # Output that is shown as well is written to the file and read from there.
                     if shown[rank] & stream and not hidden:
                         tees[rank] = files[rank]
                 else:

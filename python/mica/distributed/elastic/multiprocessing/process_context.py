@@ -190,7 +190,8 @@ class PContext(abc.ABC):
             return
         logger.warning("Processes %s did not end after %s: they get SIGKILL", sorted(left.values()), death_sig.name)
         self._signal_all(signal.SIGKILL)
-        # One that sleeps in the kernel, on a lost disk or device, cannot be killed: the launcher does not wait forever.
+        # A process that sleeps in the kernel, on a lost disk or device, cannot be killed. The launcher does not wait
+        # for it for ever.
         end = time.monotonic() + max(timeout, 1)
         while (left := self._reap(0.05)) and time.monotonic() < end:
             pass

@@ -9,7 +9,7 @@ from functools import partial
 
 def _flush(stream):
     stream.flush()
-    ctypes.CDLL(None).fflush(None)  # what C has not written yet, of all its streams
+    ctypes.CDLL(None).fflush(None)  # writes what C still buffers, for all its streams
 
 
 @contextmanager

@@ -19,7 +19,7 @@ def tail_logfile(header, file, dst, finished, interval_sec, log_line_filter=None
     with open(file, "rb") as source:
         begun = b""
         while True:
-            # Asked before reading: what was written before the end is read after it.
+            # Asked before reading, so that everything that was written before the end is read.
             over = finished.is_set()
             while line := source.readline():
                 begun += line
@@ -35,7 +35,7 @@ def tail_logfile(header, file, dst, finished, interval_sec, log_line_filter=None
 
 
 def _show(line, header, dst, log_line_filter):
-    # Decoded in whole lines: a process may have written half a letter so far.
+    # Only whole lines are decoded: a process may have written half a letter so far.
     line = line.decode(errors="replace")
     if log_line_filter is None or log_line_filter(line):
         dst.write(f"{header}{line}")

@@ -93,7 +93,8 @@ class RendezvousHandler(ABC):
     def get_backend(self):
         """The name of the way in which they meet."""
 
-    # What the keys of processes begin with in a store that outlives a restart. Empty: each round has a store of its own.
+    # The prefix of the processes' keys in a store that outlives a restart. Empty where each round has a store of its
+    # own.
     store_prefix = ""
 
     @property
@@ -201,7 +202,7 @@ class RendezvousHandlerRegistry:
 
     def create_handler(self, params):
         if params.backend not in self._registry:
-            # Only now: to ask all installed packages takes longer than all the rest of a launch.
+            # Done only now, because asking all installed packages takes longer than the rest of a launch.
             self._register_those_of_packages()
         if params.backend not in self._registry:
             raise ValueError(

@@ -102,7 +102,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
             run_id, min_nodes, max_nodes, timeout or RendezvousTimeout(), timedelta(seconds=keep_alive_interval),
             keep_alive_max_attempt,
         )  # fmt: skip
-        # A machine alone needs no name that others could resolve.
+        # A single machine needs no name that others can resolve.
         address = local_addr or ("localhost" if max_nodes == 1 else socket.getfqdn())
         return cls(f"{address}_{os.getpid()}_{next(_local_ids)}", address, settings, backend.name, store, backend)
 
@@ -160,7 +160,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
             return
         count, settings = len(state.participants), self.settings
         quiet = self._watch.unchanged_for(state)
-        if count > settings.max_nodes:  # those who are too many wait
+        if count > settings.max_nodes:  # machines beyond the limit wait
             for node in sorted(state.participants)[settings.max_nodes :]:
                 del state.participants[node]
                 state.waiting.append(node)

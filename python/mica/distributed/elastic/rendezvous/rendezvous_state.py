@@ -51,7 +51,7 @@ class State:
     def join(self, node):
         """A machine wants to take part in the next round."""
         if self.complete and node in self.participants and len(self.participants) < self.size:
-            self.drop(node)  # a round that has lost a machine before this one began cannot be begun any more
+            self.drop(node)  # a round that has lost a machine before this one began cannot begin any more
         self.beats.setdefault(node, 0)
         if not self.complete:
             self.participants.setdefault(node, -1)

@@ -36,8 +36,8 @@ class StaticTCPRendezvous(RendezvousHandler):
                 self.timeout,
                 multi_tenant=True,
             )
-        # Every agent restarts as often as every other, so that all count alike: what an earlier attempt has left in the store
-        # is not looked at.
+        # All agents restart equally often, so their counts agree, and keys that an earlier attempt has left in the
+        # store are not read.
         store = PrefixStore(f"{self.run_id}/{self._round}", self._store)
         self.store_prefix = f"/worker/attempt_{self._round}"
         self._round += 1

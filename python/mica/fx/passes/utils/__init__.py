@@ -1,1 +1,1 @@
-"""What passes are made with."""
+"""Tools from which passes are made."""

@@ -8,7 +8,7 @@ from mica.fx.passes.utils.fuser_utils import validate_partition
 __all__ = ["InternalMatch", "SubgraphMatcher"]
 
 
-_AROUND = ("placeholder", "output")  # what stands for a value outside
+_AROUND = ("placeholder", "output")  # nodes that stand for values outside
 
 
 @dataclasses.dataclass
@@ -39,7 +39,7 @@ class SubgraphMatcher:
         output = pattern.output_node()
         self.pattern_returning_nodes = output.all_input_nodes
         self.pattern_placeholder_nodes = [node for node in pattern.nodes if node.op == "placeholder"]
-        # The others are reached from these.
+        # All other nodes are reached from these.
         self.pattern_anchors = [node for node in self.pattern_returning_nodes if len(node.users) == 1] or list(
             self.pattern_returning_nodes
         )

@@ -105,7 +105,7 @@ class BatchSender:
         self._table = {**copyreg.dispatch_table, _C.Tensor: self._reduce_tensor, Parameter: self._reduce_parameter}
 
     def send(self, number, data):
-        self._storages = {}  # of this message: those sent, by address, with what stands for them
+        self._storages = {}  # storages that this message has sent, by address, with what stands for them
         self._announced, self._descriptors, self._buffers = [], [], []
         self._sent = []  # (segment, whether this message was to announce it), for every reference to one
         try:
@@ -113,7 +113,7 @@ class BatchSender:
             if len(payload) > _LARGEST_PAYLOAD:
                 payload, payload_segment = b"", self._share_bytes(payload)
         except BaseException:
-            # Nothing was sent: the receiver will give none of it back.
+            # Nothing was sent, so the receiver will give nothing back.
             for segment, announced in self._sent:
                 self.pool.take_back(segment, announced)
             self._storages = None
@@ -188,7 +188,7 @@ class BatchSender:
             return tensor.__reduce_ex__(5)  # of its parts, which are such tensors, where it has some
         storage = tensor.untyped_storage()
         if len(storage) > max(2 * tensor.nbytes, 64) and storage._cdata not in self._storages:
-            tensor = tensor.detach().clone()  # a small part of a large storage that does not go anyway
+            tensor = tensor.detach().clone()  # a small part of a large storage that is not sent otherwise
         geometry = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         return _make_tensor, (self._stand_in(tensor.untyped_storage()), *geometry, requires_grad)
 

@@ -17,7 +17,7 @@ from mica.utils.data._utils import channel, worker
 
 _PATIENCE = 5.0  # seconds: for a worker to end by itself, and between looks at whether all are alive
 
-# A forked child must not hold the parent's ends: a worker knows by its closed socket that its parent is gone.
+# A forked child must not hold the parent's ends: a worker knows that its parent is gone when its socket is closed.
 _parent_ends = weakref.WeakSet()
 
 
@@ -30,9 +30,9 @@ os.register_at_fork(after_in_child=_close_parent_ends)
 
 
 def _process_main(job, sock):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it as well, and ends the workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal as well, and ends the workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    gc.freeze()  # collections then leave the parent's objects, and the pages that they lie on, alone
+    gc.freeze()  # collections then do not touch the parent's objects and their pages
     sender = channel.BatchSender(sock)
     worker._current.pool = sender.pool
 
@@ -51,7 +51,8 @@ def _process_main(job, sock):
         except (BrokenPipeError, ConnectionError):
             raise SystemExit from None
         except Exception:
-            # What cannot be sent is an error of the batch's; its type may be one that cannot be sent either.
+            # A batch that cannot be sent is an error of the batch. The error's own type may be one that cannot be sent
+            # either.
             where = f"in DataLoader worker process {job.worker_id}"
             wrapper = ExceptionWrapper(where=where)
             if isinstance(data, ExceptionWrapper):
@@ -76,7 +77,7 @@ class _Process:
         self.receiver = channel.BatchReceiver(ours)
         self.unsent = bytearray()
         self.process = context.Process(target=_process_main, args=(job, theirs), daemon=True)
-        # An interrupt waits until the worker ignores it: otherwise one that comes in between would end the worker.
+        # An interrupt is blocked until the worker ignores it; otherwise one that comes in between would end the worker.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process.start()
@@ -93,7 +94,7 @@ class _Process:
 
     def flush(self):
         """Send what the socket takes without waiting."""
-        with contextlib.suppress(BlockingIOError, ConnectionError):  # one that is dead is noticed by its silence
+        with contextlib.suppress(BlockingIOError, ConnectionError):  # a dead worker is noticed by its silence
             while self.unsent:
                 del self.unsent[: self.sock.send(self.unsent, socket.MSG_DONTWAIT)]
 

@@ -79,7 +79,7 @@ def _rows(dataset, indices):
         return None
     n = len(dataset)
     if min(indices) < -n or max(indices) >= n:
-        return None  # the error is of the single row
+        return None  # the error concerns a single row
     index = _C.tensor(indices) if min(indices) >= 0 else _C.tensor([each % n for each in indices])
     return [
         _C.index_select(

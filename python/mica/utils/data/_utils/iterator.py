@@ -46,7 +46,7 @@ class _BaseDataLoaderIter:
         self._make_fetcher = functools.partial(
             _make_fetcher, loader._dataset_kind, loader._auto_collation, loader.collate_fn, loader.drop_last
         )
-        # In this order: a sampler may draw from the stream that the seed comes from.
+        # In this order, because a sampler may draw from the stream that the seed comes from.
         self._sampler_iter = iter(self._index_sampler)
         self._base_seed = random_seed(loader.generator)
         self._num_yielded = 0
@@ -147,10 +147,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         )
 
     def _start(self):
-        self._sent = 0  # tasks
+        self._sent = 0  # tasks that were sent
         self._wanted = 0  # the number of the task whose result comes next
-        self._worker_of = {}  # of each task that has not been returned
-        self._results = {}  # that came before their turn
+        self._worker_of = {}  # the worker of each task whose result has not been returned
+        self._results = {}  # results that came before their turn
         self._active = [True] * self._num_workers
         self._load = [0] * self._num_workers
         self._turns = itertools.cycle(range(self._num_workers))
@@ -164,7 +164,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         for number in range(self._num_workers):
             self._crew.send(number, resume)
         waiting = self._num_workers
-        while waiting:  # what comes before is of the iteration that was left
+        while waiting:  # results before this one belong to the iteration that was left
             _, data = self._receive()
             waiting -= isinstance(data, worker._ResumeIteration)
         self._start()
@@ -197,7 +197,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _next_data(self):
         while True:
-            # Tasks of a worker whose stream has ended have no results.
+            # Tasks of a worker whose stream has ended give no results.
             while self._wanted < self._sent and not self._is_expected(self._wanted):
                 self._worker_of.pop(self._wanted, None)
                 self._wanted += 1

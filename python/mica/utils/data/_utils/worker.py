@@ -34,7 +34,7 @@ class WorkerInfo:
 
 class _Current(threading.local):
     info = None
-    pool = None  # of shared memory, in a process
+    pool = None  # segments of shared memory, in a process
 
 
 _current = _Current()
@@ -46,7 +46,7 @@ def get_worker_info():
 
 
 def __getattr__(name):
-    # Libraries with workers of their own set this global: then it is what get_worker_info tells.
+    # Libraries with workers of their own set this global; get_worker_info then returns it.
     if name == "_worker_info":
         return _current.info
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -78,8 +78,8 @@ class Job:
     init_fn: Any
     worker_id: int
     num_workers: int
-    shared_seed: int | None = None  # of a stream's shufflers
-    process_place: tuple | None = None  # of a pipe: (processes, number of this one)
+    shared_seed: int | None = None  # the seed of a stream's shufflers
+    process_place: tuple | None = None  # for a pipe: (processes, number of this one)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def run(job, receive, send, *, in_thread):
                 ended = True
                 data = _IterableDatasetStopIteration(job.worker_id)
             else:
-                # Raised as it is, it would end the loop over the loader.
+                # Raised unchanged, it would end the loop over the loader.
                 data = ExceptionWrapper((RuntimeError, stop, stop.__traceback__), where)
         except Exception:
             data = ExceptionWrapper(where=where)

@@ -21,7 +21,7 @@ __all__ = [
 class _Joined:
     """A float layer's trained form that stands for several modules."""
 
-    _is_joined = True  # what it is made of has no observers of its own
+    _is_joined = True  # its parts have no observers of their own
 
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):
@@ -82,7 +82,7 @@ class _WithNorm(_Joined):
     def _take_norm(self, norm, freeze_bn):
         rounding = self._modules.pop("weight_fake_quant")
         self.bn, self.freeze_bn = norm, freeze_bn
-        self._modules["weight_fake_quant"] = rounding  # behind, as in torch's state dicts
+        self._modules["weight_fake_quant"] = rounding  # it comes last, as in torch's state dicts
         if self.training and freeze_bn:
             self.freeze_bn_stats()
         elif self.training:

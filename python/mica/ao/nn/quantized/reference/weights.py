@@ -99,7 +99,7 @@ class ReferenceQuantizedModule(Module):
         for word in _WORDS:
             if f"{prefix}weight_{word}" in state_dict:
                 setattr(self, f"weight_{word}", state_dict.pop(f"{prefix}weight_{word}"))
-        for number in _NUMBERS:  # of other shapes where the scheme is another
+        for number in _NUMBERS:  # their shapes differ where the scheme differs
             found = state_dict.get(f"{prefix}weight_{number}")
             if found is not None:
                 setattr(self, f"weight_{number}", _as_tensor(found, None, getattr(self, f"weight_{number}").device))

@@ -95,7 +95,7 @@ class SparseLinear(Module):
 
     _version = 1
     _FLOAT_MODULE = nn.Linear
-    _WORDS = ""  # what an error about another dtype calls the class
+    _WORDS = ""  # the name of the class in an error about another dtype
 
     def __init__(self, in_features, out_features, row_block_size, col_block_size, bias=True, dtype=None):
         super().__init__()

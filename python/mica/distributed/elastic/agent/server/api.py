@@ -191,7 +191,7 @@ class SimpleElasticAgent(ElasticAgent):
                 self._remaining_restarts -= 1
                 self._restart_workers(group)
             elif result.state == WorkerState.HEALTHY:
-                # Machines that come or go cost no restart.
+                # Machines that come or go do not count as restarts.
                 if (waiting := spec.rdzv_handler.num_nodes_waiting()) > 0:
                     logger.warning(
                         "[%s] %s machines have joined or left: all processes start again", spec.role, waiting

@@ -63,7 +63,7 @@ class ProcessFailure:
                 self._time = float(extra.get("time", self.timestamp))
             self.error_file_data = data
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            # A process that was killed while it wrote leaves half a file.
+            # A process that was killed while it wrote leaves an incomplete file.
             logger.exception("the error file %s cannot be read", self.error_file)
 
     def signal_name(self):
@@ -143,7 +143,7 @@ def record(fn, error_handler=None):
         try:
             return fn(*args, **kwargs)
         except SystemExit as end:
-            if end.code == 0:  # the program of a function has ended well, and the process goes on
+            if end.code == 0:  # the program of a function has ended well, and the process continues
                 return None
             raise
         except ChildFailedError as error:

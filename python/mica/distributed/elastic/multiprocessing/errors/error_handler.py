@@ -41,7 +41,7 @@ class ErrorHandler:
         if not path:
             return
         now = time.time()
-        # Readers of torch's take whole seconds; "time" tells which of two failures in one second came first.
+        # torch's readers expect whole seconds; "time" tells which of two failures in one second came first.
         extra = {
             "py_callstack": "".join(traceback.format_exception(e)),
             "timestamp": str(int(now)),
@@ -90,7 +90,7 @@ def record_uncaught():
     process = os.getpid()
 
     def record_and_show(kind, error, trace):
-        # A forked child has the same variable: the file is of the process that was launched.
+        # A forked child has the same variable, but the file belongs to the process that was launched.
         if os.getpid() == process and isinstance(error, Exception) and not os.path.exists(path):
             with contextlib.suppress(OSError, TypeError, ValueError):
                 ErrorHandler().record_exception(error.with_traceback(trace))

@@ -20,7 +20,7 @@ def dying_with_parent():
 
     def prepare():
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the launcher has died in between
+        if os.getppid() != parent:  # the launcher has died meanwhile
             os.kill(os.getpid(), signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 

@@ -23,7 +23,7 @@ class ElasticDistributedSampler(DistributedSampler):
         shuffle = mica.Generator().manual_seed(self.epoch)
         left = len(self.dataset) - self.start_index
         indices = mica.randperm(left, generator=shuffle).add(self.start_index).tolist()
-        indices += indices[: self.total_size - len(indices)]  # so that all ranks have as many
+        indices += indices[: self.total_size - len(indices)]  # so that all ranks have the same number
         return iter(indices[self.rank : self.total_size : self.num_replicas])
 
     def __len__(self):

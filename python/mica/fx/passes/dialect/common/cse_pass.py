@@ -1,4 +1,4 @@
-"""Values that are computed twice are computed once."""
+"""Computes values once that a graph computes twice."""
 
 import operator
 
@@ -56,7 +56,7 @@ class CSEPass(PassBase):
         banned, known, modified = self.banned_ops | get_CSE_banned_ops(), {}, False
         changes = [node.target for node in graph_module.graph.nodes if node.op == "call_function"]
         if any(getattr(getattr(t, "_schema", None), "is_mutable", False) for t in changes):
-            return PassResult(graph_module, False)  # what is read twice may have changed in between
+            return PassResult(graph_module, False)  # a value that is read twice may have changed in between
         graph, copies = Graph(), {}  # the module that came stays as it is
         for node in graph_module.graph.nodes:
             new = copies[node] = graph.node_copy(node, copies.__getitem__)

@@ -1,4 +1,4 @@
-"""What files hold, by their extensions."""
+"""Decodes the contents of files by their extensions."""
 
 from typing import Any
 

@@ -77,7 +77,7 @@ class _ForkerIterDataPipe(_Container):
     def _start_over(self):
         super()._start_over()
         self.buffer = deque()
-        self._first = 0  # the number of the sample at the buffer's front
+        self._first = 0  # the number of the sample at the front of the buffer
         self.child_pointers = [0] * self.num_instances  # the number of the sample that each child takes next
 
     def __len__(self):

@@ -1,4 +1,4 @@
-"""What is in streams."""
+"""The contents of streams."""
 
 from mica.utils.data.datapipes._decorator import functional_datapipe
 from mica.utils.data.datapipes.datapipe import IterDataPipe
