@@ -72,13 +72,16 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     args, kwargs = tuple(args), dict(kwargs or {})
     values = named_arguments(mod.forward, args, kwargs)
     if isinstance(dynamic_shapes, AdditionalInputs):
-        program = export(mod, args, kwargs, dynamic_shapes=dynamic_shapes.labels(mod, args, kwargs))
+        labels = dynamic_shapes.labels(mod, args, kwargs)
+        program = export(
+            mod, args, kwargs, dynamic_shapes=labels, preserve_module_call_signature=preserve_module_call_signature
+        )
         dynamic_shapes.verify(program)
         return program
     if isinstance(dynamic_shapes, ShapesCollection):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     named = named_sizes(dynamic_shapes, values, mod.forward)
-    program, is_traced = _exported(mod, args, kwargs, named, values)
+    program, is_traced = _exported(mod, args, kwargs, named, values, preserve_module_call_signature)
     if is_traced:
         _compare(mod, program, args, kwargs)
     return program
@@ -130,7 +133,7 @@ def _names(value, name):
     return [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
 
 
-def _exported(mod, args, kwargs, named, values):
+def _exported(mod, args, kwargs, named, values, kept):
     """(the program, whether it was run on fake tensors).
 
     Where sizes or numbers follow from data, fake tensors are needed. Where an operation does not work for open sizes,
@@ -141,27 +144,27 @@ def _exported(mod, args, kwargs, named, values):
     from mica.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     if named:
-        return _traced(mod, args, kwargs, named, values), True
+        return _traced(mod, args, kwargs, named, values, kept), True
     try:
-        program = _run_once(mod, args, kwargs, {}, values)
-        traced = _seen_below(mod, args, kwargs, values, program) if program._unknown else None
+        program = _run_once(mod, args, kwargs, {}, values, kept)
+        traced = _seen_below(mod, args, kwargs, values, program, kept) if program._unknown else None
         return (program, False) if traced is None else (traced, True)
     except NeedsData:
         pass
     try:
-        return _traced(mod, args, kwargs, {}, values), True
+        return _traced(mod, args, kwargs, {}, values, kept), True
     except (DataDependentError, GuardOnDataDependentSymNode):
         raise
     except (NotImplementedError, RuntimeError, ValueError, IndexError) as error:
         # The example may be able to do what fake tensors cannot, as long as nobody asks for a size that data decide.
         try:
-            return _run_once(mod, args, kwargs, {}, values, watches_sizes=True), False
+            return _run_once(mod, args, kwargs, {}, values, kept, watches_sizes=True), False
         except (SizeOfData, DataDependentError) as refused:
             is_asked = isinstance(error, DataDependentOutputException) and isinstance(refused, DataDependentError)
             raise (refused if is_asked else error) from None
 
 
-def _seen_below(mod, args, kwargs, values, program):
+def _seen_below(mod, args, kwargs, values, program, kept):
     """The program of a run on fake tensors, if that sees how constants of the run on the example are made; else None.
 
     A tensor that follows from the inputs by a call which nobody sees looks like any other that the module reads from
@@ -171,7 +174,7 @@ def _seen_below(mod, args, kwargs, values, program):
     from mica.export._data import UnseenError
 
     try:
-        traced = _traced(mod, args, kwargs, {}, values)
+        traced = _traced(mod, args, kwargs, {}, values, kept)
     except UnseenError:
         raise
     except Exception:  # what fake tensors cannot do says nothing about the program
@@ -179,23 +182,24 @@ def _seen_below(mod, args, kwargs, values, program):
     return traced if traced._unknown < program._unknown else None
 
 
-def _traced(mod, args, kwargs, named, values):
+def _traced(mod, args, kwargs, named, values, kept):
     """The program of a run on fake tensors."""
     from mica._subclasses.open_sizes import NeedsStatic
 
     presets = {}
     while True:
         try:
-            return _run_once(mod, args, kwargs, named, values, presets)
+            return _run_once(mod, args, kwargs, named, values, kept, presets)
         except NeedsStatic as need:
             if need.presets.items() <= presets.items():
                 raise need.error from None
             presets |= need.presets
 
 
-def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=False):
+def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_sizes=False):
     """The program of one run: on the example, or on fake tensors where there are `presets` for their sizes."""
     from mica._functions.extremes import recorded_extremes
+    from mica.export._module_calls import ModuleCalls
     from mica.export._nodes import as_identifier
     from mica.export._open_inputs import OpenInputs
     from mica.export._record import Recorder
@@ -236,7 +240,7 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
             else:
                 stack.enter_context(unchanged(mod, leaves))
             assigned = stack.enter_context(kept_attributes(mod))
-            stack.enter_context(recorder.modules_of(mod))
+            calls = stack.enter_context(ModuleCalls(recorder, mod, kept))
             stack.enter_context(recorder)
             stack.enter_context(recorded_extremes)
             inner_args, inner_kwargs = tree_unflatten(used, in_spec)
@@ -268,7 +272,7 @@ def _run_once(mod, args, kwargs, named, values, presets=None, watches_sizes=Fals
                 ranges[name] = ranges[name]._replace(lower=low)
         ranges |= {name: ends for name, ends in opened.env.var_to_range.items() if name.startswith(("u", "z"))}
     program = ExportedProgram(
-        root, recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top],
+        root, recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top, *calls.entries],
         (args, kwargs), constants, training=mod.training, parameters=positional_names(mod.forward, len(args)),
     )  # fmt: skip
     program._unknown = recorder.unknown

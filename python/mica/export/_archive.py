@@ -10,7 +10,7 @@ import zipfile
 import mica
 from mica import _C
 from mica._generated.archive_names import OVERLOADS
-from mica.export import graph_signature as _signature
+from mica.export._archive_signatures import written_call, written_input, written_output
 from mica.fx.node import Node
 from mica.utils._pytree import treespec_dumps
 
@@ -259,34 +259,6 @@ def _number(value):
     return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _input_spec(spec, writer):
-    kinds, name = _signature.InputKind, spec.arg.name
-    if spec.kind is kinds.PARAMETER:
-        return {"parameter": {"arg": {"name": name}, "parameter_name": spec.target}}
-    if spec.kind is kinds.BUFFER:
-        return {
-            "buffer": {"arg": {"name": name}, "buffer_name": spec.target, "persistent": spec.persistent is not False}
-        }
-    if spec.kind is kinds.CONSTANT_TENSOR:
-        return {"tensor_constant": {"arg": {"name": name}, "tensor_constant_name": spec.target}}
-    if isinstance(spec.arg, _signature.ConstantArgument):
-        return {"constant_input": {"name": name, "value": writer.argument(spec.arg.value)}}
-    return {"user_input": {"arg": {"as_tensor": {"name": name}}}}
-
-
-def _output_spec(spec, writer):
-    kinds, name = _signature.OutputKind, spec.arg.name
-    if spec.kind is kinds.BUFFER_MUTATION:
-        return {"buffer_mutation": {"arg": {"name": name}, "buffer_name": spec.target}}
-    if spec.kind is kinds.USER_INPUT_MUTATION:
-        return {"user_input_mutation": {"arg": {"name": name}, "user_input_name": spec.target}}
-    if isinstance(spec.arg, _signature.ConstantArgument):
-        return {"user_output": {"arg": writer.argument(spec.arg.value)}}
-    if isinstance(spec.arg, _signature.SymIntArgument):
-        return {"user_output": {"arg": {"as_sym_int": {"as_name": name}}}}
-    return {"user_output": {"arg": {"as_tensor": {"name": name}}}}
-
-
 def model_json(program):
     """The schema's ExportedProgram of a program."""
     writer = _GraphWriter(program.graph)
@@ -296,13 +268,13 @@ def model_json(program):
         {"fqn": "", "signature": {"inputs": [], "outputs": [], "in_spec": treespec_dumps(spec.in_spec),
                                   "out_spec": treespec_dumps(spec.out_spec), "forward_arg_names": program._argument_names()}}
     ]  # fmt: skip
-    calls += [{"fqn": entry.fqn, "signature": None} for entry in program.module_call_graph[1:]]
+    calls += [{"fqn": each.fqn, "signature": written_call(each, writer)} for each in program.module_call_graph[1:]]
     return {
         "graph_module": {
             "graph": graph,
             "signature": {
-                "input_specs": [_input_spec(each, writer) for each in signature.input_specs],
-                "output_specs": [_output_spec(each, writer) for each in signature.output_specs],
+                "input_specs": [written_input(each, writer) for each in signature.input_specs],
+                "output_specs": [written_output(each, writer) for each in signature.output_specs],
             },
             "module_call_graph": calls,
             "metadata": {},

@@ -12,12 +12,12 @@ from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode, _as_fake
 from mica.export import exported_program as _program
 from mica.export import graph_signature as _signature
 from mica.export._archive import DTYPES, FORMATS, LAYOUTS, OVERLOADS
+from mica.export._archive_signatures import ArchiveError, only_entry, read_call, read_input, read_output
 from mica.export._nodes import placeholder
 from mica.fx.experimental._expressions import parse
 from mica.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, ValueRange
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
-from mica.utils._pytree import treespec_loads
 
 _DTYPES = {number: name for name, number in DTYPES.items()}
 _FORMATS = {number: name for name, number in FORMATS.items()}
@@ -28,17 +28,6 @@ _PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings",
 _SYMBOLIC = {"sym_max", "sym_min", "sym_not", "sym_float", "sym_int", "sym_ite", "sym_sum"}
 _OPERATORS = {"add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_",
               "or_", "getitem"}  # fmt: skip
-
-
-class ArchiveError(RuntimeError):
-    """A file that is no .pt2 archive, or a damaged one."""
-
-
-def _only(union):
-    """The kind and the value of one of the schema's unions."""
-    if not isinstance(union, dict) or len(union) != 1:
-        raise ArchiveError(f"a .pt2 archive's union has one entry, but this is {union!r}")
-    return next(iter(union.items()))
 
 
 def _float(value):
@@ -81,14 +70,14 @@ class _GraphReader:
     # ---- values
 
     def size(self, union):
-        kind, value = _only(union)
+        kind, value = only_entry(union)
         if kind == "as_int":
             return int(value)
         expr, hint = parse(value["expr_str"]), value.get("hint")
         for name in expr.free_symbols:
             if name not in self.env._ranges:
                 low, high = self.ranges.get(name, (0, None))
-                number = int(_only(hint)[1]) if hint and expr.is_symbol else self._some_value(low, high)
+                number = int(only_entry(hint)[1]) if hint and expr.is_symbol else self._some_value(low, high)
                 self.env.create_symbol(number, name, DimDynamic.DYNAMIC, least=low, greatest=high, name=str(name))
         return expr.number if expr.is_number else expr
 
@@ -126,7 +115,7 @@ class _GraphReader:
         return module
 
     def argument(self, union):
-        kind, value = _only(union)
+        kind, value = only_entry(union)
         if kind == "as_graph":
             return self.subgraph(value["name"], value["graph"])
         if kind in _PLAIN:
@@ -158,7 +147,7 @@ class _GraphReader:
         raise NotImplementedError(f"Mica reads no arguments of the kind {kind} from .pt2 archives")
 
     def member(self, union):
-        kind, value = _only(union)
+        kind, value = only_entry(union)
         if kind == "as_name":
             return self.nodes[value]
         return None if kind == "as_none" else self.nodes[value["name"]] if kind == "as_tensor" else value
@@ -179,7 +168,7 @@ class _GraphReader:
 
     def read(self, names):
         for i, union in enumerate(self.data["inputs"]):
-            kind, value = _only(union)
+            kind, value = only_entry(union)
             name = value["name"] if kind == "as_tensor" else value["as_name"] if kind == "as_sym_int" else names[i]
             node = placeholder(self.graph, name)
             self.add(name, node)
@@ -238,7 +227,7 @@ def _module_stack(text):
 
 
 def _output_name(union):
-    kind, value = _only(union)
+    kind, value = only_entry(union)
     if kind == "as_tensor":
         return value["name"]
     if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
@@ -250,55 +239,6 @@ def _output_name(union):
 
 def _device(data):
     return mica.device(data["type"]) if data.get("index") is None else mica.device(data["type"], data["index"])
-
-
-def _input_spec(union, reader):
-    kinds = _signature.InputKind
-    kind, value = _only(union)
-    name = reader.name_of((value.get("arg") or {}).get("name"))
-    if kind == "parameter":
-        return _signature.InputSpec(kinds.PARAMETER, _signature.TensorArgument(name), value["parameter_name"])
-    if kind == "buffer":
-        argument = _signature.TensorArgument(name)
-        return _signature.InputSpec(kinds.BUFFER, argument, value["buffer_name"], value["persistent"])
-    if kind == "tensor_constant":
-        return _signature.InputSpec(
-            kinds.CONSTANT_TENSOR, _signature.TensorArgument(name), value["tensor_constant_name"]
-        )
-    if kind == "constant_input":
-        constant = reader.argument(value["value"])
-        return _signature.InputSpec(
-            kinds.USER_INPUT, _signature.ConstantArgument(reader.name_of(value["name"]), constant), None
-        )
-    if kind == "user_input":
-        return _signature.InputSpec(kinds.USER_INPUT, _argument(value["arg"], reader), None)
-    raise NotImplementedError(f"Mica reads no inputs of the kind {kind} from .pt2 archives")
-
-
-def _argument(union, reader):
-    kind, value = _only(union)
-    if kind == "as_tensor":
-        return _signature.TensorArgument(reader.name_of(value["name"]))
-    if kind == "as_sym_int" and "as_name" in value:
-        return _signature.SymIntArgument(reader.name_of(value["as_name"]))
-    return _signature.ConstantArgument("", reader.argument(union))
-
-
-_MUTATIONS = {"buffer_mutation": ("BUFFER_MUTATION", "buffer_name"),
-              "parameter_mutation": ("PARAMETER_MUTATION", "parameter_name"),
-              "user_input_mutation": ("USER_INPUT_MUTATION", "user_input_name")}  # fmt: skip
-
-
-def _output_spec(union, reader):
-    kind, value = _only(union)
-    if kind == "user_output":
-        return _signature.OutputSpec(_signature.OutputKind.USER_OUTPUT, _argument(value["arg"], reader), None)
-    if kind in _MUTATIONS:
-        name, target = _MUTATIONS[kind]
-        argument = _signature.TensorArgument(reader.name_of(value["arg"]["name"]))
-        changed = reader.name_of(value[target]) if kind == "user_input_mutation" else value[target]
-        return _signature.OutputSpec(_signature.OutputKind[name], argument, changed)
-    raise NotImplementedError(f"Mica reads no outputs of the kind {kind} from .pt2 archives")
 
 
 def _tensors(archive, root, folder, config):
@@ -316,8 +256,8 @@ def _tensors(archive, root, folder, config):
             storages[file] = (
                 mica.frombuffer(bytearray(data), dtype=mica.uint8) if data else mica.empty(0, dtype=mica.uint8)
             )
-        sizes, strides = ([_only(each)[1] for each in meta[key]] for key in ("sizes", "strides"))
-        offset = _only(meta["storage_offset"])[1]
+        sizes, strides = ([only_entry(each)[1] for each in meta[key]] for key in ("sizes", "strides"))
+        offset = only_entry(meta["storage_offset"])[1]
         needed = offset + (1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if math.prod(sizes) else 0)
         if any(n < 0 or s < 0 for n, s in zip(sizes, strides, strict=True)) or offset < 0 or (
             needed * dtype.itemsize > storages[file].numel()
@@ -381,15 +321,9 @@ def _program_of(document, state, constants):
     reader = _GraphReader(document)
     names = [_spec_name(each) for each in module["signature"]["input_specs"]]
     graph = reader.read(names)
-    inputs = [_input_spec(each, reader) for each in module["signature"]["input_specs"]]
-    outputs = [_output_spec(each, reader) for each in module["signature"]["output_specs"]]
-    calls = []
-    for entry in module["module_call_graph"]:
-        signature = entry.get("signature")
-        if signature is not None:
-            specs = (treespec_loads(signature["in_spec"]), treespec_loads(signature["out_spec"]))
-            signature = _program.ModuleCallSignature([], [], *specs, signature.get("forward_arg_names"))
-        calls.append(_program.ModuleCallEntry(entry["fqn"], signature))
+    inputs = [read_input(each, reader) for each in module["signature"]["input_specs"]]
+    outputs = [read_output(each, reader) for each in module["signature"]["output_specs"]]
+    calls = [read_call(each, reader) for each in module["module_call_graph"]]
     return _program.ExportedProgram(
         reader.root(), graph, _signature.ExportGraphSignature(inputs, outputs), state, reader.ranges, calls, None,
         constants, verifiers=document.get("verifiers"),
@@ -397,5 +331,5 @@ def _program_of(document, state, constants):
 
 
 def _spec_name(union):
-    _, value = _only(union)
+    _, value = only_entry(union)
     return value.get("name") or (value.get("arg") or {}).get("name") or ""

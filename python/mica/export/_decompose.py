@@ -1,5 +1,7 @@
 """Exported programs in functional operators: composites are taken apart, and changes in place become results."""
 
+import dataclasses
+
 import mica
 from mica import _C
 from mica._functorch.functionalized import functionalized
@@ -24,6 +26,7 @@ from mica.fx.experimental.proxy_tensor import (
 )
 from mica.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from mica.fx.interpreter import Interpreter
+from mica.fx.node import Node
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_map
 
@@ -42,7 +45,7 @@ def _fake_mode(graph):
 
 
 def decomposed(program, table):
-    """(graph, signature, constants, graphs of branches) of a program without composites and without changes in place."""
+    """(graph, signature, constants, graphs of branches, module calls) of a program without composites and changes in place."""
     mode = _fake_mode(program.graph)
     tracer = PythonKeyTracer()
     rules = {op: rule for op, rule in table.items() if not is_mark(rule)}
@@ -62,10 +65,12 @@ def decomposed(program, table):
             track_tensor_tree(value, made, tracer=tracer)
         proxies.sizes.add_input(made, value)
         given.append(value)
+    steps = _Steps(program.graph_module, proxies, table, _kept_names(program.module_call_graph))
     with mica.no_grad(), mode, proxies, UnseenCalls(proxies):
-        result = _Steps(program.graph_module, proxies, table).run(*given)
-        outputs = tree_map(proxies.argument, result)
+        result = steps.run(*given)
+        outputs = tree_map(proxies.argument, [*result, *steps.kept.values()])
     graph, outputs = functionalized(tracer.graph, outputs)
+    outputs, kept = outputs[: len(result)], dict(zip(steps.kept, outputs[len(result) :], strict=True))
     for old, new in zip(tracer.graph.find_nodes(op="placeholder"), graph.find_nodes(op="placeholder"), strict=True):
         new.name = new.target = old.name
     constants, modules = {}, {}
@@ -97,7 +102,28 @@ def decomposed(program, table):
     first = next((i for i, each in enumerate(inputs) if each.kind is InputKind.USER_INPUT), len(inputs))
     inputs[first:first] = lifted
     graph.lint()
-    return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants, modules
+    names = {name: node.name for name, node in kept.items() if isinstance(node, Node) and node in graph.nodes}
+    calls = [_renamed(entry, names) for entry in program.module_call_graph]
+    return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants, modules, calls
+
+
+def _kept_names(entries):
+    """The nodes that signatures of module calls name."""
+    kept = [entry.signature for entry in entries if entry.signature is not None]
+    return {each.name for signature in kept for each in (*signature.inputs, *signature.outputs) if each.name}
+
+
+def _renamed(entry, names):
+    """The call of a module, with what its arguments and results are called now."""
+    if entry.signature is None:
+        return entry
+
+    def renamed(argument):
+        return type(argument)(names[argument.name]) if argument.name in names else argument
+
+    old = entry.signature
+    made = dataclasses.replace(old, inputs=list(map(renamed, old.inputs)), outputs=list(map(renamed, old.outputs)))
+    return dataclasses.replace(entry, signature=made)
 
 
 # Operators whose parts are internal to the engine, so that no mode sees them: they are not decomposed.
@@ -120,8 +146,9 @@ def _is_composite(target):
 class _Steps(Interpreter):
     """Runs a graph's calls; those that only switch gradients are left out. What is made of a call knows its modules."""
 
-    def __init__(self, module, mode, table):
+    def __init__(self, module, mode, table, kept_names=()):
         super().__init__(module)
+        self._kept_names, self.kept = kept_names, {}  # what signatures of module calls name
         self._mode, self._made, self._seen, self._table = mode, mode.tracer.graph, set(), table
 
     def run_node(self, n):
@@ -135,6 +162,8 @@ class _Steps(Interpreter):
         finally:
             if env is not None:
                 env.expected = []
+        if n.name in self._kept_names:
+            self.kept[n.name] = result
         new, nodes = len(self._made.nodes) - count, reversed(self._made.nodes)
         for _ in range(new if "nn_module_stack" in n.meta else 0):
             next(nodes).meta["nn_module_stack"] = n.meta["nn_module_stack"]

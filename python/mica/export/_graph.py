@@ -1,6 +1,5 @@
 """The graph of a program while it is made: the nodes of its tensors, what they are called, and what it returns."""
 
-import contextlib
 import operator
 
 import mica
@@ -38,43 +37,6 @@ class ProgramGraph:
         self.watches_sizes, self._of_data = False, set()  # nodes whose sizes follow from data, in a run on the example
         self.unknown = 0  # how many constants there are of which only their values are known
         self._grad = mica.is_grad_enabled()
-
-    @contextlib.contextmanager
-    def modules_of(self, module):
-        """While the module runs, nodes know the calls of modules that they are made in."""
-        names, counts, stack = {id(each): name for name, each in module.named_modules()}, {}, {}
-        create = self.graph.create_node
-
-        def create_node(*args, **kwargs):
-            node = create(*args, **kwargs)
-            node.meta.setdefault("nn_module_stack", dict(stack))
-            return node
-
-        def enter(each, args):
-            if (name := names.get(id(each))) is not None:
-                number = counts[name] = counts.get(name, -1) + 1
-                called = f"{name}@{number}" if number else name
-                key = f"L__self__{called}"
-                stack[key] = (
-                    name,
-                    f"{type(each).__module__}.{type(each).__qualname__}".replace("mica.", "torch.", 1),
-                )
-
-        def leave(each, args, result):
-            if id(each) in names and stack:
-                stack.popitem()
-
-        hooks = (
-            mica.nn.modules.module.register_module_forward_pre_hook(enter),
-            mica.nn.modules.module.register_module_forward_hook(leave, always_call=True),
-        )
-        self.graph.create_node = create_node
-        try:
-            yield
-        finally:
-            del self.graph.create_node
-            for hook in hooks:
-                hook.remove()
 
     def placeholder(self, name, value, is_input=False):
         node = placeholder(self.graph, name)

@@ -102,6 +102,10 @@ def _check_nesting(given, expected):
         )
 
 
+class SpecViolationError(Exception):
+    """A program whose graph, signature and tensors do not belong together."""
+
+
 class ExportedProgram:
     """What `export` makes: a graph in terms of torch.ops.aten, with its weights as inputs."""
 
@@ -240,6 +244,29 @@ class ExportedProgram:
             "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
         )
 
+    def validate(self):
+        """Raises SpecViolationError if the graph, its signature and its tensors do not belong together."""
+        try:
+            self.graph.lint()
+        except RuntimeError as error:
+            raise SpecViolationError(f"the graph is damaged: {error}") from error
+        nodes = {node.name: node for node in self.graph.nodes}
+        placeholders = [name for name, node in nodes.items() if node.op == "placeholder"]
+        inputs = [spec.arg.name for spec in self._graph_signature.input_specs]
+        if inputs != placeholders:
+            raise SpecViolationError(f"the signature names the inputs {inputs}, and the graph has {placeholders}")
+        for spec in self._graph_signature.input_specs:
+            if spec.kind is not InputKind.USER_INPUT and not self._holds(spec.target):
+                raise SpecViolationError(f"{spec.kind.name} {spec.target} is not in the state dict.")
+        results = next(node.args[0] for node in nodes.values() if node.op == "output")
+        outputs = [spec.arg.name for spec in self._graph_signature.output_specs]
+        made = [getattr(each, "name", None) for each in results]
+        if len(outputs) != len(made) or any(b is not None and a != b for a, b in zip(outputs, made, strict=True)):
+            raise SpecViolationError(f"the signature names the outputs {outputs}, and the graph returns {made}")
+
+    def _holds(self, target):
+        return target in self._state_dict or target in self._constants
+
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
         """The program in functional operators: composites and what the table names are taken apart.
 
@@ -248,13 +275,13 @@ class ExportedProgram:
         from mica.export._decompose import decomposed, placed
 
         table = default_decompositions() if decomp_table is None else dict(decomp_table)
-        graph, signature, constants, modules = decomposed(self, table)
+        graph, signature, constants, modules, calls = decomposed(self, table)
         placed(graph, signature)
         root = mica.nn.Module()
         for name, module in modules.items():
             root.add_module(name, module)
         return ExportedProgram(
-            root, graph, signature, self._state_dict, self._range_constraints, self._module_call_graph,
+            root, graph, signature, self._state_dict, self._range_constraints, calls,
             self._example_inputs, {**self._constants, **constants}, training=self._training, verifiers=["ATEN"],
             parameters=self._parameter_names,
         )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Which modules a program calls while it is recorded, and how the arguments and results of some calls are nested."""
+
+import contextlib
+
+import mica
+from mica import _C
+from mica.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from mica.export.graph_signature import ConstantArgument, SymIntArgument, TensorArgument
+from mica.fx.node import Node
+from mica.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from mica.utils._pytree import tree_flatten
+
+__all__ = ["ModuleCalls"]
+
+_OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
+
+
+class ModuleCalls(contextlib.ExitStack):
+    """While it is entered, nodes know the calls of modules that they are made in. `entries` are the calls in their order.
+
+    A module that is called a second time is `name@1`. Of the modules in `kept`, by their paths, entries have signatures.
+    """
+
+    def __init__(self, recorder, module, kept=()):
+        super().__init__()
+        self._recorder, self._names = recorder, {id(each): name for name, each in module.named_modules()}
+        self._counts, self._stack, self.entries = {}, {}, []
+        self._open = []  # entries of calls that have begun and get signatures
+        self._kept = [module.get_submodule(name) for name in kept]
+
+    def __enter__(self):
+        super().__enter__()
+        graph = self._recorder.graph
+        create = graph.create_node
+
+        def create_node(*args, **kwargs):
+            node = create(*args, **kwargs)
+            node.meta.setdefault("nn_module_stack", dict(self._stack))
+            return node
+
+        graph.create_node = create_node
+        self.callback(graph.__dict__.pop, "create_node")
+        for hook in (
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+            *(each.register_forward_pre_hook(self._note_inputs, with_kwargs=True) for each in self._kept),
+            *(each.register_forward_hook(self._note_outputs, with_kwargs=True) for each in self._kept),
+        ):
+            self.callback(hook.remove)
+        return self
+
+    def _enter(self, module, args):
+        name = self._names.get(id(module))
+        if name is None:
+            return
+        number = self._counts[name] = self._counts.get(name, -1) + 1
+        called = f"{name}@{number}" if number else name
+        kind = f"{type(module).__module__}.{type(module).__qualname__}".replace("mica.", "torch.", 1)
+        self._stack[f"L__self__{called}"] = (name, kind)
+        if name:
+            self.entries.append(ModuleCallEntry(called))
+
+    def _leave(self, module, args, result):
+        if id(module) in self._names and self._stack:
+            self._stack.popitem()
+
+    def _note_inputs(self, module, args, kwargs):
+        called = next(reversed(self._stack)).removeprefix("L__self__")
+        leaves, spec = tree_flatten((args, kwargs))
+        entry = next(each for each in self.entries if each.fqn == called)
+        entry.signature = ModuleCallSignature([self._argument(each) for each in leaves], [], spec, None)
+        self._open.append(entry)
+
+    def _note_outputs(self, module, args, kwargs, result):
+        signature = self._open.pop().signature
+        leaves, signature.out_spec = tree_flatten(result)
+        signature.outputs = [self._argument(each) for each in leaves]
+
+    def _argument(self, value):
+        if isinstance(value, _C.TensorBase):
+            return TensorArgument(self._recorder.node_of(value).name)
+        made = self._recorder.argument(value) if isinstance(value, _OPEN) else value
+        return SymIntArgument(made.name) if isinstance(made, Node) else ConstantArgument("", made)
