@@ -117,3 +117,31 @@ def test_programs_are_validated():
     program.graph_signature.input_specs.pop()
     with pytest.raises(Exception, match="the signature names the inputs"):
         program.validate()
+
+
+def test_nodes_know_their_lines():
+    program = export(Outer(), (torch.rand(4, 3),))
+    lines = {node.name: node.stack_trace for node in program.graph.nodes}
+    assert lines["x"] is None
+    assert lines["linear"].splitlines()[1::2] == [
+        '    second = self.n((first["o"], self.m(x)), b=x, c=3)',
+        "    return F.linear(input, self.weight, self.bias)",
+    ]
+    assert 'linear.py", line ' in lines["linear"]
+    apart = {node.name: node.stack_trace for node in program.run_decompositions().graph.nodes}
+    assert apart["addmm"] == lines["linear"]
+    assert {node.name: node.stack_trace for node in _travelled(program).graph.nodes} == lines
+
+
+def test_programs_are_printed_with_types_and_lines():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.sin() + 1
+
+    lines = str(export(Model(), (torch.rand(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))).splitlines()
+    assert lines[:3] == [
+        "ExportedProgram:", "    class GraphModule(torch.nn.Module):", '        def forward(self, x: "f32[s0, 3]"):'
+    ]  # fmt: skip
+    assert lines[3].endswith(" in forward, code: return x.sin() + 1")
+    assert lines[4] == '            sin: "f32[s0, 3]" = torch.ops.aten.sin.default(x);  x = None'
+    assert lines[-1] == "" or lines[-1].startswith("Range constraints: ")

@@ -218,6 +218,8 @@ class _GraphWriter:
             )
         made = {"target": name, "inputs": self.inputs(node, schema), "outputs": self.outputs(node, schema)}
         trace = {"stack_trace": node.stack_trace} if node.stack_trace else {}
+        if node.stack_trace:
+            trace["stack_trace"] = node.stack_trace
         if stack := node.meta.get("nn_module_stack"):
             trace["nn_module_stack"] = ";".join(f"{key},{fqn},{kind}" for key, (fqn, kind) in stack.items())
         single = False if hasattr(target, "_name") else None

@@ -165,8 +165,9 @@ class _Steps(Interpreter):
         if n.name in self._kept_names:
             self.kept[n.name] = result
         new, nodes = len(self._made.nodes) - count, reversed(self._made.nodes)
-        for _ in range(new if "nn_module_stack" in n.meta else 0):
-            next(nodes).meta["nn_module_stack"] = n.meta["nn_module_stack"]
+        known = {key: n.meta[key] for key in ("nn_module_stack", "stack_trace") if key in n.meta}
+        for _ in range(new if known else 0):
+            next(nodes).meta.update(known)
         return result
 
     def call_function(self, target, args, kwargs):

@@ -1,6 +1,9 @@
 """Which modules a program calls while it is recorded, and how the arguments and results of some calls are nested."""
 
 import contextlib
+import linecache
+import os
+import sys
 
 import mica
 from mica import _C
@@ -13,6 +16,22 @@ from mica.utils._pytree import tree_flatten
 __all__ = ["ModuleCalls"]
 
 _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
+
+
+_HERE = os.path.dirname(mica.__file__) + os.sep
+_LAYERS = os.path.join(_HERE, "nn", "modules") + os.sep
+
+
+def _lines_of_program():
+    """The lines of the modules' forwards that a node is made in, the innermost last, as a traceback shows them."""
+    lines, frame = [], sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "_run_once":
+        path = frame.f_code.co_filename
+        if frame.f_code.co_name == "forward" and (not path.startswith(_HERE) or path.startswith(_LAYERS)):
+            code = linecache.getline(path, frame.f_lineno).strip()
+            lines.append(f'File "{path}", line {frame.f_lineno}, in forward\n    {code}')
+        frame = frame.f_back
+    return "\n".join(reversed(lines))
 
 
 class ModuleCalls(contextlib.ExitStack):
@@ -36,6 +55,8 @@ class ModuleCalls(contextlib.ExitStack):
         def create_node(*args, **kwargs):
             node = create(*args, **kwargs)
             node.meta.setdefault("nn_module_stack", dict(self._stack))
+            if node.op in ("call_function", "get_attr") and self._stack:
+                node.meta["stack_trace"] = _lines_of_program()
             return node
 
         graph.create_node = create_node

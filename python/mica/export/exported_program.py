@@ -287,12 +287,9 @@ class ExportedProgram:
         )  # fmt: skip
 
     def __str__(self):
-        code = "\n".join(f"        {line}" for line in self._graph_module.code.strip().splitlines())
-        signature = str(self._graph_signature).strip().replace("\n", "\n    ")
-        return (
-            f"ExportedProgram:\n    class GraphModule(torch.nn.Module):\n{code}\n\nGraph signature: \n    {signature}\n\n"
-            f"Range constraints: {self._range_constraints}\n"
-        )
+        code = self._graph_module.print_readable(print_output=False).replace("\n", "\n    ")
+        signature = str(self._graph_signature).replace("\n", "\n    ")
+        return f"ExportedProgram:\n    {code}\nGraph signature: {signature}\nRange constraints: {self._range_constraints}\n"
 
     __repr__ = __str__
 
