@@ -199,6 +199,7 @@ def _traced(mod, args, kwargs, named, values, kept):
 def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_sizes=False):
     """The program of one run: on the example, or on fake tensors where there are `presets` for their sizes."""
     from mica._functions.extremes import recorded_extremes
+    from mica.export._grad_regions import wrap_regions
     from mica.export._module_calls import ModuleCalls
     from mica.export._nodes import as_identifier
     from mica.export._open_inputs import OpenInputs
@@ -250,7 +251,9 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
         mica.compiler._is_exporting_flag = was
     if opened is not None:
         opened.check()
-    made = recorder.finish(results)
+    recorder.finish(results)
+    wrap_regions(recorder.graph, recorder.modules)
+    made = next(node for node in reversed(recorder.graph.nodes) if node.op == "output").args[0]
     outputs = [
         OutputSpec(OutputKind.USER_OUTPUT, _output_argument(node, value, i), None)
         for i, (node, value) in enumerate(zip(made, results, strict=True))

@@ -5,6 +5,7 @@ import dataclasses
 import mica
 from mica import _C
 from mica._functorch.functionalized import functionalized
+from mica._higher_order_ops.operators import OPERATORS
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from mica.export._core import COMPOSITES, is_mark
 from mica.export._nodes import placeholder
@@ -173,6 +174,8 @@ class _Steps(Interpreter):
     def call_function(self, target, args, kwargs):
         if target is _C._set_grad_enabled:
             return None
+        if target is OPERATORS["wrap_with_set_grad_enabled"]:  # gradients are none of this graph's
+            return _Steps(args[1], self._mode, self._table, self._kept_names).run(*args[2:])
         rule = self._table.get(target)
         if rule is not None and not is_mark(rule):
             out = rule(*args, **kwargs)

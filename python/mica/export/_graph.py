@@ -6,6 +6,7 @@ import mica
 from mica import _C
 from mica._subclasses.fake_tensor import FakeTensor
 from mica.export._data import UnseenError, tensors_in
+from mica.export._grad_regions import apply_is_running
 from mica.export._nodes import Unseen, as_identifier, meta_of, placeholder
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.graph import Graph
@@ -122,7 +123,7 @@ class ProgramGraph:
 
     def _record(self, op, target, args, kwargs, out, name):
         # Parts of a call are seen below autograd; the graph has its gradients by them.
-        if not self.sees_all and mica.is_grad_enabled() != self._grad:
+        if not self.sees_all and mica.is_grad_enabled() != self._grad and not apply_is_running():
             self._grad = mica.is_grad_enabled()
             self.graph.create_node("call_function", mica._C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
         args, kwargs = self.argument(tuple(args)), self.argument(dict(kwargs))

@@ -2,6 +2,7 @@
 
 import abc
 
+from mica.export._grad_regions import inline_regions
 from mica.export._module_parts import (
     InterpreterModule,
     InterpreterModuleDispatcher,
@@ -65,6 +66,7 @@ def unflatten(module, flat_args_adapter=None):
     the second call is `name@1`, with the same parameters.
     """
     whole = module.module()
+    inline_regions(whole)
     part, nodes = ModulePart(whole, "", 0), []
     part.placeholders = {spec.target: spec.arg.name for spec in module.graph_signature.input_specs if spec.target}
     part.signatures = {each.fqn: each.signature for each in module.module_call_graph if each.fqn and each.signature}
