@@ -3,16 +3,16 @@
 import contextlib
 import itertools
 import math
-import os
 import warnings
 
 import mica
 from mica import nn
 from mica.distributed.fsdp import _flat_optimizer_states as optimizer_states
 from mica.distributed.fsdp._flat_optimizer_states import OptimStateKeyType
-from mica.distributed.fsdp._flat_parameters import FlatGroup, FlatParameter
+from mica.distributed.fsdp._flat_parameters import FlatGroup
+from mica.distributed.fsdp._flat_setup import HYBRID, groups_for, ignored_of, move, owned_parameters
 from mica.distributed.fsdp._flat_states import CONFIGS, OPTIM_CONFIGS, plain, register_state_hooks, settings_of
-from mica.distributed.fsdp._fully_shard import _compute_device, _State
+from mica.distributed.fsdp._fully_shard import _State
 from mica.distributed.fsdp._policies import MixedPrecisionPolicy
 from mica.distributed.fsdp.api import (
     BackwardPrefetch,
@@ -40,7 +40,6 @@ __all__ = [
 ]  # fmt: skip
 
 FLAT_PARAM = "_flat_param"
-_HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 _WHOLE_AFTER_FORWARD = (
     ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2, ShardingStrategy.NO_SHARD,
 )  # fmt: skip
@@ -78,12 +77,13 @@ class FullyShardedDataParallel(nn.Module):
             raise NotImplementedError(
                 "MixedPrecision(keep_low_precision_grads=True) is not in Mica: a gradient has its parameter's dtype"
             )
-        ignored, ignored_parameters = _ignored(module, ignored_modules, ignored_states)
+        wrapper = FullyShardedDataParallel
+        ignored, ignored_parameters = ignored_of(module, ignored_modules, ignored_states, wrapper)
         self.sharding_strategy = strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         self._device_mesh = device_mesh
-        self.process_group, self._inter_node_pg = _groups(process_group, strategy, device_mesh)
+        self.process_group, self._inter_node_pg = groups_for(process_group, strategy, device_mesh)
         if auto_wrap_policy is not None:
-            hybrid = strategy in _HYBRID and device_mesh is None
+            hybrid = strategy in HYBRID and device_mesh is None
             options = {
                 "process_group": (self.process_group, self._inter_node_pg) if hybrid else process_group,
                 "sharding_strategy": sharding_strategy, "cpu_offload": cpu_offload,
@@ -92,7 +92,7 @@ class FullyShardedDataParallel(nn.Module):
                 "forward_prefetch": forward_prefetch, "limit_all_gathers": limit_all_gathers,
                 "use_orig_params": use_orig_params, "ignored_states": ignored_parameters, "device_mesh": device_mesh,
             }  # fmt: skip
-            _auto_wrap(module, auto_wrap_policy, ignored, ignored_parameters, options, FullyShardedDataParallel)
+            _auto_wrap(module, auto_wrap_policy, ignored, ignored_parameters, options, wrapper)
         self.rank, self.world_size = self.process_group.rank(), self.process_group.size()
         self.cpu_offload, self.mixed_precision = cpu_offload or CPUOffload(), mixed_precision or MixedPrecision()
         self._use_orig_params, self._ignored_params, self._ignored_modules = (
@@ -106,9 +106,9 @@ class FullyShardedDataParallel(nn.Module):
             backward_prefetch,
         )
         self._fsdp_wrapped_module = module
-        device = _moved(module, device_id, param_init_fn, ignored, ignored_parameters)
+        device = move(module, device_id, param_init_fn, ignored, ignored_parameters, wrapper)
         self.compute_device = device
-        owned = _owned(module, ignored, ignored_parameters)
+        owned = owned_parameters(module, ignored, ignored_parameters, wrapper)
         if sync_module_states:
             self._sync(module, [parameter for parameter, _ in owned])
         mixed = mixed_precision
@@ -387,102 +387,3 @@ def _norm_of(cut, whole, norm_type, group, device):
     if others is not None:
         total = total + others**norm_type
     return total ** (1 / norm_type)
-
-
-# ---- making
-
-
-def _ignored(module, modules, states):
-    """(modules, parameters) that are not touched."""
-    if modules is not None and states is not None:
-        raise ValueError(
-            "Cannot pass both ignored_modules and ignored_states at the same time. Please just pass ignored_states."
-        )
-    given = list(modules or ()) + list(states or ())
-    chosen = [each for each in given if isinstance(each, nn.Module)]
-    for each in chosen:
-        if isinstance(each, FullyShardedDataParallel):
-            raise ValueError("`ignored_modules` should not include FSDP modules")
-    inside = {below for each in chosen for below in each.modules()}
-    for each in module.modules():
-        if isinstance(each, FullyShardedDataParallel):
-            inside |= {below for below in each._ignored_modules if not isinstance(below, FullyShardedDataParallel)}
-    if module in inside:
-        warnings.warn("Trying to ignore the top-level module passed into the FSDP constructor itself", stacklevel=3)
-    parameters = {each for each in given if isinstance(each, mica.Tensor)}
-    return inside, parameters | {parameter for each in inside for parameter in each.parameters()}
-
-
-def _groups(process_group, strategy, mesh):
-    """(the group that parameters are cut over, the group of replicas or None)"""
-    from mica.distributed import get_world_size, new_group
-    from mica.distributed.world import _get_default_group
-
-    if mesh is not None:
-        if process_group is not None:
-            raise ValueError("Cannot pass both process_group and device_mesh at the same time.")
-        if strategy in _HYBRID:
-            if mesh.ndim != 2:
-                raise ValueError(f"Expected device_mesh to have ndim=2 but got {mesh.ndim}")
-            return mesh.get_group(1), mesh.get_group(0)
-        return mesh.get_group(0), None
-    if strategy not in _HYBRID:
-        return process_group or _get_default_group(), None
-    if isinstance(process_group, tuple):
-        return process_group
-    if process_group is not None:
-        raise ValueError(
-            f"Expected process_group to be passed in as either None or Tuple but got {type(process_group)}"
-        )
-    world = get_world_size()
-    here = min(int(os.environ.get("LOCAL_WORLD_SIZE", world)), world)
-    rank, mine, others = mica.distributed.get_rank(), None, None
-    for first in range(0, world, here):
-        made = new_group(list(range(first, min(first + here, world))))
-        mine = made if first <= rank < first + here else mine
-    for place in range(here):
-        made = new_group(list(range(place, world, here)))
-        others = made if rank % here == place else others
-    return mine, others
-
-
-def _moved(module, device_id, init, ignored, ignored_parameters):
-    """The device that the module computes on, where its parameters are then, those without memory too."""
-    device = _compute_device([module])
-    if device_id is not None:
-        device = device_id if isinstance(device_id, mica.device) else mica.device("cuda", device_id)
-        device = mica.device("cpu") if device.type == "cpu" else device
-    for inside in module.modules():
-        if inside in ignored or isinstance(inside, FullyShardedDataParallel):
-            continue
-        own = [*inside._parameters.values(), *inside._buffers.values()]
-        if any(each is not None and each.is_meta and not isinstance(each, FlatParameter) for each in own):
-            if init is not None:
-                init(inside)
-            else:
-                inside.to_empty(device=device, recurse=False)
-                inside.reset_parameters()
-        if device_id is not None:
-            for tensor in inside._parameters.values():
-                if tensor is not None and tensor not in ignored_parameters and not isinstance(tensor, FlatParameter):
-                    tensor.data = tensor.data.to(device)
-            for name, buffer in inside._buffers.items():
-                inside._buffers[name] = buffer if buffer is None else buffer.to(device)
-    return device
-
-
-def _owned(module, ignored, ignored_parameters):
-    """Parameters that no wrapped module inside has: each once, with all its places and its names in the module."""
-    found = {}
-
-    def visit(inside, prefix):
-        for name, parameter in inside._parameters.items():
-            if parameter is None or parameter in ignored_parameters:
-                continue
-            found.setdefault(id(parameter), (parameter, []))[1].append((inside, name, prefix + name))
-        for name, child in inside.named_children():
-            if child not in ignored and not isinstance(child, FullyShardedDataParallel):
-                visit(child, f"{prefix}{name}.")
-
-    visit(module, "")
-    return list(found.values())
