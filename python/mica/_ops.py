@@ -1,106 +1,18 @@
 """torch.ops: operators by namespace and name, torch's own (`aten`) and those that programs define."""
 
-import functools
 import types
 
 import mica
 from mica._functions.wrapping import asked_among
 from mica._library import operator as _operators
 from mica._library.schema import parse_schema
+from mica._operators import aten_table
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "OperatorBase", "ops"]
 
 
 class OperatorBase:
     """The base class of the operators and overloads that torch.ops hands out."""
-
-
-# ------------------------------------------------------------------------------------------------------------- aten
-
-
-@functools.cache
-def _aten_table():
-    """name -> its lines in the table, each taken apart."""
-    from mica._generated.aten_schemas import TEXT
-    from mica._operators.rare import SCHEMAS
-
-    rare = [
-        f"_operators.rare\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
-    ]
-    table = {}
-    # Python's function elu takes fewer arguments than the operator does.
-    for line in [*(each for each in TEXT.splitlines() if "\telu\t" not in each), *rare]:
-        space, target, way, schema = line.split("\t")
-        table.setdefault(schema.partition("(")[0].partition(".")[0], []).append((space, target, way, schema))
-    return table
-
-
-def _function(space, name):
-    if not space:  # names that begin with an underscore belong to the engine
-        return getattr(mica._C, name, None) or getattr(mica, name)
-    owner = mica
-    for part in space.split("."):
-        owner = getattr(owner, part)
-    return getattr(owner, name)
-
-
-# torch's numbers of dtypes. A schema takes them where it says ScalarType.
-_DTYPES = (
-    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128",
-    "bool", "qint8", "quint8", "qint32", "bfloat16",
-)  # fmt: skip
-
-
-def _numbers_meant(kwargs):
-    """Arguments with a dtype and a layout where numbers stand for them, as torch's own graphs write them."""
-    dtype, layout = kwargs.get("dtype"), kwargs.get("layout")
-    if type(dtype) is int:
-        if not 0 <= dtype < len(_DTYPES):
-            raise RuntimeError(f"{dtype} is the number of no dtype")
-        kwargs = kwargs | {"dtype": getattr(mica, _DTYPES[dtype])}
-    return kwargs | {"layout": mica.strided} if type(layout) is int and layout == 0 else kwargs
-
-
-class _AtenKernel:
-    """Calls the function of the table with the arguments of a schema."""
-
-    def __init__(self, space, target, way, schema):
-        self.schema = parse_schema(f"aten::{schema}")
-        self.function = _function(space, target)
-        self._by_name = way == "k"
-        self._is_method = space == "Tensor"
-        self._outs = [a.name for a in self.schema.arguments if a.is_out]
-        self._positional = [a.name for a in self.schema.arguments if not a.kwarg_only]
-        # Functions take a reduction by name, or have another default than the operator.
-        self._reduction = [
-            (a.name, a.default_value) for a in self.schema.arguments if way == "k" and a.name == "reduction"
-        ]
-
-    def __call__(self, /, *args, **kwargs):
-        if not kwargs and not self._by_name and len(args) <= len(self._positional):
-            return self.function(*args)
-        if len(args) > len(self._positional):
-            raise TypeError(
-                f"{self.schema.name}() expected at most {len(self._positional)} argument(s) but received {len(args)}. Declaration: {self.schema}"
-            )
-        given = dict(self._reduction) | dict(zip(self._positional, args, strict=False)) | _numbers_meant(kwargs)
-        if self._outs:
-            outs = [given.pop(name) for name in self._outs if name in given]
-            if outs:
-                given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
-        if self._by_name and self._is_method:
-            return self.function(given.pop("self"), **given)
-        if self._by_name:
-            return self.function(**{"input" if name == "self" else name: value for name, value in given.items()})
-        leading = []
-        for name in self._positional:
-            if name not in given:
-                break
-            leading.append(given.pop(name))
-        return self.function(*leading, **{"input" if name == "self" else name: value for name, value in given.items()})
-
-
-# --------------------------------------------------------------------------------------------------------- overloads
 
 
 def _asked(args, kwargs):
@@ -232,7 +144,7 @@ class OpOverloadPacket:
             args, kwargs = _with_parts(self._lists, args, kwargs)
         if asked := _asked(args, kwargs):
             return _handled(self, asked, args, kwargs)
-        return self._op(*args, **(_numbers_meant(kwargs) if kwargs else kwargs))
+        return self._op(*args, **(aten_table.with_dtypes(kwargs) if kwargs else kwargs))
 
     def __getattr__(self, name):
         if name.startswith("__") or name not in self._overloads:
@@ -310,14 +222,14 @@ class _OpNamespace(types.ModuleType):
         from mica._operators import aten_names as _aten_names
 
         is_own = self.name == "aten" and op_name not in _aten_names.OTHERWISE
-        overloads, lines = {}, _aten_table().get(op_name, ()) if is_own else ()
+        overloads, lines = {}, aten_table.table().get(op_name, ()) if is_own else ()
         for line in lines:
             try:
-                kernel = _AtenKernel(*line)
+                kernel = aten_table.AtenKernel(*line)
             except AttributeError:  # the table has it, but this build's package does not
                 continue
             overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
-        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name, self.name)
+        function = aten_table.function_of(*lines[0][:2]) if overloads else _aten_names.function(op_name, self.name)
         for text in _aten_names.schemas(self.name, op_name):
             schema = parse_schema(text)
             if (name := schema.overload_name or "default") not in overloads:
@@ -367,7 +279,7 @@ class _OpNamespace(types.ModuleType):
             return own
         from mica._operators import aten_names as _aten_names
 
-        names = {*own, *_aten_table(), *_aten_names.names()}
+        names = {*own, *aten_table.table(), *_aten_names.names()}
         return sorted(n for n in names if not n.startswith("__") or n in _OPERATOR_METHODS)
 
 
