@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import operator
 import os
 import sys
@@ -12,7 +11,6 @@ import types
 import mica
 from mica import _C
 from mica._dynamo.full_graph import branches, instruction
-from mica.utils._shared_patch import SharedPatch
 
 getitem = operator.getitem
 nothing = contextlib.nullcontext
@@ -243,72 +241,6 @@ def _line(frame, line):
     return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n    {text}'
 
 
-class InputNames:
-    """torch's names for what a graph reads: L_x_ for the argument x, L_self_parameters_weight_ for a parameter."""
-
-    def __init__(self, function, args, kwargs):
-        self._known, self._count = {}, 0
-        owner = function if isinstance(function, mica.nn.Module) else getattr(function, "__self__", None)
-        if isinstance(owner, mica.nn.Module):
-            for kind, values in (("parameters", owner.named_parameters()), ("buffers", owner.named_buffers())):
-                for path, value in values:
-                    *modules, name = path.split(".")
-                    inner = "".join(f"modules_{part}_" for part in modules)
-                    self._add(value, f"L_self_{inner}{kind}_{name}_")
-        self._arguments(function, args, kwargs)
-
-    def _add(self, value, name):
-        self._known.setdefault(id(value), (name, value))
-
-    def _arguments(self, function, args, kwargs):
-        import inspect
-
-        try:
-            inner = function.forward if isinstance(function, mica.nn.Module) else function
-            given = inspect.signature(inner).bind(*args, **kwargs).arguments
-        except (TypeError, ValueError):
-            given = {f"args_{i}": value for i, value in enumerate(args)} | kwargs
-        for name, value in given.items():
-            self._walk(value, f"L_{name}_")
-
-    def _walk(self, value, name):
-        if isinstance(value, _C.TensorBase):
-            self._add(value, name)
-        elif hasattr(type(value), "_captured_tensor"):  # an array
-            self._add(value._tensor, name)
-        elif isinstance(value, (list, tuple)):
-            for i, each in enumerate(value):
-                self._walk(each, f"{name}{i}_")
-        elif isinstance(value, dict):
-            for key, each in value.items():
-                self._walk(each, f"{name}{key}_")
-
-    @staticmethod
-    def is_argument(name):
-        return not name.startswith(("L_captured_", "L_self_")) or not any(
-            part in name for part in ("L_captured_", "parameters_", "buffers_")
-        )
-
-    def is_given(self, tensor):
-        """Whether a tensor is one of the arguments."""
-        known = self._known.get(id(tensor))
-        return known is not None and self.is_argument(known[0])
-
-    def given(self):
-        """(tensor, name) of the arguments."""
-        return [(value, name) for name, value in self._known.values()]
-
-    def of(self, tensor):
-        known = self._known.get(id(tensor))
-        if known is not None:
-            name = known[0]
-        else:
-            self._count += 1
-            name = f"L_captured_{self._count}_"
-            self._add(tensor, name)
-        return "".join(c if c.isalnum() else "_" for c in name)
-
-
 # ---- modes that a graph was recorded in
 
 
@@ -349,78 +281,3 @@ def version_of(tensor):
 def kind_of_input(tensor):
     """What a graph relies on of an input."""
     return (type(tensor), tensor.dtype, tuple(tensor.shape), tensor.stride(), str(tensor.device), tensor.requires_grad)
-
-
-@contextlib.contextmanager
-def functions_break(capture):
-    """In this block autograd.Function, autograd.grad and backward end the graph: they see tensors beneath the calls."""
-    from mica import autograd
-
-    with _patched:
-        autograd._before_gradients = _flush_active
-        yield
-
-
-def _flush_active():
-    if (now := active()) is not None and now.active:
-        now.flush("a backward pass")
-
-
-# Functions that tell or change where a random stream stands.
-_STREAMS = {
-    name: getattr(_C.Generator, name)
-    for name in (
-        "clone_state", "get_offset", "get_state", "graphsafe_get_state", "graphsafe_set_state", "manual_seed", "seed",
-        "set_offset", "set_state",
-    )
-}  # fmt: skip
-
-
-def stream_state():
-    """The state of the default random stream, whatever is recorded."""
-    return _STREAMS["get_state"](_C.default_generator)
-
-
-def set_stream_state(state):
-    _STREAMS["set_state"](_C.default_generator, state)
-
-
-def _after_draws(plain):
-    """A method of generators, before which recorded draws run."""
-
-    @functools.wraps(plain)
-    def method(self, *args, **kwargs):
-        if (now := active()) is not None and now.active:
-            now.draw()
-        return plain(self, *args, **kwargs)
-
-    return method
-
-
-_STREAMS_AFTER_DRAWS = {name: _after_draws(plain) for name, plain in _STREAMS.items()}
-
-
-def _patch():
-    from mica.autograd import Function
-
-    def apply(cls, *args, **kwargs):
-        plain = super(Function, cls).apply
-        if (now := active()) is not None and now.active:
-            return now.uncaptured(plain, args, kwargs, whole=False)
-        return plain(*args, **kwargs)
-
-    Function.apply = classmethod(apply)
-    for name, method in _STREAMS_AFTER_DRAWS.items():
-        setattr(_C.Generator, name, method)
-
-
-def _restore():
-    from mica.autograd import Function
-
-    del Function.apply
-    for name, plain in _STREAMS.items():
-        setattr(_C.Generator, name, plain)
-
-
-# While a thread captures a graph, Function.apply ends it, and so do functions that ask where a random stream stands.
-_patched = SharedPatch(_patch, _restore)

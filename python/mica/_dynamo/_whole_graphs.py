@@ -8,6 +8,7 @@ import inspect
 from typing import NamedTuple
 
 import mica
+from mica._dynamo import _capture_breaks as _breaks
 from mica._dynamo import _capture_names as _names
 from mica._dynamo import _open_inputs as _open
 from mica._dynamo._whole_capture import Again, Owner, WholeCapture, current
@@ -76,7 +77,7 @@ def _run_once(function, args, kwargs, dynamic, named, presets):
     state = _State(function)
     _names.set_active(capture)
     try:
-        with _names.functions_break(capture), capture:
+        with _breaks.functions_break(capture), capture:
             # Lists and dicts are copied, so that the function changes nobody else's.
             inner_args, inner_kwargs = tree_map(lambda leaf: leaf, (tuple(args), dict(kwargs)))
             result = function(*inner_args, **inner_kwargs)

@@ -11,10 +11,12 @@ import weakref
 
 import mica
 from mica import _C, _logging
+from mica._dynamo import _capture_breaks as _breaks
 from mica._dynamo import _capture_names as _names
 from mica._dynamo import _open_inputs as _open
 from mica._dynamo import arrays as _arrays
 from mica._dynamo._compiled_graphs import CompiledGraphs
+from mica._dynamo._input_names import InputNames
 from mica._dynamo._open_numbers import symbolic
 from mica._dynamo._recorded_graph import RecordedGraph
 from mica._dynamo.exc import (
@@ -57,7 +59,7 @@ class Captured:
             return self.function(*args, **kwargs)
         _names.set_active(capture)
         try:
-            with _names.functions_break(capture), recorded_extremes, capture:
+            with _breaks.functions_break(capture), recorded_extremes, capture:
                 try:
                     result = self.function(*args, **kwargs)
                 except Unsupported:
@@ -93,7 +95,7 @@ class Capture(RecordedGraph):
     """One call of a captured function."""
 
     def __init__(self, owner, args, kwargs):
-        names = _names.InputNames(owner.function, args, kwargs)
+        names = InputNames(owner.function, args, kwargs)
         super().__init__(owner, names, _fakes.FakeTensorMode(allow_non_fake_inputs=True))
         self.active, self._asked, self._parts = True, set(), 0
         self.failed = None  # the exception of a call of torch
@@ -271,7 +273,7 @@ class Capture(RecordedGraph):
 
     def _note_random(self):
         """Draws are put off too: the generator is set back to where the first of them found it."""
-        state = _names.stream_state()
+        state = _breaks.stream_state()
         if self._random is not None and not mica.equal(state, self._random):
             self.flush("a change of the random generator")
             self._note_modes()
@@ -336,13 +338,13 @@ class Capture(RecordedGraph):
             code = graph.python_code("self")
             names = tuple(sorted((name, _names.told_apart(value)) for name, value in code.globals.items()))
             key = (code.src, names, modes, grad, kinds)
-            state = None if random is None else _names.stream_state()
+            state = None if random is None else _breaks.stream_state()
             with _names.in_modes(modes), mica.set_grad_enabled(grad), self._open.as_symbols():
                 if random is not None:
-                    _names.set_stream_state(random)
+                    _breaks.set_stream_state(random)
                 outputs = self.owner.compiled.get(module, inputs, key, part, reason)(*inputs)
                 if random is not None and not mica.equal(state, random):
-                    _names.set_stream_state(state)  # somebody has seeded the stream since
+                    _breaks.set_stream_state(state)  # somebody has seeded the stream since
         finally:
             self.active = True
         outputs = (outputs,) if isinstance(outputs, _C.TensorBase) else tuple(outputs or ())

@@ -1,0 +1,83 @@
+"""Calls that run what a capture has recorded so far: custom functions, backward passes, questions about random streams."""
+
+import contextlib
+import functools
+
+from mica import _C
+from mica._dynamo._capture_names import active
+from mica.utils._shared_patch import SharedPatch
+
+
+@contextlib.contextmanager
+def functions_break(capture):
+    """In this block autograd.Function, autograd.grad and backward end the graph: they see tensors beneath the calls."""
+    from mica import autograd
+
+    with _patched:
+        autograd._before_gradients = _flush_active
+        yield
+
+
+def _flush_active():
+    if (now := active()) is not None and now.active:
+        now.flush("a backward pass")
+
+
+# Functions that tell or change where a random stream stands.
+_STREAMS = {
+    name: getattr(_C.Generator, name)
+    for name in (
+        "clone_state", "get_offset", "get_state", "graphsafe_get_state", "graphsafe_set_state", "manual_seed", "seed",
+        "set_offset", "set_state",
+    )
+}  # fmt: skip
+
+
+def stream_state():
+    """The state of the default random stream, whatever is recorded."""
+    return _STREAMS["get_state"](_C.default_generator)
+
+
+def set_stream_state(state):
+    _STREAMS["set_state"](_C.default_generator, state)
+
+
+def _after_draws(plain):
+    """A method of generators, before which recorded draws run."""
+
+    @functools.wraps(plain)
+    def method(self, *args, **kwargs):
+        if (now := active()) is not None and now.active:
+            now.draw()
+        return plain(self, *args, **kwargs)
+
+    return method
+
+
+_STREAMS_AFTER_DRAWS = {name: _after_draws(plain) for name, plain in _STREAMS.items()}
+
+
+def _patch():
+    from mica.autograd import Function
+
+    def apply(cls, *args, **kwargs):
+        plain = super(Function, cls).apply
+        if (now := active()) is not None and now.active:
+            return now.uncaptured(plain, args, kwargs, whole=False)
+        return plain(*args, **kwargs)
+
+    Function.apply = classmethod(apply)
+    for name, method in _STREAMS_AFTER_DRAWS.items():
+        setattr(_C.Generator, name, method)
+
+
+def _restore():
+    from mica.autograd import Function
+
+    del Function.apply
+    for name, plain in _STREAMS.items():
+        setattr(_C.Generator, name, plain)
+
+
+# While a thread captures a graph, Function.apply ends it, and so do functions that ask where a random stream stands.
+_patched = SharedPatch(_patch, _restore)
