@@ -12,7 +12,7 @@ from mica.distributed.fsdp._flat_optimizer_states import OptimStateKeyType
 from mica.distributed.fsdp._flat_parameters import FlatGroup
 from mica.distributed.fsdp._flat_setup import HYBRID, groups_for, ignored_of, move, owned_parameters
 from mica.distributed.fsdp._flat_states import CONFIGS, OPTIM_CONFIGS, plain, register_state_hooks, settings_of
-from mica.distributed.fsdp._fully_shard import _State
+from mica.distributed.fsdp._passes import ShardedState
 from mica.distributed.fsdp._policies import MixedPrecisionPolicy
 from mica.distributed.fsdp.api import (
     BackwardPrefetch,
@@ -45,7 +45,7 @@ _WHOLE_AFTER_FORWARD = (
 )  # fmt: skip
 
 
-class _FlatState(_State):
+class _FlatState(ShardedState):
     """The state of a wrapped module; the root casts its inputs by an option of its own."""
 
     def casts_inputs(self):
