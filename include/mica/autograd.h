@@ -68,6 +68,7 @@ class Node {
   bool is_accumulator = false;          // an AccumulateGrad
   bool runs_without_gradients = false;  // apply is called even when no gradient came in
   bool asks_classes;                    // made while dispatch::in_parts: a pass that comes here has to ask classes
+  bool compiled;                        // made within a compiled function: a pass puts kernels off from here on
 
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }

@@ -214,12 +214,16 @@ void GraphTask::run() {
   CurrentTaskGuard current(this);
   EnableGradGuard mode(options_.create_graph);
   const SavedHooksGuard saved_hooks;
+  recording::Pass recorded;
   while (!ready_.empty()) {
     std::pop_heap(ready_.begin(), ready_.end());
     const uint32_t slot = ready_.back().slot;
     ready_.pop_back();
+    const Node& node = *slots_[slot].node;
+    if (node.compiled && !node.is_accumulator) recorded.begin();
     evaluate(slots_[slot]);
   }
+  recorded.end();
   // A callback may queue further ones.
   for (size_t i = 0; i < callbacks.size(); ++i) {
     const std::function<void()> callback = std::move(callbacks[i]);

@@ -22,7 +22,7 @@ std::unique_ptr<ForwardTrace> trace_forward() {
 
 }  // namespace
 
-Node::Node() : sequence(next_sequence++), asks_classes(dispatch::in_parts) {
+Node::Node() : sequence(next_sequence++), asks_classes(dispatch::in_parts), compiled(thread_modes & mode_bit::kRecord) {
   if (anomaly_enabled()) [[unlikely]]
     trace = trace_forward();
 }

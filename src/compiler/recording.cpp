@@ -303,18 +303,22 @@ void settle(const StorageImpl& storage) {
 }
 
 static constinit thread_local bool is_whole = false;  // a function that may not ask for values runs
+static constinit thread_local bool in_pass = false;   // a backward pass runs, and no compiled function within it
+bool in_function() { return active() && !in_pass; }
+
 void (*refuse_values)(const char* what) = nullptr;
 
 void ask_for_values(const char* what) {
   if (is_whole && active() && refuse_values) refuse_values(what);
 }
 
-Scope::Scope(bool on, bool whole) : before_(active()), whole_before_(is_whole) {
+Scope::Scope(bool on, bool whole) : before_(active()), whole_before_(is_whole), pass_before_(in_pass) {
   if (before_ && !on) {
     ask_for_values("disable");
     flush("a part that is not compiled");
   }
   is_whole = is_whole || whole;
+  in_pass = false;
   set_modes(mode_bit::kRecord, on);
 }
 
@@ -324,6 +328,7 @@ void Scope::end() {
   const bool on = active();
   set_modes(mode_bit::kRecord, before_);
   is_whole = whole_before_;
+  in_pass = pass_before_;
   if (!on || before_ || !known) return;
   const std::lock_guard lock(known->mutex);
   known->run("the end");
@@ -333,6 +338,26 @@ Scope::~Scope() {
   try {
     end();
   } catch (...) {  // the calls are still there: whoever asks for what they compute gets the error
+  }
+}
+
+void Pass::begin() {
+  if (active()) return;
+  began_ = in_pass = true;
+  set_modes(mode_bit::kRecord, true);
+}
+
+void Pass::end() {
+  if (!began_) return;
+  began_ = in_pass = false;
+  set_modes(mode_bit::kRecord, false);
+  flush("the end of the backward pass");
+}
+
+Pass::~Pass() {
+  try {
+    end();
+  } catch (...) {  // as in ~Scope
   }
 }
 

@@ -91,7 +91,7 @@ static bool keeps(const void* data) {
 }
 
 Scope::Scope(const Tensor& weight) {
-  if (!recording::active() || !is_on()) return;
+  if (!recording::in_function() || !is_on()) return;
   StorageImpl* storage = weight.impl()->storage.get();
   if (!weight.is_cpu() || !storage || !storage->resizable() || storage->deleter() || !storage->address() ||
       storage->nbytes() < kLeastBytes || storage->written_later())

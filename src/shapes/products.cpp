@@ -50,7 +50,7 @@ class WeightScope {
  public:
   WeightScope(const Tensor& a, const Tensor& b) {
     constexpr int64_t kRows = 8, kElements = 1 << 14;
-    if (recording::active() && b.strides()[0] == 1 && a.sizes()[0] >= kRows && b.numel() >= kElements)
+    if (recording::in_function() && b.strides()[0] == 1 && a.sizes()[0] >= kRows && b.numel() >= kElements)
       scope_.emplace(b);
   }
 

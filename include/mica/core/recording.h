@@ -23,8 +23,23 @@ class Scope {
   void end();
 
  private:
-  bool before_, whole_before_;
+  bool before_, whole_before_, pass_before_;
   bool ended_ = false;
+};
+
+// The same for a backward pass, from the first node on that a compiled function made. The pass itself is no compiled
+// function: a hook that asks is told so.
+class Pass {
+ public:
+  Pass() = default;
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+  ~Pass();  // as that of a Scope
+  void begin();
+  void end();
+
+ private:
+  bool began_ = false;
 };
 
 // For what hands values to the program: says so where the compiled function that runs may not ask for them. The
@@ -33,6 +48,7 @@ void ask_for_values(const char* what);
 extern void (*refuse_values)(const char* what);
 
 inline bool active() { return thread_modes & mode_bit::kRecord; }
+bool in_function();                   // active, and not by a backward pass alone
 void flush(const char* reason = "");  // runs what this thread has put off
 void settle(const StorageImpl& storage);
 uint32_t users(const StorageImpl& storage);  // its use_count() without this thread's recording

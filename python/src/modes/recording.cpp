@@ -152,7 +152,7 @@ static PyObject* set_runs_eagerly(PyObject*, PyObject* on) {
   Py_RETURN_NONE;
 }
 
-static PyObject* is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording::active()); }
+static PyObject* is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording::in_function()); }
 
 static PyObject* flush_recording(PyObject*, PyObject*) try {
   recording::ask_for_values("graph_break");
