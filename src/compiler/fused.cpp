@@ -174,7 +174,10 @@ void shorten(FusedLoop& loop) {
 
 }  // namespace
 
-FusedGroup::FusedGroup(const Call& first) : calls_{&first} { note(first, uses_); }
+FusedGroup::FusedGroup(const Call& first) : calls_{&first} {
+  if (first.form == Call::Form::Norm) norm_.emplace(first);
+  note(first, uses_);
+}
 
 bool FusedGroup::uses(int slot) const {
   return std::any_of(uses_.begin(), uses_.end(), [slot](const Use& u) { return u.slot == slot; });
@@ -195,6 +198,7 @@ static bool are_halves(const Access& a, const Access& b, const Call& call) {
 
 // Adds the uses of a call. False where a storage that is written would be used in two ways.
 bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
+  bool alike = true;
   for (int k = 0; k < call.noperands; ++k) {
     if (!call.operands[k].storage) continue;
     const int slot = call.operands[k].slot;
@@ -206,7 +210,7 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
       if (u.access == access) {
         same = &u;
       } else if ((u.written || written) && !are_halves(u.access, access, call)) {
-        return false;
+        alike = false;
       }
     }
     if (same) {
@@ -215,10 +219,11 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
       uses.push_back({slot, access, written});
     }
   }
-  return true;
+  return alike;
 }
 
 bool FusedGroup::fits(const std::vector<char>& in_memory) const {
+  if (norm_) return norm_->fits(in_memory);
   if (!is_loop()) return true;
   const auto loop = std::make_unique<FusedLoop>();
   return Writer(*loop, nullptr).write(calls_, in_memory);
@@ -259,7 +264,20 @@ void FusedGroup::run_products(const std::vector<Slot>& slots) const {
   fusion_of(calls_[0]->device)->run_products(products, static_cast<int>(calls_.size()));
 }
 
+bool FusedGroup::absorb(const FusedGroup& earlier) {
+  if (!norm_ || earlier.calls_.size() != 1 || !norm_->take_before(*earlier.calls_[0])) return false;
+  note(*earlier.calls_[0], uses_);
+  calls_.insert(calls_.begin(), earlier.calls_[0]);
+  return true;
+}
+
 bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
+  if (norm_) {
+    if (!norm_->take_after(call)) return false;
+    note(call, uses_);
+    calls_.push_back(&call);
+    return true;
+  }
   const Call::Form form = calls_[0]->form;
   if (form == Call::Form::Product && call.form == form) return join_products(call);
   if (!is_loop() || !in_loop(call)) return false;
@@ -287,6 +305,10 @@ bool FusedGroup::precedes(const Call& call) const {
   return false;
 }
 
+bool FusedGroup::precedes(const FusedGroup& later) const {
+  return std::any_of(later.calls_.begin(), later.calls_.end(), [this](const Call* call) { return precedes(*call); });
+}
+
 bool FusedGroup::write(FusedLoop& loop, const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
   const Call& first = *calls_[0];
   loop.device = first.device;
@@ -308,6 +330,10 @@ bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in
   }
   if (calls_.size() == 1 && calls_[0]->form != Call::Form::Indexed) {
     run_alone(*calls_[0], slots);
+    return false;
+  }
+  if (norm_) {
+    norm_->run(slots, in_memory);
     return false;
   }
   const auto loop = std::make_unique<FusedLoop>();
@@ -349,7 +375,9 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
       joined = groups_[g].join(*call, in_memory_);
       if (!joined && groups_[g].precedes(*call)) break;
     }
-    if (!joined) groups_.emplace_back(*call);
+    if (joined) continue;
+    groups_.emplace_back(*call);
+    absorb_into_last();
   }
   for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
     const FusedGroup* last = nullptr;
@@ -365,6 +393,18 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
   }
   for (size_t slot = 0; slot < slots.size(); ++slot)
     if (uses_[slot] && !in_memory_[slot]) kept_ += static_cast<int64_t>(slots[slot].storage->nbytes());
+}
+
+// A norm computes along the last call that it needs, unless another group needs that call too: it would come too late.
+void FusedPlan::absorb_into_last() {
+  const size_t last = groups_.size() - 1;
+  for (size_t g = last; g-- > 0 && g + kLookBack > last;) {
+    if (!groups_[g].precedes(groups_[last])) continue;
+    for (size_t between = g + 1; between < last; ++between)
+      if (groups_[g].precedes(groups_[between])) return;
+    if (groups_[last].absorb(groups_[g])) groups_.erase(groups_.begin() + static_cast<ptrdiff_t>(g));
+    return;
+  }
 }
 
 std::string FusedPlan::describe() const {

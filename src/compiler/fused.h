@@ -3,9 +3,11 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compiler/fused_norms.h"
 #include "compiler/plan.h"
 #include "mica/backend/fusion.h"
 
@@ -34,13 +36,16 @@ class FusedGroup {
   explicit FusedGroup(const Call& first);
   // Takes the call in, after those that it has. False where that would not be one loop.
   bool join(const Call& call, const std::vector<char>& stored);
+  // Takes the group in, before its calls: only a norm does.
+  bool absorb(const FusedGroup& earlier);
   // Whether the loop is one with these slots in memory. If not, its calls run one by one, and all of it is in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void fall_apart() { apart_ = true; }
-  bool is_loop() const { return in_loop(*calls_[0]); }
+  bool is_loop() const { return !norm_ && in_loop(*calls_[0]); }
   bool is_sum() const { return calls_[0]->form == Call::Form::Sum; }
   // Whether a call that is not part of the group has to run after it.
   bool precedes(const Call& call) const;
+  bool precedes(const FusedGroup& later) const;
   const std::vector<const Call*>& calls() const { return calls_; }
   bool uses(int slot) const;
   // Whether it can be part of a sequence, and what part: the instructions of its loop (false where they are too many),
@@ -62,6 +67,7 @@ class FusedGroup {
   void run_products(const std::vector<Slot>& slots) const;
 
   std::vector<const Call*> calls_;
+  std::optional<NormChain> norm_;
   std::vector<Use> uses_;
   bool apart_ = false;
 };
@@ -78,6 +84,7 @@ class FusedPlan {
   int64_t run(const std::vector<Slot>& slots) const;  // how many ran as code that was made for them
 
  private:
+  void absorb_into_last();
   bool run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const;
 
   std::deque<Call> halves_;

@@ -3,6 +3,7 @@
 #include "core/allocate.h"
 #include "core/geometry.h"
 #include "core/observe.h"
+#include "core/recorded_rows.h"
 #include "mica/autograd.h"
 #include "mica/core/class_alias.h"
 #include "mica/generated/implementations.h"
@@ -12,9 +13,11 @@ namespace mica {
 
 namespace {
 
+// Within a compiled function the copy may be put off: its memory then comes with what it holds.
 Tensor empty_in_format(const Tensor& self, DType dtype, Device device, MemoryFormat format) {
-  if (format == MemoryFormat::Preserve) return empty_dense_like(self, dtype, device);
-  return empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), dtype, device);
+  const bool promised = recording::promises(device);
+  if (format == MemoryFormat::Preserve) return empty_dense_like(self, dtype, device, promised);
+  return empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), dtype, device, promised);
 }
 
 Device resolved(Device wanted, Device current) {

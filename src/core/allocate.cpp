@@ -55,12 +55,12 @@ Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, D
   return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, 0));
 }
 
-Tensor empty_dense_like(const Tensor& t, DType dtype, Device device) {
-  if (t.numel() == 0 && t.impl()->contiguous) return empty_contiguous(t.sizes(), dtype, device);
+Tensor empty_dense_like(const Tensor& t, DType dtype, Device device, bool promised) {
+  if (t.numel() == 0 && t.impl()->contiguous) return empty_contiguous(t.sizes(), dtype, device, promised);
   // The strides themselves are kept, of dimensions of size one too, where they can be any.
   if (t.impl()->contiguous || is_non_overlapping_and_dense(t.sizes(), t.strides()))
-    return empty_with_strides(t.sizes(), t.strides(), dtype, device);
-  return empty_with_strides(t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype, device);
+    return empty_with_strides(t.sizes(), t.strides(), dtype, device, promised);
+  return empty_with_strides(t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype, device, promised);
 }
 
 namespace {

@@ -8,7 +8,8 @@ namespace mica {
 // With `promised`, memory comes when what it is to hold is computed (mica/core/recording.h).
 Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device, bool promised = false);
 Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device, bool promised = false);
-Tensor empty_dense_like(const Tensor& t, DType dtype, Device device);  // keeps a dense, permuted layout
+// Keeps a dense, permuted layout.
+Tensor empty_dense_like(const Tensor& t, DType dtype, Device device, bool promised = false);
 
 // A tensor that shares `self`'s storage, and its lazy bits. Sizes and strides are taken as they are.
 Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int64_t offset);

@@ -9,6 +9,7 @@
 #include "core/geometry.h"
 #include "core/observe.h"
 #include "core/out_dtype.h"
+#include "core/recorded_rows.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -134,7 +135,7 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
     }
   }
   // Within a compiled function the kernel may be put off: the memory then comes with what it holds.
-  const bool promised = (thread_modes & mode_bit::kRecord) && device.is_cpu();
+  const bool promised = recording::promises(device);
   tensor_ = strides.empty() ? empty_contiguous(sizes, dtype, device, promised)
                             : empty_with_strides(sizes, strides, dtype, device, promised);
   return tensor_;

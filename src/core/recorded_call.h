@@ -15,8 +15,9 @@
 
 namespace mica::recording {
 
-inline constexpr int kDims = 8;  // of more, a call is not put off
-inline constexpr int kOperands = PointwiseLoop::kMaxOperands;
+inline constexpr int kDims = 8;      // of more, a call is not put off
+inline constexpr int kOperands = 8;  // the gradients of a norm have most
+static_assert(kOperands >= PointwiseLoop::kMaxOperands);
 inline constexpr int64_t kLeastElements = 4096;  // of fewer, only where an operand is still to be computed
 
 struct Operand {
@@ -32,7 +33,7 @@ struct Operand {
 
 struct Call {
   // What it is to a backend that fuses calls. Rows: nothing.
-  enum class Form : uint8_t { Loop, Indexed, Rows, Product, Sum };
+  enum class Form : uint8_t { Loop, Indexed, Rows, Product, Sum, Norm };
 
   const char* name;  // of the kernel
   Form form;
@@ -57,6 +58,16 @@ struct IndexedPlace {
   int64_t step, size;
   int32_t dim;
   friend bool operator==(const IndexedPlace&, const IndexedPlace&) = default;
+};
+
+// The arguments of a Norm call, layer_norm or rms_norm or their gradients: which of its operands is what, -1 where
+// there is none. Of gradients `out` is that of the input.
+struct NormArguments {
+  int64_t rows, count;
+  double eps;
+  bool centred, backward;
+  int8_t out = -1, mean = -1, rstd = -1, grad_weight = -1, grad_bias = -1;
+  int8_t grad = -1, input = -1, weight = -1, bias = -1;
 };
 
 // The call to fill in, and its end: nothing is known of it before. False where it cannot be put off after all.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mica/backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/core/recording.h"
 
 namespace mica::recording {
@@ -156,6 +157,111 @@ Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_
   describe(call.operands[0], out);
   describe(call.operands[1], row);
   return &call;
+}
+
+namespace {
+
+// The operands of a Norm call, one after the other; outputs come first.
+class NormCall {
+ public:
+  explicit NormCall(Call& call) : call_(call) { call_.noperands = 0; }
+  int8_t add(const Tensor& t) {
+    if (!t.defined()) return -1;
+    describe(call_.operands[call_.noperands], t);
+    return static_cast<int8_t>(call_.noperands++);
+  }
+
+ private:
+  Call& call_;
+};
+
+// Rows of float32 whose memory nobody outside knows, from addresses that vectors can be read from.
+bool can_be_fused(std::initializer_list<const Tensor*> tensors, int64_t count) {
+  const Tensor& first = **tensors.begin();
+  if (!(thread_modes & mode_bit::kRecord) || first.is_cpu() || first.is_meta()) [[likely]]
+    return false;
+  const Fusion* fusion = fusion_of(first.device());
+  if (!fusion || !fusion->takes_norm || !fusion->takes_norm(count)) return false;
+  for (const Tensor* t : tensors) {
+    if (!t->defined()) continue;
+    if (t->dtype() != DType::Float32 || t->device() != first.device() || !t->is_contiguous() || t->dim() > kDims ||
+        t->numel() == 0 || !t->storage() || !t->storage()->resizable() || t->storage_offset() % 4)
+      return false;
+  }
+  return first.numel() >= least_fused;
+}
+
+void run_norm(const NormArguments& a, const TensorView* views) {
+  const TensorView none{};
+  const auto at = [&](int8_t k) -> const TensorView& { return k < 0 ? none : views[k]; };
+  const Device device = at(a.input).device;
+  if (!a.backward && a.centred) {
+    MICA_LAYER_KERNEL(device, layer_norm)
+    (at(a.out), at(a.mean), at(a.rstd), at(a.input), at(a.weight), at(a.bias), a.count, a.eps);
+  } else if (!a.backward) {
+    MICA_LAYER_KERNEL(device, rms_norm)(at(a.out), at(a.rstd), at(a.input), at(a.weight), a.count, a.eps);
+  } else if (a.centred) {
+    MICA_LAYER_KERNEL(device, layer_norm_backward)
+    (at(a.out), at(a.grad_weight), at(a.grad_bias), at(a.grad), at(a.input), at(a.mean), at(a.rstd), at(a.weight),
+     a.count);
+  } else {
+    MICA_LAYER_KERNEL(device, rms_norm_backward)
+    (at(a.out), at(a.grad_weight), at(a.grad), at(a.input), at(a.rstd), at(a.weight), a.count);
+  }
+}
+
+bool end_norm(Call& call, const char* name, int noutputs, const Tensor& rows, const NormArguments& arguments) {
+  call.name = name;
+  call.device = rows.device();
+  call.dtype = call.result_dtype = DType::Float32;
+  call.noutputs = noutputs;
+  call.ndim = 0;
+  set_rows(call, [arguments](const TensorView* views, int) { run_norm(arguments, views); });
+  call.form = Call::Form::Norm;
+  return end_call();
+}
+
+}  // namespace
+
+bool promises(Device device) {
+  return (thread_modes & mode_bit::kRecord) && !device.is_meta() && (device.is_cpu() || fusion_of(device));
+}
+
+bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, const Tensor& weight,
+                  const Tensor& bias, int64_t count, double eps) {
+  if (!can_be_fused({&input, &out, &mean, &rstd, &weight, &bias}, count)) return false;
+  Call& call = begin_call();
+  NormCall operands(call);
+  NormArguments a{input.numel() / count, count, eps, mean.defined(), false};
+  a.out = operands.add(out);
+  a.mean = operands.add(mean);
+  a.rstd = operands.add(rstd);
+  const int noutputs = call.noperands;
+  a.input = operands.add(input);
+  a.weight = operands.add(weight);
+  a.bias = operands.add(bias);
+  return end_norm(call, a.centred ? "layer_norm" : "rms_norm", noutputs, input, a);
+}
+
+bool put_off_norm_gradient(const NormGradients& gradients, const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                           const Tensor& weight, int64_t count) {
+  const auto& [grad_input, grad_weight, grad_bias, grad] = gradients;
+  if (!grad_input.defined() ||
+      !can_be_fused({&input, &grad_input, &grad_weight, &grad_bias, &grad, &mean, &rstd, &weight}, count))
+    return false;
+  Call& call = begin_call();
+  NormCall operands(call);
+  NormArguments a{input.numel() / count, count, 0, mean.defined(), true};
+  a.out = operands.add(grad_input);
+  a.grad_weight = operands.add(grad_weight);
+  a.grad_bias = operands.add(grad_bias);
+  const int noutputs = call.noperands;
+  a.grad = operands.add(grad);
+  a.input = operands.add(input);
+  a.mean = operands.add(mean);
+  a.rstd = operands.add(rstd);
+  a.weight = operands.add(weight);
+  return end_norm(call, a.centred ? "layer_norm_backward" : "rms_norm_backward", noutputs, input, a);
 }
 
 bool put_off_copy_to(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {

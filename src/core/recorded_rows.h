@@ -38,6 +38,19 @@ bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const 
 // Puts off self.select(dim, *index) = source, whose size in `dim` is one, in such a graph.
 bool put_off_copy_to(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source);
 
+// Puts off layer_norm, or rms_norm (no mean), of contiguous tensors, where the device's backend computes it together
+// with what stands before and after it.
+bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, const Tensor& weight,
+                  const Tensor& bias, int64_t count, double eps);
+// The same for the gradients, of which those that are not wanted are undefined. The last is that of the result.
+struct NormGradients {
+  const Tensor &grad_input, &grad_weight, &grad_bias, &grad;
+};
+bool put_off_norm_gradient(const NormGradients& gradients, const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                           const Tensor& weight, int64_t count);
+// Whether the memory of a result on the device is only promised within a compiled function.
+bool promises(Device device);
+
 // The call to fill in by put_off_sum, or null where it cannot be put off.
 Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean);
 

@@ -3,6 +3,7 @@
 
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/recorded_rows.h"
 #include "mica/generated/layers/normalization_implementations.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
@@ -64,9 +65,10 @@ void native_layer_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, IntA
   const Tensor& scales = rstd.set(rows, statistics, input.device());
   if (!mean.needs_kernel()) return;
   const Tensor x = input.contiguous(), w = dense(weight), b = dense(bias);
+  const int64_t count = count_elements(normalized_shape);
+  if (recording::put_off_norm(result, means, scales, x, w, b, count, eps)) return;
   MICA_LAYER_KERNEL(input.device(), layer_norm)
-  (result.view_of(), means.view_of(), scales.view_of(), x.view_of(), view_or_none(w), view_or_none(b),
-   count_elements(normalized_shape), eps);
+  (result.view_of(), means.view_of(), scales.view_of(), x.view_of(), view_or_none(w), view_or_none(b), count, eps);
 }
 
 void _fused_rms_norm(Out& out, Out& rstd, const Tensor& input, IntArrayRef normalized_shape, const Tensor& weight,
@@ -82,8 +84,10 @@ void _fused_rms_norm(Out& out, Out& rstd, const Tensor& input, IntArrayRef norma
       rstd.set(statistics_sizes(input, normalized_shape), wide ? DType::Float64 : DType::Float32, input.device());
   if (!rstd.needs_kernel()) return;
   const Tensor x = input.contiguous(), w = dense(weight);
+  const int64_t count = count_elements(normalized_shape);
+  if (recording::put_off_norm(result, {}, scales, x, w, {}, count, epsilon)) return;
   MICA_LAYER_KERNEL(input.device(), rms_norm)
-  (result.view_of(), scales.view_of(), x.view_of(), view_or_none(w), count_elements(normalized_shape), epsilon);
+  (result.view_of(), scales.view_of(), x.view_of(), view_or_none(w), count, epsilon);
 }
 
 }  // namespace mica::shapes

@@ -8,6 +8,7 @@
 #include "backends/cuda/fused/codes.h"
 #include "backends/cuda/fused/generated.h"
 #include "backends/cuda/gemm/vector.h"
+#include "backends/cuda/normalization/fused_norm.h"
 #include "backends/cuda/pointwise/variants.h"
 #include "mica/core/scalar.h"
 
@@ -207,7 +208,8 @@ bool describe(const char* slot, const PointwiseLoop& loop, const void* arguments
 }  // namespace
 
 const Fusion& fusion() {
-  static const Fusion api{describe, run_fused, takes_vector, vector_matmuls, takes_sum, run_sequence};
+  static const Fusion api{describe,     run_fused,  takes_vector,   vector_matmuls,         takes_sum,
+                          run_sequence, takes_norm, run_fused_norm, run_fused_norm_gradient};
   return api;
 }
 

@@ -1,4 +1,5 @@
 // layer_norm and rms_norm. Their gradients are in layer_norm_backward.cu.
+#include "backends/cuda/normalization/fused_norm.h"
 #include "backends/cuda/softmax/rows.cuh"
 
 namespace mica::cuda {
@@ -17,14 +18,51 @@ struct Forward {
   bool centred;  // layer norm; rms norm takes no mean away
 };
 
+// What a compiled function lets the kernel do beside the norm (FusedNorm); in eager execution N is void, and there is
+// nothing.
+template <class N>
+struct Beside {
+  const float* added;  // to the input, in float32 or in 16 bits
+  const N* narrow_added;
+  float* sum;
+  N* narrow;
+};
+template <>
+struct Beside<void> {};
+
+template <bool kAligned, class N, class T, class Tile>
+__device__ void read_row(Tile& tile, const Forward<T>& p, const Beside<N>& beside, int64_t row) {
+  using C = compute_t<T>;
+  tile.template load<kAligned>(p.in + row * p.n, p.n, p.aligned, C(0));
+  if constexpr (!std::is_void_v<N>) {
+    if (!beside.added && !beside.narrow_added) return;
+    Tile other;
+    if (beside.added) {
+      other.template load<kAligned>(beside.added + row * p.n, p.n, p.aligned, C(0));
+    } else {
+      other.template load<kAligned>(beside.narrow_added + row * p.n, p.n, p.aligned, C(0));
+    }
+    tile.for_each([&](C& v, int c, int j) { v += other.values[c][j]; });
+    if (beside.sum) tile.template store<kAligned>(beside.sum + row * p.n, p.n, p.aligned);
+  }
+}
+
+template <bool kAligned, class N, class T, class Tile>
+__device__ void write_row(const Tile& tile, const Forward<T>& p, const Beside<N>& beside, int64_t row) {
+  if (std::is_void_v<N> || p.out) tile.template store<kAligned>(p.out + row * p.n, p.n, p.aligned);
+  if constexpr (!std::is_void_v<N>)
+    if (beside.narrow) tile.template store<kAligned>(beside.narrow + row * p.n, p.n, p.aligned);
+}
+
 template <class C>
 __device__ C inverse_root(C x) {
   return C(1) / ::sqrt(x);
 }
 
-// A block's rows are aligned where it holds them in registers.
-template <class T, int kGroup, int kChunks>
-__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kChunks)) norm_rows(Forward<T> p) {
+// A block's rows are aligned where it holds them in registers, and so are those with something beside the norm.
+template <class T, int kGroup, int kChunks, class N = void>
+__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kChunks))
+    norm_rows(Forward<T> p, Beside<N> beside) {
   wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
@@ -34,11 +72,11 @@ __global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kC
   const C share = C(1) / static_cast<C>(p.n);
   C mean = 0, squares = 0, rstd;
   if constexpr (kChunks > 0) {
-    constexpr bool kAligned = kGroup > 128;
+    constexpr bool kAligned = kGroup > 128 || !std::is_void_v<N>;
     RowTile<T, kGroup, kChunks> tile;
     using Tile = RowTile<T, kGroup, kChunks>;
     const auto n = static_cast<int>(p.n);
-    tile.template load<kAligned>(in, p.n, p.aligned, C(0));
+    read_row<kAligned>(tile, p, beside, row);
     if (p.centred) {
       tile.for_each([&](C v, int, int) { mean += v; });
       mean = all_reduce<kGroup, 0>(mean, AddOp<C>{}) * share;
@@ -68,7 +106,7 @@ __global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kC
     };
     apply(p.weight, [](C a, C b) { return a * b; });
     apply(p.bias, [](C a, C b) { return a + b; });
-    tile.template store<kAligned>(out, p.n, p.aligned);
+    write_row<kAligned>(tile, p, beside, row);
   } else {
     if (p.centred) {
       for (int64_t i = threadIdx.x; i < p.n; i += kGroup) mean += convert<C>(in[i]);
@@ -94,8 +132,9 @@ __global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kC
 
 // Many rows that a warp can hold: each warp goes over several, with the parameters in registers and the next row on its
 // way while it works on one.
-template <class T, int kChunks>
-__global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3) norm_many_rows(Forward<T> p) {
+template <class T, int kChunks, class N = void>
+__global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3)
+    norm_many_rows(Forward<T> p, Beside<N> beside) {
   wait_for_predecessors();
   using C = compute_t<T>;
   using Tile = RowTile<T, 32, kChunks>;
@@ -113,11 +152,16 @@ __global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3) norm_m
   const int64_t step = static_cast<int64_t>(gridDim.x) * 4;
   int64_t row = static_cast<int64_t>(blockIdx.x) * 4 + threadIdx.x / 32;
   if (row >= p.rows) return;
+  constexpr bool kAhead = std::is_void_v<N>;  // else there are too few registers
   Tile next;
-  next.load(p.in + row * p.n, p.n, true, C(0));
+  if (kAhead) read_row<true>(next, p, beside, row);
   for (; row < p.rows; row += step) {
     Tile tile = next;
-    if (row + step < p.rows) next.load(p.in + (row + step) * p.n, p.n, true, C(0));
+    if constexpr (kAhead) {
+      if (row + step < p.rows) read_row<true>(next, p, beside, row + step);
+    } else {
+      read_row<true>(tile, p, beside, row);
+    }
     C mean = 0, squares = 0;
     if (p.centred) {
       tile.for_each([&](C v, int, int) { mean += v; });
@@ -135,12 +179,45 @@ __global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3) norm_m
       v = (v - mean) * rstd * weight[c][j];
       if (p.bias.given()) v += bias[c][j];
     });
-    tile.store(p.out + row * p.n, p.n, true);
+    write_row<true>(tile, p, beside, row);
     if (threadIdx.x % 32 == 0) {
       if (p.centred) p.mean.set(row, mean);
       p.rstd.set(row, rstd);
     }
   }
+}
+
+// By the kernel that the rows' number and length call for. Beside a norm there is something only where a thread holds
+// its part of the row.
+template <class N, class T>
+void run_forward(const Forward<T>& p, const Beside<N>& beside, int device) {
+  const int64_t multiprocessors = properties(device).multiProcessorCount;
+  if constexpr (sizeof(T) < 8) {
+    constexpr int64_t kMost = 32 * kVector<T> * (kVector<T> == 8 ? 4 : 8);  // that a warp holds
+    if (p.aligned && p.rows >= multiprocessors * 32 && p.n <= kMost) {
+      visit_small_tile<T>(p.n, [&](auto group, auto chunks) {
+        if constexpr (group() == 32) {
+          constexpr int kBlocks = chunks() * kVector<T> <= 24 ? 4 : 3;
+          launch<norm_many_rows<T, chunks(), N>>(device, static_cast<unsigned>(multiprocessors * kBlocks), 128, p,
+                                                 beside);
+        }
+      });
+      return;
+    }
+  }
+  auto run = [&]<int kGroup, int kChunks>() {
+    if constexpr (std::is_void_v<N> || (kChunks > 0 && kGroup <= 256))
+      launch<norm_rows<T, kGroup, kChunks, N>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
+                                               row_threads(kGroup), p, beside);
+  };
+  if constexpr (sizeof(T) < 8) {  // a few rows, for which there are more threads than work
+    constexpr int64_t kOfWarp = 32 * kVector<T>;
+    if (p.rows <= multiprocessors && p.n > kOfWarp && p.n <= 16 * kOfWarp) return run.template operator()<128, 4>();
+  }
+  visit_tile<T>(p.n, [&](auto group, auto chunks) {
+    if (group() > 128 && !p.aligned) return run.template operator()<512, 0>();
+    run.template operator()<group(), chunks()>();
+  });
 }
 
 void forward(const char* op, bool centred, const TensorView& out, const TensorView& mean, const TensorView& rstd,
@@ -161,32 +238,7 @@ void forward(const char* op, bool centred, const TensorView& out, const TensorVi
         static_cast<compute_t<T>>(eps),
         rows_aligned(count * static_cast<int64_t>(sizeof(T)), out.data, input.data, weight.data, bias.data),
         centred};
-    const int64_t multiprocessors = properties(device).multiProcessorCount;
-    if constexpr (sizeof(T) < 8) {
-      constexpr int64_t kMost = 32 * kVector<T> * (kVector<T> == 8 ? 4 : 8);  // that a warp holds
-      if (p.aligned && p.rows >= multiprocessors * 32 && count <= kMost) {
-        visit_small_tile<T>(count, [&](auto group, auto chunks) {
-          if constexpr (group() == 32) {
-            constexpr int kBlocks = chunks() * kVector<T> <= 24 ? 4 : 3;
-            launch<norm_many_rows<T, chunks()>>(device, static_cast<unsigned>(multiprocessors * kBlocks), 128, p);
-          }
-        });
-        return;
-      }
-    }
-    auto run = [&]<int kGroup, int kChunks>() {
-      launch<norm_rows<T, kGroup, kChunks>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
-                                            row_threads(kGroup), p);
-    };
-    if constexpr (sizeof(T) < 8) {  // a few rows, for which there are more threads than work
-      constexpr int64_t kOfWarp = 32 * kVector<T>;
-      if (p.rows <= multiprocessors && count > kOfWarp && count <= 16 * kOfWarp)
-        return run.template operator()<128, 4>();
-    }
-    visit_tile<T>(count, [&](auto group, auto chunks) {
-      if (group() > 128 && !p.aligned) return run.template operator()<512, 0>();
-      run.template operator()<group(), chunks()>();
-    });
+    run_forward(p, Beside<void>{}, device);
   });
 }
 
@@ -199,6 +251,37 @@ void layer_norm(const TensorView& out, const TensorView& mean, const TensorView&
 void rms_norm(const TensorView& out, const TensorView& rstd, const TensorView& input, const TensorView& weight,
               int64_t count, double eps) {
   forward("rms_norm", false, out, {}, rstd, input, weight, {}, count, eps);
+}
+
+// Rows of more floats would be walked over.
+bool takes_norm(int64_t count) { return count % kVector<float> == 0 && count <= kMostOfFusedNorm; }
+
+void run_fused_norm(const FusedNorm& norm) {
+  const int device = norm.device.index();
+  DeviceGuard guard(device);
+  const auto run = [&]<class N>(Tag<N>) {
+    Forward<float> p{};
+    p.out = norm.out;
+    p.mean.wide = norm.mean;
+    p.rstd.wide = norm.rstd;
+    p.in = norm.input;
+    p.weight.wide = norm.weight;
+    p.bias.wide = norm.bias;
+    p.rows = norm.rows;
+    p.n = norm.count;
+    p.eps = static_cast<float>(norm.eps);
+    p.aligned = rows_aligned(norm.count * static_cast<int64_t>(sizeof(float)), norm.out, norm.input, norm.weight,
+                             norm.bias, norm.added, norm.sum, norm.narrow);
+    p.centred = norm.centred;
+    const bool wide = norm.added_dtype == DType::Float32;
+    run_forward(p,
+                Beside<N>{wide ? static_cast<const float*>(norm.added) : nullptr,
+                          wide ? nullptr : static_cast<const N*>(norm.added), norm.sum, static_cast<N*>(norm.narrow)},
+                device);
+  };
+  const bool half =
+      (norm.added && norm.added_dtype == DType::Float16) || (norm.narrow && norm.narrow_dtype == DType::Float16);
+  half ? run(Tag<__half>{}) : run(Tag<__nv_bfloat16>{});
 }
 
 }  // namespace mica::cuda

@@ -92,27 +92,37 @@ struct RowTile {
   __device__ static int index(int chunk, int j) {
     return (chunk * kGroup + static_cast<int>(threadIdx.x) % kGroup) * V + j;
   }
+  // One vector of a row, all of it there and aligned. Rows may be of another dtype than T (S).
+  template <class S>
+  __device__ void load_vector(int chunk, const S* from) {
+    const auto piece = *reinterpret_cast<const Vector<S, V>*>(from);
+#pragma unroll
+    for (int j = 0; j < V; ++j) values[chunk][j] = convert<C>(piece.item[j]);
+  }
+  template <class S>
+  __device__ void store_vector(int chunk, S* to) const {
+    Vector<S, V> piece;
+#pragma unroll
+    for (int j = 0; j < V; ++j) piece.item[j] = convert<S>(values[chunk][j]);
+    *reinterpret_cast<Vector<S, V>*>(to) = piece;
+  }
   // A row of n elements, of which the tile holds all. Where it is aligned for certain (kAligned), as its length is,
   // there are only whole pieces.
-  template <bool kAligned = false>
-  __device__ void load(const T* row, int64_t count, bool aligned, C missing) {
+  template <bool kAligned = false, class S>
+  __device__ void load(const S* row, int64_t count, bool aligned, C missing) {
     const int n = static_cast<int>(count);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int first = index(c, 0);
       if constexpr (kAligned) {
         if (first < n) {
-          const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + first);
-#pragma unroll
-          for (int j = 0; j < V; ++j) values[c][j] = convert<C>(piece.item[j]);
+          load_vector(c, row + first);
         } else {
 #pragma unroll
           for (int j = 0; j < V; ++j) values[c][j] = missing;
         }
       } else if (aligned && first + V <= n) {
-        const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + first);
-#pragma unroll
-        for (int j = 0; j < V; ++j) values[c][j] = convert<C>(piece.item[j]);
+        load_vector(c, row + first);
       } else {
 #pragma unroll
         for (int j = 0; j < V; ++j) values[c][j] = first + j < n ? convert<C>(row[first + j]) : missing;
@@ -121,22 +131,15 @@ struct RowTile {
   }
   // A row that fills the tile, aligned.
   static constexpr int64_t kWidth = int64_t{kGroup} * kChunks * V;
-  __device__ void load_whole(const T* row) {
+  template <class S>
+  __device__ void load_whole(const S* row) {
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + index(c, 0));
-#pragma unroll
-      for (int j = 0; j < V; ++j) values[c][j] = convert<C>(piece.item[j]);
-    }
+    for (int c = 0; c < kChunks; ++c) load_vector(c, row + index(c, 0));
   }
-  __device__ void store_whole(T* row) const {
+  template <class S>
+  __device__ void store_whole(S* row) const {
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      Vector<T, V> piece;
-#pragma unroll
-      for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(values[c][j]);
-      *reinterpret_cast<Vector<T, V>*>(row + index(c, 0)) = piece;
-    }
+    for (int c = 0; c < kChunks; ++c) store_vector(c, row + index(c, 0));
   }
   template <class F>
   __device__ void for_each(const F& f) {
@@ -145,22 +148,19 @@ struct RowTile {
 #pragma unroll
       for (int j = 0; j < V; ++j) f(values[c][j], c, j);
   }
-  template <bool kAligned = false>
-  __device__ void store(T* row, int64_t count, bool aligned) const {
+  template <bool kAligned = false, class S>
+  __device__ void store(S* row, int64_t count, bool aligned) const {
     const int n = static_cast<int>(count);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int first = index(c, 0);
       if (kAligned && first >= n) continue;
       if (kAligned || (aligned && first + V <= n)) {
-        Vector<T, V> piece;
-#pragma unroll
-        for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(values[c][j]);
-        *reinterpret_cast<Vector<T, V>*>(row + first) = piece;
+        store_vector(c, row + first);
       } else {
 #pragma unroll
         for (int j = 0; j < V; ++j)
-          if (first + j < n) row[first + j] = convert<T>(values[c][j]);
+          if (first + j < n) row[first + j] = convert<S>(values[c][j]);
       }
     }
   }

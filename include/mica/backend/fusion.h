@@ -77,6 +77,39 @@ struct FusedPart {
   FusedSum sum;
 };
 
+// Rows of float32 that layer_norm or rms_norm normalises, with what the program does before and after it: the input is
+// the sum of two tensors, the result is rounded to 16 bits. All rows lie one after the other. Null: nobody asks for it,
+// or it is not there. The 16-bit dtypes of one norm are the same.
+struct FusedNorm {
+  Device device;
+  int64_t rows, count;
+  double eps;
+  bool centred;  // layer_norm; rms_norm takes no mean away
+  const float* input;
+  const void* added;  // to the input
+  DType added_dtype;
+  float* sum;  // of both
+  const float *weight, *bias;
+  float *mean, *rstd, *out;
+  void* narrow;  // the result, rounded
+  DType narrow_dtype;
+};
+
+// The gradients of such a norm: what comes in may be of 16 bits, and to the gradient of the input another one may be
+// added. `mean` is null for rms_norm.
+struct FusedNormGradient {
+  Device device;
+  int64_t rows, count;
+  const void* grad;
+  DType grad_dtype;
+  const float *input, *mean, *rstd, *weight;
+  float *grad_weight, *grad_bias;
+  const float* added;
+  float* grad_input;
+  void* narrow;  // the same, rounded
+  DType narrow_dtype;
+};
+
 struct Fusion {
   // Whether a fused loop can do what a kernel does, and how: fills in code, dtype, numbers, parameters and, as inputs,
   // the operands of the loop (from its first input on) or kNumber. Of `loop` there are dtypes and numbers, no elements;
@@ -94,6 +127,12 @@ struct Fusion {
   // up to kFusedParts of them. False where they have to run one by one; then nothing was run. Null: there are none.
   bool (*takes_sum)(const FusedSum& sum);
   bool (*run_sequence)(Device device, const FusedPart* parts, int count);
+
+  // Norms of rows with their neighbours, with the bits of the kernels one by one: whether rows of `count` elements can
+  // be, and both directions. Null: there are none.
+  bool (*takes_norm)(int64_t count);
+  void (*run_norm)(const FusedNorm& norm);
+  void (*run_norm_gradient)(const FusedNormGradient& norm);
 };
 
 }  // namespace mica

@@ -3,8 +3,10 @@
 
 #include "autograd/formulas/normalization.h"
 #include "autograd/formulas/seen.h"
+#include "core/allocate.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/recorded_rows.h"
 #include "mica/autograd.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
@@ -52,16 +54,20 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
   }
   const Tensor g = grad.contiguous(), x = input.contiguous(), w = has_weight ? weight.contiguous() : weight;
   const TensorOptions parameters = has_weight ? weight.options() : input.options().dtype(mean.dtype());
-  if (wanted[0]) grad_input = empty_like(x);
+  const int64_t count = count_elements(normalized_shape);
+  if (wanted[0]) grad_input = empty_contiguous(x.sizes(), x.dtype(), x.device(), recording::promises(x.device()));
   // The kernel writes the sums; over no rows they are zero.
   const auto room = [&] {
     return has_work(x) ? empty(normalized_shape, parameters) : zeros(normalized_shape, parameters);
   };
   if (wanted[1]) grad_weight = room();
   if (wanted[2]) grad_bias = room();
-  if (has_work(x)) MICA_LAYER_KERNEL(x.device(), layer_norm_backward)
+  const Tensor means = mean.contiguous(), scales = rstd.contiguous();
+  if (has_work(x) &&
+      !recording::put_off_norm_gradient({grad_input, grad_weight, grad_bias, g}, x, means, scales, w, count))
+    MICA_LAYER_KERNEL(x.device(), layer_norm_backward)
   (view_or_none(grad_input), view_or_none(grad_weight), view_or_none(grad_bias), g.view_of(), x.view_of(),
-   mean.contiguous().view_of(), rstd.contiguous().view_of(), view_or_none(w), count_elements(normalized_shape));
+   means.view_of(), scales.view_of(), view_or_none(w), count);
   return {grad_input, grad_weight, grad_bias};
 }
 
@@ -82,12 +88,15 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& i
     return {grad_input, grad_weight};
   }
   const Tensor g = grad.contiguous(), x = input.contiguous(), w = weight.defined() ? weight.contiguous() : weight;
-  if (wanted[0]) grad_input = empty_like(x);
+  const int64_t count = count_elements(normalized_shape);
+  if (wanted[0]) grad_input = empty_contiguous(x.sizes(), x.dtype(), x.device(), recording::promises(x.device()));
   if (wanted[1])
     grad_weight = has_work(x) ? empty(normalized_shape, weight.options()) : zeros(normalized_shape, weight.options());
-  if (has_work(x)) MICA_LAYER_KERNEL(x.device(), rms_norm_backward)
-  (view_or_none(grad_input), view_or_none(grad_weight), g.view_of(), x.view_of(), rstd.contiguous().view_of(),
-   view_or_none(w), count_elements(normalized_shape));
+  const Tensor scales = rstd.contiguous();
+  if (has_work(x) && !recording::put_off_norm_gradient({grad_input, grad_weight, {}, g}, x, {}, scales, w, count))
+    MICA_LAYER_KERNEL(x.device(), rms_norm_backward)
+  (view_or_none(grad_input), view_or_none(grad_weight), g.view_of(), x.view_of(), scales.view_of(), view_or_none(w),
+   count);
   return {grad_input, grad_weight};
 }
 
