@@ -15,8 +15,8 @@ void* cpu_allocate(size_t nbytes);
 // Takes the size that was asked for; any thread may free what another one allocated.
 void cpu_free(void* memory, size_t nbytes);
 
-// Returns what is cached to the system: all but the blocks in the caches of other running threads, and the partly used
-// spans that small blocks share. Returns the number of bytes given back.
+// Returns cached memory to the system, and returns how many bytes that was. It leaves the blocks in the caches of other
+// running threads, and the spans of small blocks of which some are in use.
 size_t cpu_trim();
 
 struct AllocatorStats {

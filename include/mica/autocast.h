@@ -24,7 +24,7 @@ void clear_cache();
 int increment_nesting();
 int decrement_nesting();  // clears the cache when it comes to zero
 
-// On for a scope in C++.
+// Turns autocast on or off for a scope.
 class Guard {
  public:
   explicit Guard(DeviceType type = DeviceType::CPU, std::optional<DType> dtype = std::nullopt, bool enabled = true);
@@ -40,7 +40,7 @@ class Guard {
 
 enum class Policy : uint8_t { None, Lower, Float32, Widest };
 
-// How an operation's entry casts its inputs. Autocast is off while a Cast that is active lives.
+// Casts the inputs of an operation, for its entry. While a Cast that is active lives, autocast is off on this thread.
 class Cast {
  public:
   template <class... Ts>

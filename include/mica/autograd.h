@@ -35,7 +35,8 @@ struct InputMetadata {
 struct NodeHooks;
 struct ForwardTrace;
 
-// In a pass towards some inputs only: a bit for each gradient of the node being evaluated that leads to none of them.
+// Set in a pass that asks for the gradients of some inputs only. Bit i says that gradient i of the node that is being
+// evaluated leads to none of these inputs.
 extern constinit thread_local uint64_t unwanted_gradients __attribute__((tls_model("initial-exec")));
 
 // A function of the backward graph. Subclasses are generated from ops/*.toml, or written by hand for a few.
@@ -47,9 +48,9 @@ class Node {
   virtual ~Node();
 
   virtual const char* name() const = 0;
-  // Gradients with respect to the forward's outputs come in (undefined means zero, one of them at least is defined
-  // unless runs_without_gradients), those with respect to its inputs go out. `out` has an undefined entry for each next
-  // edge; one for which needs(i) is false may stay so.
+  // Computes gradients: `grads` holds those with respect to the forward's outputs, `out` takes those with respect to
+  // its inputs. An undefined gradient in `grads` means zero; at least one is defined, unless runs_without_gradients.
+  // `out` has an undefined entry for each next edge, and may keep it so where needs(i) is false.
   virtual void apply(TensorVec& grads, TensorVec& out) = 0;
   virtual void release_saved() {}  // frees saved tensors after a backward that does not retain the graph
 
@@ -129,7 +130,7 @@ struct RetainedGrad;  // where a node leaves the gradient of a non-leaf that ret
 
 struct NodeHooks {
   HookList<GradHook> tensor_hooks;
-  std::vector<std::shared_ptr<RetainedGrad>> retained;  // served after every other tensor hook
+  std::vector<std::shared_ptr<RetainedGrad>> retained;  // filled after all other tensor hooks have run
   HookList<NodePreHook> pre_hooks;
   HookList<NodePostHook> post_hooks;
 };
@@ -160,7 +161,8 @@ struct ViewInfo {
   using Replay = std::function<Tensor(const Tensor& base)>;
 };
 
-struct AutogradExtras;  // replay of a view, hooks of a leaf: rare, so behind one pointer
+// How to make a view again, hooks of a leaf: few tensors have them, so they lie behind one pointer.
+struct AutogradExtras;
 
 struct AutogradMeta {
   Ref<Node> grad_fn;
@@ -185,12 +187,12 @@ Edge gradient_edge(const Tensor& t);  // grad_fn, or the leaf's AccumulateGrad, 
 void set_history(const Tensor& result, const Ref<Node>& node);   // result is a fresh output of node
 void rebase_history(const Tensor& self, const Ref<Node>& node);  // self was changed in place by node
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation = ViewInfo::Creation::Normal);
-// For a view that neither as_strided, view_as_real, view_as_complex nor a lazy sign can reproduce: how to make it again
-// from `self`.
+// Remembers how to make a view again from `self`. Needed where neither as_strided, view_as_real, view_as_complex nor a
+// lazy sign makes it.
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay);
 
 void check_inplace_slow(const Tensor& self, bool requires_grad);
-inline void check_inplace(const Tensor& self, bool requires_grad) {  // torch's errors for leaves and awkward views
+inline void check_inplace(const Tensor& self, bool requires_grad) {  // throws torch's errors for leaves and views
   if (requires_grad || (self.impl()->bits & tensor_bit::kInference)) check_inplace_slow(self, requires_grad);
 }
 inline void mark_changed(const Tensor& self) { self.impl()->bump_version(); }
@@ -205,7 +207,8 @@ template <class... Ts>
 
 // ---- saved tensors -----------------------------------------------------------------------------------------------
 
-// saved_tensors_hooks: what a tensor kept for backward is turned into, and back.
+// The functions of saved_tensors_hooks: one turns a tensor that is kept for backward into something else, one turns it
+// back.
 struct SavedTensorHooks {
   std::function<std::shared_ptr<void>(const Tensor&)> pack;
   std::function<Tensor(const std::shared_ptr<void>&)> unpack;
@@ -246,9 +249,9 @@ class SavedTensor {
 };
 
 namespace autograd {
-void push_saved_tensor_hooks(std::shared_ptr<const SavedTensorHooks> hooks);  // this thread's innermost from now on
+void push_saved_tensor_hooks(std::shared_ptr<const SavedTensorHooks> hooks);  // the innermost of this thread now
 void pop_saved_tensor_hooks();
-// While a message is set, pushing hooks fails with it; returns the one before.
+// While a message is set, pushing hooks fails with it. Returns the message that was set before.
 std::optional<std::string> disable_saved_tensor_hooks(std::optional<std::string> message);
 }  // namespace autograd
 
@@ -258,10 +261,12 @@ struct ForwardTrace {
   std::string text;
   Ref<Node> parent;  // the node during whose backward this one was made
 };
-// Describes the place of the call in the user's program; set by the Python side. Null: no traces.
+// Set by the Python side: describes the place in the user's program that makes the call. While it is null, nodes keep
+// no traces.
 extern std::string (*describe_forward_call)();
 
-// An exception of the Python side takes the name of the failing node as a note, and stays what it was.
+// An exception of the Python side that can take the name of the failing node as a note. Its type and message stay as
+// they are.
 class Notable {
  public:
   virtual ~Notable() = default;
@@ -286,11 +291,11 @@ void backward(TensorList tensors, TensorList grad_tensors = {}, std::optional<bo
 TensorVec grad(TensorList outputs, TensorList inputs, TensorList grad_outputs = {},
                std::optional<bool> retain_graph = std::nullopt, bool create_graph = false, bool allow_unused = false);
 
-// Within a backward pass of this thread:
+// These tell about the backward pass that runs on this thread:
 Node* current_node();                                 // the node being evaluated, or null
-int64_t current_graph_task();                         // its number, or -1
-bool current_graph_task_keeps_graph();                // true outside
-void queue_callback(std::function<void()> callback);  // to run when the pass has ended
+int64_t current_graph_task();                         // the number of the pass, or -1
+bool current_graph_task_keeps_graph();                // true outside of a pass
+void queue_callback(std::function<void()> callback);  // runs it when the pass has ended
 
 // A deeply nested pass runs on another thread while this one waits. `leave` and `enter` bracket the wait: the Python
 // side gives up the interpreter lock there.

@@ -37,16 +37,16 @@ struct MemoryStats {
 };
 
 // What a backend does beyond the contracts of its slots. The core asks capabilities_of(device), and never for a
-// device's name. What stands here is what every backend without a word of its own has.
+// device's name. The values below hold for a backend that says nothing.
 struct Capabilities {
-  // Whether a pointwise slot takes inputs of float16 and bfloat16 in a loop of float32, and widens them as it reads
-  // them; null: no slot does, and the core converts them first.
+  // Whether a pointwise slot takes float16 and bfloat16 inputs in a loop of float32, and widens them as it reads them.
+  // While this is null no slot does, and the core converts such inputs first.
   bool (*widens_operands)(const char* slot) = nullptr;
-  // Whether a filled slot takes a call with these inputs (undefined ones included) where the operation is also a
-  // composition of others; null: every such call.
+  // Some operations are also compositions of others. Says whether the filled slot takes a call with these inputs, some
+  // of which may be undefined; otherwise the composition runs. While this is null the slot takes every call.
   bool (*takes_call)(const char* slot, const TensorView* const* inputs, size_t count) = nullptr;
-  // Kernels look at their indices themselves, and one out of range becomes an error when the host next waits for the
-  // device. Otherwise the core asks first_outside before, and indices arrive in range.
+  // Whether kernels check their indices themselves; an index out of range then becomes an error when the host next
+  // waits for the device. Otherwise the core asks first_outside before the call, and kernels get indices in range.
   bool reports_indices = false;
   // cat takes inputs of any strides where each has one element along the last dimension, the one that is joined, and
   // a row of the result has at most 4096 bytes.
@@ -58,14 +58,15 @@ struct Capabilities {
   bool tensor_core_rules = false;
 };
 
-// A hook that is null is an error that names it when somebody needs it; the first group is required. Hooks and kernels
-// report failure by throwing mica::Error. An index is never -1: the core has replaced it by the current device.
+// Hooks of the first group are required; any other may be null, and is then an error that names it when somebody needs
+// it. Hooks and kernels report failure by throwing mica::Error. An index is never -1: the core has replaced it by the
+// current device.
 struct Backend {
   uint64_t abi = 0;            // kBackendAbi
   const char* name = nullptr;  // the device type's name: "cuda"
   const KernelTable* kernels = nullptr;
-  // The kernels of layers, for a backend that has any. Their table grows more often than the engine's, and has a hash
-  // of its own: a backend built for another one loses its layers, not the engine.
+  // The kernels of layers, for a backend that has any. Their table changes more often than the engine's and has a hash
+  // of its own: a backend that was built for another table of layers loses its layers, not the engine.
   uint64_t layer_abi = 0;  // kLayerKernelTableHash
   const LayerKernelTable* layer_kernels = nullptr;
 
@@ -95,8 +96,8 @@ struct Backend {
   Stream (*new_stream)(int index, int priority) = nullptr;  // lives as long as the process
   bool (*stream_done)(Stream stream) = nullptr;
   void (*synchronize_stream)(Stream stream) = nullptr;
-  void (*use_on_stream)(void* data,
-                        Stream stream) = nullptr;  // memory of another stream: freed memory waits for this one too
+  // For memory of another stream: when it is freed, it waits for this stream too.
+  void (*use_on_stream)(void* data, Stream stream) = nullptr;
   Event (*new_event)(int index, bool timing) = nullptr;
   void (*free_event)(Event event) = nullptr;
   void (*record_event)(Event event, Stream stream) = nullptr;
@@ -105,17 +106,17 @@ struct Backend {
   void (*synchronize_event)(Event event) = nullptr;
   double (*elapsed_ms)(Event from, Event to) = nullptr;
 
-  // Random numbers. The generator of a device whose calls name none, and a new one.
+  // Random numbers: a device's generator for calls that name none, and a new generator.
   Generator& (*default_generator)(int index) = nullptr;
   Generator (*new_generator)(int index, uint64_t seed) = nullptr;
 
   const char* (*device_name)(int index) = nullptr;
   Capabilities capabilities;
-  // What only this backend can do, by name; null for a name it does not know. Neither side has to know the other's
-  // whole list.
+  // Returns what only this backend can do, by name, or null for a name that it does not know. Neither side has to know
+  // the other's whole list.
   void* (*extension)(const char* name) = nullptr;
-  // What DLPack numbers this kind of device as (2 is CUDA, 12 a device that DLPack has no name for). 0: its tensors are
-  // not handed to other libraries.
+  // DLPack's number for this kind of device (2 is CUDA, 12 a device that DLPack has no name for). With 0 its tensors
+  // are not handed to other libraries.
   int32_t dlpack_type = 0;
 };
 
@@ -136,7 +137,7 @@ int device_count(DeviceType type);  // 0 where there is no backend
 // The device type that computes beside the CPU: CUDA where there is a GPU, otherwise the first backend that was opened
 // and has a device.
 std::optional<DeviceType> accelerator();
-std::optional<DeviceType> device_type_of_dlpack(int32_t dlpack_type);  // of the backends that are there
+std::optional<DeviceType> device_type_of_dlpack(int32_t dlpack_type);  // looks among the backends that are there
 void register_backend(const Backend* backend);                         // keeps the pointer
 DeviceType open_backend(std::string_view library_path);  // opens a shared library and registers what it exports
 // The device with its index filled in: the current one where it has none. Throws where there is no such device.

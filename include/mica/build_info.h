@@ -8,8 +8,8 @@ namespace mica {
 struct BuildInfo {
   std::string compiler;          // "GCC 12.2.0"
   std::string highway;           // the version of the library of vectors: "1.0.3"
-  std::string cpu_target;        // the instruction set that kernels run with here: "NEON", "AVX2", "AVX3"
-  std::string compiled_targets;  // all that they were compiled for, the best first
+  std::string cpu_target;        // the instruction set that kernels use on this machine: "NEON", "AVX2", "AVX3"
+  std::string compiled_targets;  // all instruction sets that kernels were compiled for, the best first
 };
 
 BuildInfo build_info();

@@ -1,5 +1,5 @@
-// GPUs from C++: streams, events, graphs, pinned memory. Tensors need none of this: Device("cuda") is enough for them.
-// What is queued goes to the calling thread's current stream of its device.
+// GPUs from C++: streams, events, graphs, pinned memory. Programs that only compute on a GPU need none of this:
+// Device("cuda") is enough. Work is queued on the calling thread's current stream of its device.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ inline bool is_available() { return device_count() > 0; }
 
 inline int current_device() { return backend(DeviceType::CUDA).current_device(); }
 inline void set_device(int index) { backend(DeviceType::CUDA).set_device(index); }
-// The index, where it is one: else that of the thread's current device.
+// The index, or that of the thread's current device where it is negative.
 inline int index_or_current(int index) { return index >= 0 ? index : current_device(); }
 inline Device device(int index = -1) { return with_index(Device(DeviceType::CUDA, index)); }
-// Waits for all that was queued on a device.
+// Waits for all work that was queued on a device.
 inline void synchronize(int index = -1) { backend(DeviceType::CUDA).synchronize(index_or_current(index)); }
 
 inline MemoryStats memory_stats(int index = -1) {
@@ -29,7 +29,7 @@ inline MemoryStats memory_stats(int index = -1) {
 }
 inline void empty_cache() { MICA_HOOK(backend(DeviceType::CUDA), empty_cache)(); }
 
-// A copy in host memory that is pinned, from which and to which copy_(..., non_blocking) returns at once.
+// A copy in pinned host memory; copy_(..., non_blocking) from it and to it returns at once.
 inline Tensor pin_memory(const Tensor& t) {
   const Backend& b = backend(DeviceType::CUDA);
   const Tensor dense = t.detach().contiguous();
@@ -47,7 +47,7 @@ class Event;
 // Work that runs in the order in which it was queued. Streams are handles: copies name the same one.
 class Stream {
  public:
-  // A new stream; of a lower number comes first where the device has to choose.
+  // A new stream. Where the device has to choose, streams with a lower priority number run first.
   explicit Stream(int priority = 0, int index = -1)
       : stream_(MICA_HOOK(backend(DeviceType::CUDA), new_stream)(index_or_current(index), priority)),
         index_(index_or_current(index)) {}
@@ -64,10 +64,11 @@ class Stream {
   int device_index() const { return index_; }
   bool is_done() const { return MICA_HOOK(backend(DeviceType::CUDA), stream_done)(stream_); }
   void synchronize() const { MICA_HOOK(backend(DeviceType::CUDA), synchronize_stream)(stream_); }
-  // What is queued here later starts after the event, or after what the other stream has now.
+  // Work that is queued here later starts after the event, or after the work that the other stream has now.
   void wait(const Event& event) const;
   void wait(const Stream& other) const;
-  // The memory of a tensor that another stream allocated is not given to others before this one is through with it.
+  // Keeps the memory of a tensor, which another stream allocated, from being given to others before this stream is done
+  // with it.
   void uses(const Tensor& t) const {
     if (t.numel() > 0) MICA_HOOK(backend(DeviceType::CUDA), use_on_stream)(t.storage()->data(), stream_);
   }
@@ -126,7 +127,8 @@ inline void Stream::wait(const Stream& other) const {
   wait(reached);
 }
 
-// Work that is recorded once and queued again as a whole. What it allocates while it is recorded is kept for it.
+// Work that is recorded once and queued again as a whole. The graph keeps the memory that was allocated while it was
+// recorded.
 class Graph {
  public:
   Graph() = default;
@@ -134,8 +136,8 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
   ~Graph() { reset(); }
 
-  // Records what f queues, instead of running it, on a stream of its own. Libraries have to be in use before: run f
-  // once or twice.
+  // Records the work that f queues, instead of running it, on a stream of its own. Run f once or twice before:
+  // libraries must not start up during a recording.
   template <class F>
   void capture(const F& f) {
     MICA_CHECK(!handle_, "This graph already owns a captured graph. Call reset() first.");

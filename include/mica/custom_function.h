@@ -25,7 +25,7 @@ class CustomNode : public Node {
 
   // Keeps tensors for backward; those among `outputs` are kept without a cycle.
   void save_tensors(TensorList tensors, TensorList outputs);
-  TensorVec saved_tensors();  // torch's error when they were freed or changed
+  TensorVec saved_tensors();  // throws torch's error where they were freed or changed
   std::vector<SavedTensor>& raw_saved_tensors();
 
   // Replaces missing gradients by zeros of the outputs' shapes, unless the function takes them as they are.
@@ -45,7 +45,8 @@ struct CustomForward {
 };
 
 // Gives the outputs of a custom forward their history. `node` is null when nothing requires grad. Outputs that are
-// inputs come back as views of them. torch's errors for dirty inputs that are leaves, views, or were not returned.
+// inputs come back as views of them. Throws torch's errors for dirty inputs that are leaves, that are views, or that
+// were not returned.
 TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, TensorVec outputs,
                                 const CustomForward& forward);
 
@@ -67,12 +68,12 @@ class SavedValue {
     } else if constexpr (std::is_convertible_v<T, std::string>) {
       value_ = std::string(std::forward<T>(value));
     } else if constexpr (std::is_same_v<Plain, IntArrayRef>) {
-      value_ = value.vec();  // the list itself is somebody else's
+      value_ = value.vec();  // copies the list, which somebody else owns
     } else {
       value_ = std::forward<T>(value);
     }
   }
-  // The value as what it was given as; an error where it was something else.
+  // The value in the type in which it was given. Throws where that was another type.
   template <class T>
   T to() const {
     const T* found = std::any_cast<T>(&value_);
@@ -154,7 +155,8 @@ class Function {
  private:
   struct CppNode final : CustomNode {
     const char* name() const override { return "CppFunctionBackward"; }
-    // backward returns one gradient for each argument of forward; those of arguments that are no tensors are left out.
+    // backward returns one gradient for each argument of forward; the gradients of arguments that are not tensors are
+    // dropped.
     void apply(TensorVec& grads, TensorVec& out) override {
       materialize(grads);
       TensorVec all = T::backward(&context, std::move(grads));
@@ -170,7 +172,7 @@ class Function {
       }
     }
     AutogradContext context;
-    std::vector<bool> is_tensor;  // of each argument of forward; a list of tensors counts as that many arguments
+    std::vector<bool> is_tensor;  // one for each argument of forward; a list of tensors counts as that many arguments
   };
 
   static void collect(TensorVec& inputs, std::vector<bool>& is_tensor, const Tensor& t) {

@@ -28,7 +28,7 @@ class Dataset {
   virtual Example get_batch(IntArrayRef indices) const;  // many samples as one batch; by default they are collated
 };
 
-// Rows of tensors, which have equally many.
+// The rows of tensors, all of which have the same number of rows.
 class TensorDataset : public Dataset {
  public:
   explicit TensorDataset(Example tensors);
@@ -64,7 +64,7 @@ class ConcatDataset : public Dataset {
 
  private:
   std::vector<std::shared_ptr<Dataset>> datasets_;
-  std::vector<int64_t> ends_;  // of each one's samples among all
+  std::vector<int64_t> ends_;  // where the samples of each dataset end among all
 };
 
 // The samples of another dataset, each changed by a function.
@@ -84,7 +84,7 @@ class MappedDataset : public Dataset {
 std::vector<std::shared_ptr<Subset>> random_split(const std::shared_ptr<Dataset>& dataset,
                                                   const std::vector<int64_t>& lengths,
                                                   std::optional<Generator> generator = {});
-// The same by shares that sum to 1, say {0.8, 0.2}.
+// The same by shares, which sum to 1, say {0.8, 0.2}.
 std::vector<std::shared_ptr<Subset>> random_split_by_share(const std::shared_ptr<Dataset>& dataset,
                                                            const std::vector<double>& shares,
                                                            std::optional<Generator> generator = {});
@@ -160,7 +160,7 @@ class BatchSampler {
   virtual std::vector<std::vector<int64_t>> batches();
 
  protected:
-  BatchSampler() = default;  // for samplers that make batches their own way
+  BatchSampler() = default;  // for subclasses that make batches their own way
 
  private:
   std::shared_ptr<Sampler> sampler_;
@@ -181,13 +181,13 @@ struct DataLoaderOptions {
   std::function<Example(const std::vector<Example>& samples)> collate = nullptr;
 };
 
-// Batches of a dataset, in order whoever makes them: `for (auto& batch : loader) { auto& x = batch[0]; ... }`. An
-// exception in a worker comes out of the loop at the batch that it belongs to.
+// Batches of a dataset: `for (auto& batch : loader) { auto& x = batch[0]; ... }`. They come in order, whichever worker
+// makes them. An exception in a worker comes out of the loop at its batch.
 class DataLoader {
  public:
   explicit DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options = {});
 
-  int64_t size() const;  // batches of an epoch
+  int64_t size() const;  // the number of batches of an epoch
 
   class Iterator {
    public:

@@ -30,7 +30,7 @@ enum class DType : uint8_t {
   UInt16,
   UInt32,
   UInt64,
-  // Elements that are stored, moved and seen as other bytes, but not computed with (is_storage_only).
+  // Elements that are stored, moved and viewed as other bytes, but not computed with (is_storage_only).
   Float4_e2m1fn_x2,
   UInt1,
   UInt2,
@@ -127,8 +127,8 @@ MICA_DTYPE_CONSTANT(ComplexDouble)
 #undef MICA_DTYPE_CONSTANT
 inline constexpr int kNumDTypes = static_cast<int>(DType::Undefined);
 
-// The ladder of type promotion: a higher category wins whatever its size. Opaque elements are no numbers to the engine:
-// bits, and integers of less than a byte.
+// The order of type promotion: a higher category wins whatever its size. Opaque elements (bits, and integers of less
+// than a byte) are not numbers to the engine.
 enum class Category : uint8_t { Bool, Integral, Floating, Complex, Opaque };
 
 // ---- element representations that C++ lacks -------------------------------------------------------------------
@@ -267,7 +267,7 @@ inline const char* name(DType t) { return info(t).name; }
 inline Category category(DType t) { return info(t).category; }
 inline bool is_floating(DType t) { return category(t) == Category::Floating; }
 inline bool is_complex(DType t) { return category(t) == Category::Complex; }
-inline bool is_integral(DType t) { return category(t) == Category::Integral; }  // bool is not
+inline bool is_integral(DType t) { return category(t) == Category::Integral; }  // false for bool
 inline bool is_float8(DType t) { return t >= DType::Float8_e5m2 && t <= DType::Float8_e8m0fnu; }
 inline bool is_unsigned_wide(DType t) { return t >= DType::UInt16 && t <= DType::UInt64; }
 inline bool is_storage_only(DType t) { return t >= DType::Float4_e2m1fn_x2 && t < DType::Undefined; }

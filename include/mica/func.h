@@ -29,31 +29,32 @@ using ListFunction = std::function<TensorVec(const TensorVec&)>;
 
 // ---- what stands behind the templates ----------------------------------------------------------------------------
 
-// Whether outputs depend on tensors that require grad beside the given leaves. Derivatives then have a history, too.
+// Whether outputs depend on tensors that require grad and are not among the leaves. Derivatives then get a history too,
+// so that they can be differentiated by these tensors.
 bool reaches_other_leaves(TensorList outputs, TensorList leaves);
 
-// A function that has run on inputs of a graph of its own.
+// The record of a function that has run on leaves of a graph of its own.
 struct Recorded {
   TensorVec leaves;   // the inputs by which it can be differentiated
   TensorVec outputs;  // with their history
-  bool nested;        // they depend on more than the leaves: derivatives are to have a history
+  bool nested;        // the outputs depend on more than the leaves, so derivatives get a history
 };
 // Runs f with new leaves in the place of the arguments that argnums names; negative ones count from the end.
 Recorded record(const ListFunction& f, TensorVec args, ArrayRef<int64_t> argnums);
-// Vectors times the Jacobian, one vector for each output: a gradient for each leaf, zeros where there is none.
+// Multiplies the Jacobian by vectors, one for each output. Returns a gradient for each leaf, zeros where it has none.
 TensorVec pull(const Recorded& recorded, const TensorVec& vectors, bool retain_graph, bool create_graph);
 
-// The Jacobian of a recorded function as something that multiplies tangents.
+// Multiplies tangents by the Jacobian of a recorded function.
 class Pusher {
  public:
   explicit Pusher(const Recorded& recorded);
-  // The Jacobian times tangents, one for each leaf: a tangent for each output.
+  // Takes a tangent for each leaf and returns a tangent for each output.
   TensorVec operator()(const TensorVec& tangents, bool keep, bool create_graph) const;
   bool reaches() const;  // whether an output depends on a leaf
 
  private:
   TensorVec outputs_, leaves_, vectors_, pulled_;
-  std::vector<size_t> places_;  // of the outputs that depend on leaves
+  std::vector<size_t> places_;  // the numbers of the outputs that depend on leaves
 };
 
 struct GradientAndValue {
@@ -61,7 +62,7 @@ struct GradientAndValue {
   Tensor value;
 };
 GradientAndValue gradient_and_value(const ListFunction& f, TensorVec args, ArrayRef<int64_t> argnums);
-// [output][leaf], each of the output's sizes followed by the leaf's.
+// The Jacobians as [output][leaf]; each has the output's sizes followed by the leaf's.
 std::vector<TensorVec> jacobian(const ListFunction& f, TensorVec args, ArrayRef<int64_t> argnums, bool forwards);
 std::pair<TensorVec, TensorVec> value_and_tangents(const ListFunction& f, TensorVec primals, const TensorVec& tangents);
 void check_tangents(const char* name, const TensorVec& primals, const TensorVec& tangents);

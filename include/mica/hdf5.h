@@ -30,7 +30,7 @@ class Hdf5File {
   Tensor read(const std::string& dataset) const;
   Tensor read(const std::string& dataset, IntArrayRef start, IntArrayRef count) const;
 
-  // A new dataset, with the groups on its path; or a block of one that is there.
+  // Writes a new dataset and makes the groups on its path; or writes a block of a dataset that is there.
   void write(const std::string& dataset, const Tensor& tensor);
   void write(const std::string& dataset, const Tensor& block, IntArrayRef start);
 

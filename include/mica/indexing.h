@@ -40,8 +40,9 @@ struct TensorIndex {
   Tensor tensor;
 };
 
-// The entries of an index that only make a view, carried out; the others as a list for mica::index: one for each
-// dimension (a mask for as many as it has), undefined where all is taken. Empty if the view is all there is to do.
+// An index of which the view part has been carried out: `self` is the view. `indices` are the other entries, for
+// mica::index: one for each dimension (a mask stands for as many as it has), undefined where the whole dimension is
+// taken. It is empty if the view is all there is to do.
 struct Indexed {
   Tensor self;
   std::vector<Tensor> indices;
@@ -57,7 +58,7 @@ Tensor get(const Tensor& x, ArrayRef<TensorIndex> entries);
 void set(const Tensor& x, ArrayRef<TensorIndex> entries, const Tensor& value);
 void set(const Tensor& x, ArrayRef<TensorIndex> entries, const Scalar& value);
 
-// What set does after apply.
+// Writes a value to what apply returned: the second half of set.
 void assign(const Indexed& target, const Tensor& value);
 void assign(const Indexed& target, const Scalar& value);
 

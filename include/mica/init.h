@@ -10,8 +10,8 @@
 
 namespace mica {
 
-// The factor that makes up for a nonlinearity in the standard deviation of the weights before it; `param` is the slope
-// of a leaky_relu. Throws for a name that is not known.
+// The factor by which weights before a nonlinearity have to be larger to make up for it; `param` is the slope of a
+// leaky_relu. Throws for an unknown name.
 double calculate_gain(std::string_view nonlinearity, std::optional<double> param = std::nullopt);
 
 struct Fans {

@@ -53,10 +53,10 @@ struct Part {
   uint64_t address = 0;
 };
 struct SparseAnatomy {
-  int64_t specified = 0;   // indices that have a value, or a block of values
+  int64_t specified = 0;   // the number of indices that have a value, or a block of values
   int64_t stored = 0;      // elements that are in memory
-  int64_t break_even = 0;  // so many specified are still smaller than the dense tensor
-  int64_t bytes_each = 0;  // what one more would take
+  int64_t break_even = 0;  // up to this number of specified indices the sparse tensor is smaller than the dense one
+  int64_t bytes_each = 0;  // the bytes that one more index takes
   int64_t sparse_dims = 0, dense_dims = 0;
   bool coalesced = true;  // COO: no index twice, and in order
 };
@@ -67,14 +67,14 @@ struct QuantizedAnatomy {
   double lowest = 0, highest = 0;  // per tensor: the real numbers at the ends of the range
 };
 struct NestedAnatomy {
-  DimVector sizes;  // -1 where the lengths differ
+  DimVector sizes;  // -1 where lengths differ
   DimVector lengths;
   int64_t ragged_dim = 1;
 };
 
 struct Anatomy {
-  // Of a sparse tensor: no strides and no offset, and as storage the memory of its parts. Of a nested one: of its
-  // values.
+  // A sparse tensor has no strides and no offset here, and its storage stands for the memory of its parts. For a nested
+  // tensor these are the strides, offset and storage of its values.
   DimVector sizes, strides;
   int64_t offset = 0, numel = 0;
   DType dtype = DType::Undefined;
@@ -82,11 +82,11 @@ struct Anatomy {
   int64_t element_size = 0;
   bool conjugated = false, negated = false;
   Layout layout = Layout::Strided;
-  std::vector<std::string> names;  // of the dimensions, "" where one has none; empty where none has
+  std::vector<std::string> names;  // one for each dimension, "" where it has none; empty where no dimension has a name
 
-  std::vector<Part> parts;  // of a plain tensor: none
-  int64_t part_bytes = 0;   // of all of them
-  int64_t dense_bytes = 0;  // of the same elements as a plain tensor: of float32 if quantized, padded if nested
+  std::vector<Part> parts;  // a plain tensor has none
+  int64_t part_bytes = 0;   // the bytes of all parts
+  int64_t dense_bytes = 0;  // the bytes of a plain tensor of the same elements: float32 if quantized, padded if nested
   std::optional<SparseAnatomy> sparse;
   std::optional<QuantizedAnatomy> quantized;
   std::optional<NestedAnatomy> nested;
@@ -95,27 +95,27 @@ struct Anatomy {
   uint64_t storage_address = 0, address = 0;
   uint32_t storage_users = 0;  // tensors and saved tensors that hold the storage, this one among them
   uint32_t version = 0;
-  bool foreign_memory = false;  // another library's
+  bool foreign_memory = false;  // the memory belongs to another library
   Reach reached;
-  int64_t reached_bytes = 0;  // of the storage, that this tensor can see
-  int64_t hole_bytes = 0;     // between its first and its last element, that it skips
+  int64_t reached_bytes = 0;  // bytes of the storage that this tensor reaches
+  int64_t hole_bytes = 0;     // bytes between its first and its last element that it skips
 
   std::vector<Contiguity> formats;
-  bool dense = false;     // every byte between its first and last element is its own, in whatever order
+  bool dense = false;     // every byte between its first and last element is its own, in any order
   bool overlaps = false;  // two indices reach one element
 
   bool is_view = false;
   DimVector base_sizes, base_strides;
   int64_t base_offset = 0;
-  std::vector<ViewStep> steps;  // from the base
+  std::vector<ViewStep> steps;  // the steps that lead from the base to the view
 
   bool requires_grad = false, is_leaf = true, has_grad = false;
-  std::string grad_fn;               // of the tensor; empty for a leaf
+  std::string grad_fn;               // the name of the tensor's node; empty for a leaf
   std::vector<std::string> history;  // names of the nodes from its own to the first leaf
 };
 Anatomy explain(const Tensor& t);
-// Sequences in a row along dimension `ragged_dim` - 1 of `values`, each beginning at an offset; `lengths`, if defined,
-// says how far each goes, else up to the next one.
+// Explains sequences that lie in a row along dimension `ragged_dim` - 1 of `values`, each beginning at an offset.
+// `lengths`, if defined, says how long each one is; otherwise it goes up to the next one.
 Anatomy explain_nested(const Tensor& values, const Tensor& offsets, const Tensor& lengths, int64_t ragged_dim = 1);
 
 // For a terminal; escape codes of colours if wanted.

@@ -1,4 +1,4 @@
-// Names of dimensions: what an operation makes of them. "" is a dimension without a name.
+// Names of dimensions, and the rules by which an operation's result gets them. "" is a dimension without a name.
 #pragma once
 
 #include <initializer_list>
@@ -16,24 +16,25 @@ namespace names {
 
 DimNames of(const Tensor& t);  // one for each dimension
 bool any(const DimNames& names);
-void check(const DimNames& names, int64_t ndim);  // identifiers, no name twice, as many as dimensions
+// Throws unless names are identifiers, as many as dimensions, and none occurs twice.
+void check(const DimNames& names, int64_t ndim);
 // Gives `t` names, or takes them away (all ""). Nothing is checked.
 void set(const Tensor& t, const DimNames& names);
-int64_t position(const Tensor& t, std::string_view name);  // of the dimension of that name, or torch's error
+int64_t position(const Tensor& t, std::string_view name);  // the dimension of that name, or torch's error
 std::string to_text(const DimNames& names);                // ('N', None)
 
 // ---- rules: the names of a result. ops/layouts/named.toml says which one an operation follows.
 
-DimNames broadcast(std::initializer_list<Tensor> tensors);  // as sizes are broadcast
+DimNames broadcast(std::initializer_list<Tensor> tensors);  // names are broadcast as sizes are
 DimNames broadcast_list(TensorList tensors);
 inline DimNames same(const Tensor& self) { return of(self); }
 inline DimNames none() { return {}; }
 DimNames reduced(const Tensor& self, int64_t dim, bool keepdim);
 DimNames reduced(const Tensor& self, std::optional<int64_t> dim, bool keepdim);
-DimNames reduced(const Tensor& self, IntArrayRef dims, bool keepdim);  // no dims: all
+DimNames reduced(const Tensor& self, IntArrayRef dims, bool keepdim);  // without dims, over all
 DimNames reduced(const Tensor& self, std::optional<IntArrayRef> dims, bool keepdim);
 DimNames without_dim(const Tensor& self, int64_t dim);
-DimNames with_dim(const Tensor& self, int64_t dim);  // a new one, unnamed
+DimNames with_dim(const Tensor& self, int64_t dim);  // the new dimension has no name
 DimNames squeezed(const Tensor& self);
 DimNames squeezed(const Tensor& self, int64_t dim);
 DimNames squeezed(const Tensor& self, IntArrayRef dims);
@@ -49,9 +50,9 @@ DimNames stacked(TensorList tensors, int64_t dim);                             /
 DimNames product(const Tensor& self, const Tensor& other);                     // matmul, mm, mv, bmm, dot
 DimNames added_product(const Tensor& self, const Tensor& a, const Tensor& b);  // addmm and its kind
 
-[[noreturn]] void refuse(const char* op);  // an operation without a rule, in torch's words
+[[noreturn]] void refuse(const char* op);  // refuses an operation that has no rule, in torch's words
 
-// Names for everything that an operation returns.
+// Gives names to everything that an operation returns.
 inline Tensor give(Tensor result, const DimNames& names) {
   if (any(names) && result.defined() && names.size() == static_cast<size_t>(result.dim())) set(result, names);
   return result;

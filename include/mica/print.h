@@ -25,8 +25,8 @@ struct PrintOptions {
 PrintOptions print_options();
 void set_print_options(const PrintOptions& options);
 
-// The text of `t.str()` under another name than "tensor", for subclasses. `contents` replaces the values, `last` stands
-// behind what is said of the tensor.
+// The text of `t.str()` with another name than "tensor", for subclasses. `contents` replaces the values; `last` comes
+// after the facts about the tensor.
 std::string print(const Tensor& t, std::string_view name, std::optional<std::string_view> contents = std::nullopt,
                   std::optional<std::string> last = std::nullopt);
 

@@ -31,7 +31,8 @@ struct Event {
   std::vector<DimVector> shapes;  // of the tensors among the inputs
   std::vector<DType> dtypes;
   std::vector<std::optional<DimVector>> results;  // shapes; none for a result that was not asked for
-  int64_t sequence = -1;  // of the node that an operation made or that ran: what links a backward to its forward
+  // The number of the node that an operation made or that ran: it links a backward event to its forward.
+  int64_t sequence = -1;
   std::string stack;
 };
 
@@ -66,8 +67,8 @@ class Range {
 // The Python stack as text; set by the Python extension.
 extern std::string (*describe_stack)();
 
-// What the table says of the copies that an operation makes (`copies` of its entry): by calling it a program asks for
-// them, or they are made where strides allow no view of another shape. Otherwise nothing is known of them.
+// What the table says about the copies that an operation makes (`copies` of its entry). Asked: a program that calls it
+// asks for them. Reshape: they are made where strides allow no view of another shape. Unsaid: nothing is known.
 enum class Copies : uint8_t { Unsaid, Asked, Reshape };
 
 // Stands at the top of an operation's entry while somebody records: opens an event, lets the entry call itself once
@@ -81,7 +82,7 @@ class Scope {
     if (open_) end();
   }
 
-  // Whether the event was opened: not on the second way through.
+  // Returns whether the event was opened, which it is not when the entry calls itself.
   template <class... Ts>
   [[gnu::noinline, gnu::cold]] bool entered(const Ts&... inputs) {
     if (!enter()) return false;

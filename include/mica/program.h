@@ -20,7 +20,8 @@
 
 namespace mica {
 
-// The arguments of an operator of one's own, by their places in its schema. What a program leaves out has its default.
+// The arguments of an operator that a program defines, by their places in its schema. An argument that a call leaves
+// out has its default.
 class OperatorArguments {
  public:
   explicit OperatorArguments(void* call) : call_(call) {}
@@ -63,7 +64,7 @@ class Program {
 
   // The program with its own copies of tensors on another device. What it makes, it makes there.
   Program to(Device device) const;
-  // Whether kernels are put off; they are, unless this says otherwise.
+  // Whether kernels are put off and run together; on by default.
   void compile(bool on);
 
  private:

@@ -36,12 +36,13 @@ struct ExtensionApi {
   PyObject* (*number_object)(const Scalar& number);
   PyObject* (*size_object)(IntArrayRef sizes);
 
-  // An error of the engine, or Python's own on its way through it, becomes Python's error; false for any other. It is
-  // handed over as an object: the module and mica may each have a C++ runtime, which knows only what itself has thrown.
+  // Turns an error of the engine, or a Python error on its way through it, into Python's error; returns false for any
+  // other. The error is passed as an object: the module and mica may each have a C++ runtime, which knows only its own
+  // exceptions.
   bool (*set_error)(const std::exception& error);
 };
 
-// The table of the mica that is imported. Throws where there is none, or one of another version.
+// The table of the imported mica. Throws where none is imported, or one of another version.
 inline const ExtensionApi& extension_api() {
   static const ExtensionApi* const api = [] {
     const auto* found = static_cast<const ExtensionApi*>(PyCapsule_Import(ExtensionApi::kCapsule, 0));

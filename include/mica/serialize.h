@@ -47,7 +47,7 @@ class Value {
   Value(const NamedTensors& tensors);                   // a dict
   Value(const std::map<std::string, Tensor>& tensors);  // a dict
   static Value bytes(std::string v) { return Value(Text{Kind::Bytes, std::move(v)}); }
-  // A class or a dtype, by its name: "torch.float32". Nothing is ever called by it.
+  // A class or a dtype, by its name: "torch.float32". Loading never calls it.
   static Value name(std::string v) { return Value(Text{Kind::Name, std::move(v)}); }
   static Value list(std::vector<Value> items = {}) { return container(Kind::List, std::move(items)); }
   static Value tuple(std::vector<Value> items = {}) { return container(Kind::Tuple, std::move(items)); }
@@ -57,7 +57,7 @@ class Value {
   bool is_none() const { return kind() == Kind::None; }
   bool is_tensor() const { return kind() == Kind::Tensor; }
 
-  // What is inside; each throws if it is something else.
+  // The contents; each function throws if the value is of another kind.
   bool as_bool() const;
   int64_t as_int() const;
   double as_double() const;  // of an integer too
@@ -69,7 +69,7 @@ class Value {
   std::vector<std::pair<Value, Value>> as_entries() const;
   const std::vector<Value>& items() const;  // of a list or tuple, or of a dict: its keys and values in turns
 
-  size_t size() const;                            // items, or entries of a dict
+  size_t size() const;                            // the number of items, or of entries of a dict
   const Value& operator[](size_t i) const;        // of a list or tuple
   const Value& at(const Value& key) const;        // of a dict; throws if there is none
   const Value* find(const Value& key) const;      // of a dict; null if there is none
@@ -77,7 +77,8 @@ class Value {
   void set(const Value& key, Value value) const;  // in a dict: replaces or adds at the end
   void clear() const;                             // of a list, tuple or dict
 
-  bool operator==(const Value& other) const;  // of plain values; tensors and containers: the same one
+  // Compares plain values; tensors and containers are equal if they are the same one.
+  bool operator==(const Value& other) const;
 
  private:
   struct Text {
@@ -88,25 +89,26 @@ class Value {
   struct Container {
     Kind kind;
     std::vector<Value> items;                        // of a dict: keys and values, in turns
-    std::unordered_map<std::string, size_t> places;  // of a dict: of its keys that are strings or numbers
-    ~Container();                                    // however deep the nesting
+    std::unordered_map<std::string, size_t> places;  // the places of those keys of a dict that are strings or numbers
+    ~Container();                                    // frees containers of any depth
   };
   explicit Value(Text text) : data_(std::move(text)) {}
   static Value container(Kind kind, std::vector<Value> items);
   Container& container_of(Kind kind) const;
-  std::string place_name() const;  // empty: not a string or a number
+  std::string place_name() const;  // empty for a key that is neither a string nor a number
   [[noreturn]] void is_no(const char* wanted) const;
 
   std::variant<std::monostate, bool, int64_t, double, Text, mica::Tensor, std::shared_ptr<Container>> data_;
 };
 
-// A file appears under its path when it is complete: until then, what was there before stays.
+// The file appears under its path when it is complete. Until then a file of that name stays as it was.
 void save(const Value& value, const std::string& path);
 void save(const Value& value, std::ostream& stream);
 
 struct LoadOptions {
-  std::optional<Device> device = std::nullopt;  // where all tensors go; else where they were
-  bool mmap = false;                            // map the file, so that bytes are read when they are used (paths only)
+  // The device of all tensors; without it, the devices that the file names.
+  std::optional<Device> device = std::nullopt;
+  bool mmap = false;  // map the file, so that bytes are read when they are used (paths only)
 };
 
 // Throws Error for a file that is damaged, and for one that holds more than tensors, plain values and containers: it

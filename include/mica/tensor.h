@@ -35,7 +35,8 @@ class Tensor {
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
   static Tensor adopt(TensorImpl* impl) { return Tensor(Ref<TensorImpl>::adopt(impl)); }
 
-  // A variable is made to refer to another tensor; what an expression yields is filled: x[0] = y writes into x.
+  // Assignment to a variable makes it refer to another tensor. Assignment to an expression fills the tensor: x[0] = y
+  // writes into x.
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & = default;
@@ -111,7 +112,7 @@ class Tensor {
     return {accessible<T, N>(), sizes().data(), strides().data()};
   }
   template <class T, size_t N>
-  TensorAccessor<T, N> accessor() && = delete;  // it would point into a tensor that is gone
+  TensorAccessor<T, N> accessor() && = delete;  // deleted: it would point into a tensor that is gone
   template <class T, size_t N, template <class> class PtrTraits = DefaultPtrTraits>
   PackedTensorAccessor32<T, N, PtrTraits> packed_accessor32() const {
     MICA_CHECK(numel() <= INT32_MAX, "numel needs to be smaller than int32_t max; otherwise, please use ",
@@ -142,7 +143,8 @@ class Tensor {
                 TensorList inputs = {}) const;
   void retain_grad() const;
   bool retains_grad() const;
-  // `hook` takes the gradient and may return another; what is returned here takes it off (mica/autograd.h).
+  // `hook` takes the gradient and may return another one. The handle that is returned takes the hook off
+  // (mica/autograd.h).
   template <class Hook>
   HookHandle register_hook(Hook hook) const;
   Tensor tensor_data() const;  // shares memory, no history, its own version counter: torch's x.data
@@ -196,7 +198,7 @@ class Tensor {
   Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value);
   Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value);
   Tensor operator[](int64_t i) const;
-  const Tensor operator[](const Tensor& i) const;  // a copy: const, so that it is not assigned to in vain
+  const Tensor operator[](const Tensor& i) const;  // a copy; const, because an assignment to it would be lost
 
   std::string str() const;  // as Python prints it
 

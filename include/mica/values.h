@@ -35,7 +35,7 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, 
   return tensor(ArrayRef<T>(values.begin(), values.size()), options);
 }
 template <class T>
-requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)  // of bools, a vector has no memory to read
+requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)  // a vector of bools has no memory to read
     Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
   return tensor(ArrayRef<T>(values), options);
 }

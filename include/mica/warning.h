@@ -15,10 +15,10 @@ using WarningHandler = void (*)(std::string_view message);
 WarningHandler set_warning_handler(WarningHandler handler);  // null restores the default; returns the one before
 void warn(std::string_view message);
 
-// Whether what is otherwise said once is said every time (torch.set_warn_always).
+// Whether warnings that are shown once otherwise are shown every time (torch.set_warn_always).
 extern std::atomic<bool> warn_always;
 
-// Warns the first time only that this place is reached.
+// Warns the first time that the program comes to this place.
 #define MICA_WARN_ONCE(...)                                                                    \
   do {                                                                                         \
     static std::atomic<bool> warned{false};                                                    \

@@ -5,7 +5,7 @@
 
 namespace mica {
 
-// With `promised`, memory comes when what it is to hold is computed (mica/core/recording.h).
+// With `promised`, memory is allocated when its contents are computed (mica/core/recording.h).
 Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device, bool promised = false);
 Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device, bool promised = false);
 // Keeps a dense, permuted layout.
@@ -14,7 +14,7 @@ Tensor empty_dense_like(const Tensor& t, DType dtype, Device device, bool promis
 // A tensor that shares `self`'s storage, and its lazy bits. Sizes and strides are taken as they are.
 Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int64_t offset);
 Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offset);
-// The same bytes as elements of another dtype; what was quantized is no longer.
+// The same bytes as elements of another dtype. The result is not quantized, even where `self` is.
 Tensor make_view_as(const Tensor& self, DType dtype, IntArrayRef sizes, IntArrayRef strides, int64_t offset);
 Tensor alias_of(const Tensor& self);  // the same geometry, no history
 

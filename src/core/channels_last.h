@@ -5,8 +5,8 @@
 
 namespace mica {
 
-// Whether walking channels, then the last dimensions backwards, then the batch never steps down in memory: the order of
-// channels-last tensors, and of slices of them.
+// Whether memory addresses never fall from channels to the last dimensions backwards to the batch: the order of
+// channels-last tensors and of slices of them.
 bool has_channels_last_strides(IntArrayRef sizes, IntArrayRef strides);
 
 }  // namespace mica

@@ -7,7 +7,7 @@
 
 namespace mica {
 
-// Types from kMaxDeviceTypes on are names only. A backend that registers one of them gets a type of its own below.
+// Types from kMaxDeviceTypes on are names only. A backend that registers one of these names gets a type below it.
 inline constexpr std::string_view kNamedDevices[] = {"ipu",    "xpu", "mkldnn", "opengl", "opencl",       "ideep",
                                                      "hip",    "ve",  "fpga",   "maia",   "xla",          "lazy",
                                                      "vulkan", "mps", "hpu",    "mtia",   "privateuseone"};

@@ -7,9 +7,9 @@
 
 namespace mica {
 
-// All dimensions, fastest first. compare(a, b) is positive if a is slower than b, negative if it is faster and zero if
-// nothing can be said (a stride of zero, say): such a pair stays as in a contiguous tensor. A sort by insertion, since
-// an order with undecided pairs is none that std::sort could take.
+// All dimensions, fastest first. compare(a, b) is positive if a is slower than b, negative if it is faster, and zero if
+// it cannot tell (for a stride of zero, say): such a pair stays as in a contiguous tensor. It sorts by insertion,
+// because std::sort cannot take an order with undecided pairs.
 template <class Compare>
 DimVector fastest_first(int64_t ndim, Compare compare) {
   DimVector order(static_cast<size_t>(ndim));

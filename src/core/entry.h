@@ -1,5 +1,5 @@
-// What the generated entry of an operation calls before and around the dense work. The one place where rare kinds of
-// tensors and modes branch off.
+// Functions that the generated entry of an operation calls before and around the dense work. Rare kinds of tensors and
+// modes branch off here and nowhere else.
 #pragma once
 
 #include <tuple>
@@ -58,21 +58,21 @@ std::vector<Tensor> plain(TensorList list);
 // Runs an in-place operation on a plain copy of a lazy `self` and writes the result back through it.
 const Tensor& through_plain(const Tensor& self, FunctionRef<void(const Tensor&)> body);
 
-// What a composite computes with in place of the tensor that it is about to change: a copy where its parts may keep it
-// for the backward pass.
+// The tensor with which a composite computes in place of the tensor that it is about to change. It is a copy where
+// parts of the composite may keep it for the backward pass.
 Tensor value_of(const Tensor& self);
 
 // self <- result, for composites: same shape and a castable dtype, or torch's error.
 void write_in_place(const char* op, const Tensor& self, const Tensor& result);
 
-// out <- result, for factories: out is given the result's shape without further ado.
+// out <- result, for factories. `out` gets the result's shape, without a warning.
 void write_new(const Tensor& out, const Tensor& result);
 
 // self <- result or out <- result, where one of the two is of a rare kind.
 const Tensor& write_rare(const char* op, const Tensor& self, const Tensor& result);
 const Tensor& write_rare_out(const char* op, const Tensor& out, const Tensor& result);
 
-// Refuses tensors of a foreign layout that no table of ops/layouts/ names `op` for, in torch's words.
+// Refuses tensors of a foreign layout for an operation that no table of ops/layouts/ names, in torch's words.
 [[noreturn]] void refuse_layout(const char* op, TensorList inputs);
 
 void check_out(const char* op, TensorList inputs, std::initializer_list<Tensor> outs);

@@ -1,4 +1,4 @@
-// What to write instead, for the errors that people meet most.
+// Adds advice to the errors that people meet most: what to write instead.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace mica {
 
 const char* cpp_name(DType t);  // the C++ type that torch names in some of its messages: "float", "c10::Half"
 
-// A sentence to follow the message, told by the words it begins with; empty for a message that is not known here.
+// The sentence that follows a message, found by the message's first words. Empty for a message that is not known here.
 std::string advice_for(std::string_view message);
 
 }  // namespace mica

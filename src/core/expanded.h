@@ -4,8 +4,8 @@
 
 namespace mica {
 
-// For operations that torch lets write to expanded tensors: true, after a warning, if `target` is one. Which of several
-// values a repeated element keeps is then left open.
+// For operations that torch lets write to expanded tensors. Returns true, after a warning, if `target` is expanded;
+// then it is open which of several values a repeated element keeps.
 bool warn_if_expanded(const char* op, const Tensor& target);
 
 }  // namespace mica

@@ -1,4 +1,4 @@
-// Storages whose memory somebody else has the address of: an array of another library, a storage over a part of it.
+// Storages whose memory address others have: an array of another library, or a storage over a part of it.
 #pragma once
 
 #include "mica/core/storage.h"

@@ -1,11 +1,11 @@
-// What kernels have made of a weight that stays as it is, kept for their next call: filters and matrices in the order
-// in which products read them, which takes about as long to bring about as products of few rows with them.
+// Arrangements of weights that kernels keep for their next call: filters and matrices in the order in which products
+// read them. Making one takes about as long as a product of few rows with it.
 //
-// Things are kept within compiled functions, from the second call on between which nobody has asked for the weight's
-// memory. The weight is held meanwhile (StorageImpl::hold): whoever asks for its memory, but for kernels that only read
-// it, comes to StorageImpl::settle(), and what was kept is forgotten before the memory can change. So it is when the
-// weight's storage goes. Of weights that are trained nothing is kept: the backward pass asks for them. Memory whose
-// address another library has is left alone.
+// They are kept within compiled functions, from the second call on, if nobody has asked for the weight's memory between
+// the calls. Meanwhile the weight is held (StorageImpl::hold): code that asks for its memory, other than kernels that
+// only read it, comes to StorageImpl::settle(), and the arrangements are forgotten before the memory can change. They
+// are also forgotten when the weight's storage is freed. Nothing is kept of weights that are trained, because the
+// backward pass asks for their memory, nor of memory whose address another library has.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace mica::kept {
 
 struct Weight;
 
-// Kernels that this thread calls may keep what they make of the weight, for as long as this lives.
+// While this object lives, kernels that this thread calls may keep arrangements of the weight.
 class Scope {
  public:
   explicit Scope(const Tensor& weight);
@@ -31,10 +31,10 @@ class Scope {
   std::shared_ptr<Weight> weight_;
 };
 
-// A view of what a kernel only reads: nothing is forgotten for it.
+// A view for a kernel that only reads the tensor: nothing is forgotten because of it.
 const TensorView& view_to_read(const Tensor& t);
 
-// What tells the things that are made of one weight apart: where it begins, and how it is arranged.
+// Tells apart the arrangements of one weight: where the part begins, and how it is arranged.
 struct Key {
   enum class Kind : int64_t { WinogradFilters, DirectFilters, MatrixPanels, ProductPanels, RecurrentPanels };
   const void* data;
@@ -43,7 +43,7 @@ struct Key {
   friend bool operator==(const Key&, const Key&) = default;
 };
 
-// Memory that an earlier call has filled, or memory to fill. Where nothing may be kept it is the caller's own.
+// Memory that an earlier call has filled, or memory to fill. Where nothing may be kept, it belongs to the caller alone.
 class Memory {
  public:
   Memory(const Key& key, size_t bytes);
@@ -51,7 +51,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory();
   bool is_filled() const { return filled_; }
-  void set_filled();  // other calls may read it now
+  void set_filled();  // lets other calls read it
   template <class T>
   T* as() const {
     return static_cast<T*>(data_);
@@ -62,15 +62,15 @@ class Memory {
   size_t bytes_;
   void* data_ = nullptr;
   bool filled_ = false;
-  std::shared_ptr<void> shared_;    // what owns the data, where others may read it, too
-  std::shared_ptr<Weight> weight_;  // where it is to be kept
+  std::shared_ptr<void> shared_;    // owns the data, where other calls may read it too
+  std::shared_ptr<Weight> weight_;  // the weight that keeps it
 };
 
-// Whether such a thing is kept already, or there is room for it.
+// Whether this arrangement is kept already, or there is room for it.
 bool may_keep(const Key& key, size_t bytes);
 
-// Nobody reads what was kept of this storage any more.
+// Drops the arrangements of this storage: no later call reads them.
 void forget(const StorageImpl& storage);
-size_t bytes();  // that are kept
+size_t bytes();  // the number of bytes that are kept
 
 }  // namespace mica::kept

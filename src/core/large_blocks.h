@@ -29,8 +29,8 @@ class LargeBlocks {
   // Unmaps every cached block and returns their bytes.
   size_t trim();
 
-  // Unmaps the blocks that nobody has wanted for a while, as the clock says now. Returns the time at which to ask
-  // again; none where nothing is cached.
+  // Unmaps the blocks that nobody has wanted for a while before `now`. Returns the time at which to call it again, or
+  // nothing where nothing is cached.
   std::optional<Time> return_unused(Time now);
 
  private:
@@ -61,7 +61,7 @@ class LargeBlocks {
   size_t peak_used_bytes_ = 0;  // brought up to date before used_bytes_ falls
   uint64_t frees_ = 0;
   std::chrono::nanoseconds patience_ = kLeastPatience;  // how long a block stays cached
-  std::vector<Returned> returned_;                      // of late, by return_unused
+  std::vector<Returned> returned_;                      // blocks that return_unused has unmapped lately
   Time last_regret_{};
   std::atomic<size_t> mapped_unchecked_{0};  // bytes mapped since the system was last asked what it has left
 };

@@ -16,23 +16,24 @@ namespace mica::inspect {
 void enter_operation(const char* name, profiler::Copies copies);
 void enter_node(const std::string& name);
 void leave_operation();
-const char* outermost_operation();  // what the program called; "" outside
+const char* outermost_operation();  // the operation that the program called; "" outside of one
 const char* innermost_operation();
 bool inside_backward();
 void settle_operations(uint32_t place);
 
-// Whether operations must announce themselves on this thread, for a recording of any kind (src/inspect/profiler.cpp).
+// Changes how many recordings of any kind want operations on this thread to announce themselves
+// (src/inspect/profiler.cpp).
 void announce_operations(int recordings);  // adds to their number
 void update_recording_modes();             // after a mode that takes operations over has come or gone
 
 // ---- copies
 
 void note_copy(const Tensor& to, const Tensor& from);
-// Why the copies of a scope are made, where the tensors alone do not tell.
+// Says why copies in a scope are made, where the tensors alone do not tell.
 class BecauseOf {
  public:
   explicit BecauseOf(CopyReason reason);
-  // Overlap, if the target shares memory with an input; nothing otherwise.
+  // Says that the target shares memory with an input, if it does.
   BecauseOf(const Tensor& target, TensorList inputs);
   ~BecauseOf();
 
@@ -46,10 +47,10 @@ class BecauseOf {
 inline constexpr size_t kAlwaysNoted = size_t{8} << 20;
 
 extern std::atomic<bool> recording_memory;
-extern std::atomic<uint32_t> watching_memory;  // how many look on: the recording, and profiles that count bytes
-extern std::atomic<uint32_t> noted_blocks;     // how many are known: 0 while all memory is small
+extern std::atomic<uint32_t> watching_memory;  // how many watch: the recording of memory, and profiles that count bytes
+extern std::atomic<uint32_t> noted_blocks;     // how many blocks are known: 0 while all are small
 void note_allocation(const void* storage, const void* data, size_t bytes, Device device);
-void note_free(const void* storage, size_t bytes, Device device);  // no bytes: somebody else's memory
+void note_free(const void* storage, size_t bytes, Device device);  // 0 bytes for memory that somebody else owns
 // Bytes of tensors on the CPU that this thread has allocated, less those that it has freed, while a profile counts.
 extern constinit thread_local int64_t counted_bytes __attribute__((tls_model("initial-exec")));
 inline void count_free(size_t bytes, Device device) {

@@ -1,5 +1,5 @@
-// PointwisePlan: what every pointwise operation shares. It promotes dtypes, broadcasts, allocates or checks the output
-// and builds the loop that the kernel runs; the generated entry of an operation only adds its operands and calls its
+// PointwisePlan is what all pointwise operations share. It promotes dtypes, broadcasts, allocates or checks the output,
+// and builds the loop that the kernel runs. The generated entry of an operation only adds its operands and calls its
 // kernel.
 #pragma once
 
@@ -40,8 +40,8 @@ class PointwisePlan {
   void into(const Tensor& out, int output = 0);  // out=: resized, cast into, checked for overlap
   void prepare();                                // after the outputs are named: builds the loop
   bool has_work() const { return loop.numel > 0 && !loop.device.is_meta(); }
-  // Whether an operation's kernel is called: also for a loop without elements, since the kernel knows which dtypes it
-  // refuses.
+  // Whether the kernel is called. It is called for a loop without elements too, because the kernel knows which dtypes
+  // it refuses.
   bool has_kernel() const { return !loop.device.is_meta(); }
   // Calls the kernel, or puts the call off while a compiled function runs.
   template <class... P, class... A>
@@ -63,14 +63,14 @@ class PointwisePlan {
     const Tensor* tensor;  // null: a number
     const Scalar* number;  // null beside a null tensor: a 0-dim CPU tensor among another device's, already in values_
   };
-  // What only operands need that are not alike.
+  // Facts that are needed only where operands are not alike.
   struct General {
     std::vector<Tensor> cast;  // owns converted inputs
     DimVector shape;
     DimVector permutation;  // permutation[k]: the dimension that is k-th fastest
   };
   [[noreturn, gnu::cold]] void refuse_undefined() const;
-  void resolve();        // what follows settles, once
+  void resolve();        // finds out the facts below, once
   bool resolve_alike();  // the common case: contiguous operands of one shape, dtype and device
   void promote();
   void compute_shape();

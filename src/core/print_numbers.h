@@ -10,7 +10,7 @@ namespace mica {
 
 struct Cells {
   std::vector<std::string> texts;  // padded on the left, so that columns align
-  int64_t width = 0;               // of a cell, as the breaking of rows counts it
+  int64_t width = 0;               // the width of a cell, by which rows are broken
 };
 
 Cells format_numbers(const std::vector<Scalar>& values, DType dtype, const PrintOptions& options);

@@ -1,5 +1,5 @@
-// What few tensors have and all others pay one null pointer for: names, sparse parts, a quantizer, a place in a batch,
-// a tangent, a version counter of their own.
+// Facts that few tensors have: names, sparse parts, a quantizer, a place in a batch, a tangent, a version counter of
+// their own. All other tensors pay one null pointer for them.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct SparseParts {
   int64_t sparse_dim = 0;
   int64_t dense_dim = 0;
   bool coalesced = false;        // COO: no index twice, and in order
-  uint32_t checked_version = 0;  // of the indices, when they were last known to fit the size
+  uint32_t checked_version = 0;  // the version of the indices when they were last known to fit the size
 };
 
 // How the integers of a quantized tensor stand for real numbers: (integer - zero_point) * scale, with one pair for the
@@ -37,8 +37,8 @@ struct Quantizer {
   bool float_zero_points = false;
 };
 
-// How a view of a tensor that is quantized per channel is quantized; a view in which channels do not lie along one
-// dimension is refused. It is defined beside the operations of quantized tensors.
+// The quantizer of a view of a tensor that is quantized per channel. Refuses a view whose channels do not lie along one
+// dimension. Defined beside the operations of quantized tensors.
 std::shared_ptr<const Quantizer> quantizer_of_view(const TensorImpl& view, const TensorImpl& from,
                                                    const std::shared_ptr<const Quantizer>& quantizer);
 

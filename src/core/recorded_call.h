@@ -1,4 +1,4 @@
-// One call of a kernel that is put off: what it runs, and on which parts of which storages. The core fills it in;
+// A call of a kernel that is put off: its kernel, and the parts of storages on which it runs. The core fills it in;
 // src/compiler plans and runs it.
 #pragma once
 
@@ -24,36 +24,36 @@ struct Operand {
   StorageImpl* storage;  // null: a number
   int64_t offset;        // in bytes, as the strides are
   int64_t strides[kDims];
-  int64_t sizes[kDims];  // of calls on rows; of pointwise ones, the call's shape is every operand's
+  int64_t sizes[kDims];  // of a call on rows; operands of a pointwise call all have the call's shape
   int32_t ndim;
   DType dtype;
   alignas(16) unsigned char number[16];
-  int32_t slot;  // of the recording: filled in there
+  int32_t slot;  // its number in the recording, which fills it in
 };
 
 struct Call {
   // What it is to a backend that fuses calls. Rows: nothing.
   enum class Form : uint8_t { Loop, Indexed, Rows, Product, Sum, Norm };
 
-  const char* name;  // of the kernel
+  const char* name;  // the name of the kernel
   Form form;
-  // Runs the kernel on a piece: a loop of a pointwise one, views of one on rows, of which `dropped` leading dimensions
-  // were taken away.
+  // Runs the kernel on a piece of the call. A pointwise kernel gets a loop. A kernel on rows gets views, from which
+  // `dropped` leading dimensions were taken away.
   void (*run_loop)(const Call& call, const PointwiseLoop& loop);
   void (*run_rows)(const Call& call, const TensorView* views, int dropped);
   void (*kernel)();
   alignas(16) unsigned char arguments[112];
   Device device;
-  FusedInstruction step;  // on devices other than the CPU
+  FusedInstruction step;  // for devices other than the CPU
   DType dtype, result_dtype;
   int32_t noutputs, noperands;
-  int32_t ndim;          // of the shape; of a call on rows, the leading dimensions along which it can be cut
+  int32_t ndim;  // the dimensions of the shape; of a call on rows, the leading dimensions along which it can be cut
   int64_t shape[kDims];  // slowest dimension of the output first
   Operand operands[kOperands];
 };
 
-// The argument of an Indexed call, a copy whose last operand is a number that says where its output lies: `step` bytes
-// further for each place of a dimension.
+// The argument of an Indexed call: a copy whose last operand is a number that says where its output lies, `step` bytes
+// further for each place of dimension `dim`.
 struct IndexedPlace {
   int64_t step, size;
   int32_t dim;
@@ -74,7 +74,7 @@ struct NormArguments {
 Call& begin_call();
 bool end_call();
 
-// How a device's backend fuses calls, or null: then they are not put off.
+// The functions by which a device's backend fuses calls, or null: then its calls are not put off.
 const Fusion* fusion_of(Device device);
 
 template <class T>

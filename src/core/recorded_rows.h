@@ -11,7 +11,8 @@
 namespace mica::recording {
 
 // The call to fill in, or null where it cannot be put off: no compiled function runs, tensors are small, or somebody
-// outside knows their memory. `lead` dimensions come first in every tensor and are computed index by index.
+// outside knows the address of their memory. Every tensor has `lead` leading dimensions, which are computed index by
+// index.
 Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
                  std::initializer_list<const Tensor*> inputs, int lead);
 
@@ -28,11 +29,12 @@ bool put_off(const char* name, std::initializer_list<const Tensor*> outputs,
   return true;
 }
 
-// Whether a tensor that is made of pieces is made by one call for each: of the CPU, and in a graph that is captured.
+// Whether a tensor that is made of pieces is made by one call for each piece: on the CPU, and in a graph that is
+// captured.
 bool puts_pieces_off(Device device);
 
-// Puts off out = a @ b, plus the row `bias` if there is one, where it is the product of a row that the device's backend
-// computes side by side with others. That pays in a graph that is captured, of which launches are the smaller part.
+// Puts off out = a @ b, plus the row `bias` if it is given, where the device's backend computes such a product of one
+// row side by side with others. That pays in a graph that is captured, where launches cost little.
 bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* bias = nullptr);
 
 // Puts off self.select(dim, *index) = source, whose size in `dim` is one, in such a graph.
@@ -54,8 +56,8 @@ bool promises(Device device);
 // The call to fill in by put_off_sum, or null where it cannot be put off.
 Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean);
 
-// Puts off the sum of all elements of `row`, or their mean, where the device's backend computes it between loops of few
-// elements; body(views, dropped) computes it alone. That pays in a graph that is captured, too.
+// Puts off the sum or the mean of all elements of `row`, where the device's backend computes it between loops of few
+// elements; body(views, dropped) computes it alone. That pays in a graph that is captured.
 template <class Body>
 bool put_off_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean, const Body& body) {
   Call* call = begin_sum(name, out, row, is_mean);

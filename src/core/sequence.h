@@ -5,8 +5,8 @@
 
 namespace mica::entry {
 
-// out <- sequence: a tensor of as many elements keeps its shape, any other is given the sequence's. Where `warns`, the
-// latter is said, unless out is empty.
+// out <- sequence. A tensor of the same number of elements keeps its shape; any other takes the sequence's, with a
+// warning where `warns`, unless it is empty.
 void write_sequence(const Tensor& out, const Tensor& sequence, bool warns);
 
 }  // namespace mica::entry

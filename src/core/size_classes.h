@@ -68,9 +68,9 @@ class SpanHeap {
   // Unmaps the spans that have no block in use and returns their bytes.
   size_t trim();
 
-  // The same for a class, for no more bytes than have been free ever since the last call of this.
+  // The same for one class, and for no more bytes than have been free since the last call of this function.
   size_t return_unused(int c);
-  // Whether a class has so much free memory that some may be worth returning, and changed since it was looked at last.
+  // Whether a class has so much free memory that returning some may pay, and has changed since it was last looked at.
   bool may_have_unused(int c) const {
     return classes_[c].looks_left > 0 && classes_[c].free.count * class_size(c) >= kWorthReturning;
   }
@@ -83,9 +83,10 @@ class SpanHeap {
   };
   struct Class {
     FreeList free;
-    uint32_t least_free = 0;  // since the last call of return_unused
-    int looks_left = 0;       // one sees what is free, the next what has been free since
-    char* fresh = nullptr;    // what is not yet cut of the newest span
+    uint32_t least_free = 0;  // the least number of free blocks since the last call of return_unused
+    // Calls of return_unused still to do: one notes what is free, the next returns what stayed free.
+    int looks_left = 0;
+    char* fresh = nullptr;  // the part of the newest span that is not cut into blocks yet
     char* fresh_end = nullptr;
     std::vector<Span> spans;
   };

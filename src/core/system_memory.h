@@ -1,4 +1,4 @@
-// Pages from the system, counted.
+// Pages of memory from the system, which are counted.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ void unmap_pages(void* pages, size_t nbytes);
 // RAM and swap together, or what the process's control group is granted of them: no single request can be larger.
 size_t total_memory();
 
-// What can be had before the system, or the control group, has none left. Reads some files: tens of microseconds.
+// The memory that can still be had from the system, or from the control group. It reads some files, which takes tens of
+// microseconds.
 size_t available_memory();
 
 struct MappedBytes {

@@ -1,5 +1,5 @@
-// Deterministic mode: memory without a value gets one, NaN or the largest integer, and what torch says has no
-// deterministic implementation is refused.
+// Deterministic mode: uninitialised memory is filled with NaN or the largest integer, and operations are refused that
+// torch says have no deterministic implementation.
 #pragma once
 
 #include "mica/tensor.h"
@@ -12,7 +12,7 @@ void alert_not_deterministic(const char* operation);
 
 void set_fill_uninitialized(bool fill);
 Tensor filled_if_asked(Tensor t);
-// What lies behind the bytes that the storage had before it grew.
+// Fills the bytes that a storage has gained by growing.
 void fill_added_if_asked(const Tensor& t, int64_t bytes_before);
 
 }  // namespace mica

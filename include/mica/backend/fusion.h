@@ -19,15 +19,16 @@ struct FusedText {
 };
 
 inline constexpr int kFusedDims = 5;
-inline constexpr int kFusedOperands = 12;  // in memory
+inline constexpr int kFusedOperands = 12;  // operands that lie in memory
 inline constexpr int64_t kFusedElements = int64_t{1} << 30;
 inline constexpr int kFusedRegisters = 8;  // values that are alive at once
 inline constexpr int kFusedInstructions = 48;
 inline constexpr int kFusedProducts = 4;
-inline constexpr int kFusedParts = 12;               // of a sequence
-inline constexpr int64_t kFusedPartElements = 8192;  // of a loop that is one of them
+inline constexpr int kFusedParts = 12;               // parts of a sequence
+inline constexpr int64_t kFusedPartElements = 8192;  // elements of a loop that is a part of a sequence
 
-// What one element is computed by. Values are float32 in registers; a result is rounded to its dtype.
+// One instruction of what is computed for each element. Values are float32 in registers; a result is rounded to its
+// dtype.
 struct FusedInstruction {
   static constexpr int kLoad = 0, kStore = 1;        // further codes are the backend's own
   static constexpr int8_t kNumber = -1, kLast = -2;  // inputs: a number, or the result of the instruction before
@@ -35,10 +36,10 @@ struct FusedInstruction {
   int16_t code;
   int8_t in[3];      // registers, or one of the above
   int8_t out;        // a register, or -1: the next instruction alone asks for it
-  DType dtype;       // of the result
-  uint8_t operand;   // of kLoad and kStore
-  uint8_t inputs;    // how many
-  float numbers[3];  // where `in` is kNumber
+  DType dtype;       // the dtype of the result
+  uint8_t operand;   // the operand that kLoad reads and kStore writes
+  uint8_t inputs;    // how many of `in` there are
+  float numbers[3];  // the inputs for which `in` is kNumber
   float parameters[2];
 };
 
@@ -47,9 +48,9 @@ struct FusedLoop {
     char* data;
     DType dtype;
     int64_t strides[kFusedDims];  // in bytes
-    // Not null: what is stored goes `step` bytes further for each count of this number, which says a place in dimension
-    // `dim` of `size`, from the end where it is negative. Nothing is stored at a place that there is not; the backend
-    // reports it as it does for its kernels.
+    // If this is not null, the result is stored at a place that the number says: `step` bytes further for each place in
+    // dimension `dim`, which has `size` places; a negative number counts from the end. A number beyond the dimension
+    // stores nothing, and the backend reports it as its kernels do.
     const int64_t* index;
     int64_t step, size;
     int32_t dim;
@@ -63,7 +64,7 @@ struct FusedLoop {
   FusedInstruction instructions[kFusedInstructions];
 };
 
-// The sum of a row of float32 over `divisor`, which is one or, for a mean, the number of elements.
+// The sum of a row of float32 elements, divided by `divisor`: by one, or by the number of elements for a mean.
 struct FusedSum {
   const float* row;
   float* out;
@@ -71,9 +72,9 @@ struct FusedSum {
   float divisor;
 };
 
-// One of the things that a sequence computes.
+// One part of a sequence: a loop or a sum.
 struct FusedPart {
-  const FusedLoop* loop;  // null: the sum
+  const FusedLoop* loop;  // null: the part is the sum
   FusedSum sum;
 };
 
@@ -111,20 +112,22 @@ struct FusedNormGradient {
 };
 
 struct Fusion {
-  // Whether a fused loop can do what a kernel does, and how: fills in code, dtype, numbers, parameters and, as inputs,
-  // the operands of the loop (from its first input on) or kNumber. Of `loop` there are dtypes and numbers, no elements;
-  // `arguments` is the tuple of the kernel's further arguments, with a FusedText for a text.
+  // Whether a fused loop can do what a kernel does. If so, fills in the code, dtype, numbers, parameters and, as
+  // inputs, the operands of the loop (from its first input on) or kNumber. `loop` has dtypes and numbers, but no
+  // elements; `arguments` is the tuple of the kernel's further arguments, with a FusedText for a text.
   bool (*describe)(const char* slot, const PointwiseLoop& loop, const void* arguments, FusedInstruction& step);
-  bool (*run)(const FusedLoop& loop);  // whether by code that was made for the loop
+  bool (*run)(const FusedLoop& loop);  // returns whether code that was made for this loop has run it
 
-  // Products of one row that the backend computes side by side: whether it is such a one (of its addresses only the
-  // alignment is known), and up to kFusedProducts of them that have the row in common. Null: there are none.
+  // The backend may compute several products of one row side by side. `takes_product` says whether a call is such a
+  // product (of its addresses only the alignment is known). `run_products` runs up to kFusedProducts of them that share
+  // the row. Null where the backend has no such kernel.
   bool (*takes_product)(const MatmulCall& call);
   void (*run_products)(const MatmulCall* calls, int count);
 
-  // Loops of few elements and sums of rows, each of which sees what those before it wrote, as one kernel: whether a sum
-  // can be one of them (of its addresses only the alignment is known), with the bits of the backend's own kernel, and
-  // up to kFusedParts of them. False where they have to run one by one; then nothing was run. Null: there are none.
+  // The backend may run small loops and sums of rows as one kernel, in which each part sees what the parts before it
+  // wrote. `takes_sum` says whether a sum can be a part and has the same bits there as from its own kernel; of its
+  // addresses only the alignment is known. `run_sequence` runs up to kFusedParts of them. It returns false, and has run
+  // nothing, where they have to run one by one. Null where the backend has no such kernel.
   bool (*takes_sum)(const FusedSum& sum);
   bool (*run_sequence)(Device device, const FusedPart* parts, int count);
 

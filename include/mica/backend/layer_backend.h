@@ -18,9 +18,8 @@ inline const LayerKernelTable& layer_kernel_table(Device device) {
   return device.is_cpu() ? cpu_layer_kernels : layer_kernel_table_of(backend(device.type()));
 }
 
-// Whether the backend of a device takes a call of a slot: it is filled, and Capabilities::takes_call does not turn
-// these inputs down. Where the answer is no, an operation that is also a composition of others runs as that. The meta
-// device takes all.
+// Whether the backend of a device takes a call of a slot: the slot is filled, and Capabilities::takes_call does not
+// turn these inputs down. Otherwise the operation runs as a composition of others. The meta device takes every call.
 bool takes_call(Device device, bool filled, const char* slot, std::initializer_list<const TensorView*> inputs);
 
 // MICA_TAKES(device, slot, inputs...) of the engine's table, MICA_LAYER_TAKES of that of layers; inputs are pointers to

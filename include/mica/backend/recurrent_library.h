@@ -25,29 +25,32 @@ struct RecurrentStack {
 
 // How a stack is run: what the forward decides and the backward is told.
 struct RecurrentPlan {
-  int64_t choice = 0;            // of the library's ways
-  int64_t weights = 0;           // all parameters as the library lays them, in elements
+  int64_t choice = 0;            // which of the library's ways
+  int64_t weights = 0;           // the number of elements of all parameters, as the library lays them out
   int64_t reserve = 0;           // what the forward keeps for the backward, in bytes
-  std::vector<int64_t> offsets;  // of each parameter among `weights`
+  std::vector<int64_t> offsets;  // where each parameter begins among `weights`
 };
 
-// All tensors are contiguous and aligned to 16 bytes, but for the parameters, which are contiguous. Those that are not
-// wanted or not there are undefined.
+// All tensors are contiguous and aligned to 16 bytes; parameters are contiguous only. A tensor that is not wanted or
+// not there is undefined.
 struct RecurrentForward {
-  TensorView output, hy, cy, reserve;  // no reserve: for inference
+  TensorView output, hy, cy, reserve;  // for inference the reserve is undefined
   TensorView data, hx, cx;
-  TensorViewList parameters;  // of each layer and direction: w_ih, w_hh, b_ih, b_hh, w_hr, as far as there are any
+  TensorViewList parameters;  // of each layer and direction: w_ih, w_hh, b_ih, b_hh, w_hr, those that there are
 };
 struct RecurrentBackward {
-  TensorView grad_data, grad_hx, grad_cx, grad_weights;  // the first is always there, the last is laid as a plan says
-  TensorView grad_output, grad_hy, grad_cy;              // the first is always there
-  TensorView output, data, hx, cx, reserve;              // the reserve may be changed
+  // The first is always there, the last is laid out as the plan says.
+  TensorView grad_data, grad_hx, grad_cx, grad_weights;
+  TensorView grad_output, grad_hy, grad_cy;  // the first is always there
+  TensorView output, data, hx, cx, reserve;  // the reserve may be changed
   TensorViewList parameters;
 };
 
 struct RecurrentLibrary {
-  bool (*plan)(const RecurrentStack& stack, bool training, RecurrentPlan* plan);  // false: it is not taken
-  // False: it cannot be done so after all, and the next plan for this stack is another one, or none.
+  // False: the library does not take the stack.
+  bool (*plan)(const RecurrentStack& stack, bool training, RecurrentPlan* plan);
+  // Returns false where the library cannot run this plan after all. The next plan for this stack is then another one,
+  // or there is none.
   bool (*forward)(const RecurrentStack& stack, const RecurrentPlan& plan, const RecurrentForward& call);
   void (*backward)(const RecurrentStack& stack, const RecurrentPlan& plan, const RecurrentBackward& call);
 };

@@ -1,5 +1,5 @@
-// extension("round_products") of a backend: whether products of float32 that this thread asks for may round their
-// inputs, where the backend's layers may (torch.backends.cudnn.allow_tf32). It returns what held before.
+// extension("round_products") of a backend: says whether float32 products that this thread asks for may round their
+// inputs where the backend's layers may (torch.backends.cudnn.allow_tf32). It returns the earlier setting.
 #pragma once
 
 #include "mica/backend.h"

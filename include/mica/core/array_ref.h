@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-// A braced list bound to a parameter of these types lives as long as the call.
+// A braced list that is bound to a parameter of these types lives as long as the call.
 #pragma GCC diagnostic push
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Winit-list-lifetime"

@@ -15,14 +15,15 @@
 
 namespace mica::dispatch {
 
-// Whether a mode is active on this thread. An entry asks only where mode_bit::kProfile is set, which goes with it: the
-// usual call tests one bit for both.
+// Whether a mode is active on this thread. mode_bit::kProfile is set as well then, and an entry asks this only where
+// that bit is set: a call without modes tests one bit for both.
 extern constinit thread_local bool active __attribute__((tls_model("initial-exec")));
 void set_active(bool on);
-// Whether the program itself calls a factory, which a mode then sees: what the engine makes for itself it fills itself.
+// Whether the program itself calls a factory. A mode sees such calls only, not those that the engine makes for its own
+// tensors.
 extern constinit thread_local bool direct __attribute__((tls_model("initial-exec")));
 
-// In this scope no mode is active: an operation of the engine's own runs.
+// No mode is active in this scope, in which an operation of the engine's own runs.
 class Aside {
  public:
   Aside() { set_active(false); }
@@ -96,11 +97,12 @@ class Argument {
 using Arguments = std::initializer_list<Argument>;
 
 inline constexpr int kAnyNumber = -1;
-// What the innermost mode answers for an operation ("add.Tensor"): `count` tensors, or any number of them. Set by the
-// Python extension.
+// Set by the Python extension: asks the innermost mode for the results of an operation ("add.Tensor"), `count` tensors
+// or any number of them.
 extern std::vector<Tensor> (*handler)(const char* name, const Argument* arguments, size_t size, int count);
 
-// Hands a call over. Where the operation records the derivative itself (`recorded`), what comes back has no history.
+// Hands a call to the mode. Where the operation records its derivative itself (`recorded`), the results have no
+// history.
 std::vector<Tensor> call(const char* name, Arguments arguments, int count, bool recorded);
 Tensor call_one(const char* name, Arguments arguments, bool recorded);
 void call_none(const char* name, Arguments arguments, bool recorded);

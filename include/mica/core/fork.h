@@ -43,7 +43,7 @@ enum class LockOrder : uint8_t {
 
 namespace detail {
 
-// What a fork takes before it copies the process, and gives back after.
+// A lock or a gate that a fork takes before it copies the process, and gives back after.
 class ForkParticipant {
  public:
   ForkParticipant(const ForkParticipant&) = delete;
@@ -56,14 +56,14 @@ class ForkParticipant {
   explicit ForkParticipant(LockOrder order) : order_(order) {}
   ~ForkParticipant() = default;
   void enrol();
-  void withdraw();  // waits for a fork that is under way: called with no lock of the library held
+  void withdraw();  // waits for a fork that is under way; the caller holds no lock of the library
 
  private:
   friend struct ForkList;
   ForkParticipant* next_ = nullptr;
   ForkParticipant* previous_ = nullptr;
   LockOrder order_;
-  bool taken_ = false;  // or about to be, by a fork that is under way
+  bool taken_ = false;  // or a fork that is under way is about to take it
 };
 
 }  // namespace detail

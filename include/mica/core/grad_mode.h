@@ -6,7 +6,7 @@
 namespace mica {
 
 namespace mode_bit {
-inline constexpr uint32_t kNoGrad = 1u << 0;  // inverted, so that the usual word is zero
+inline constexpr uint32_t kNoGrad = 1u << 0;  // true when gradients are off, so that the usual word is zero
 inline constexpr uint32_t kInference = 1u << 1;
 inline constexpr uint32_t kAnomaly = 1u << 2;
 inline constexpr uint32_t kSavedTensorHooks = 1u << 3;

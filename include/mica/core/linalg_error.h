@@ -1,4 +1,4 @@
-// What an operation throws that fails on the numbers of a matrix: torch.linalg.LinAlgError in Python.
+// The error of an operation that fails on the numbers of a matrix: torch.linalg.LinAlgError in Python.
 #pragma once
 
 #include "mica/error.h"

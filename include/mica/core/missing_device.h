@@ -1,5 +1,5 @@
-// What an operation throws that asks for a device this machine does not have: AssertionError in Python, as torch has
-// it.
+// The error of an operation that asks for a device which this machine does not have: AssertionError in Python, as in
+// torch.
 #pragma once
 
 #include "mica/error.h"

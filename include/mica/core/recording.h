@@ -12,14 +12,15 @@
 
 namespace mica::recording {
 
-// Calls of kernels are put off in this scope, or run at once in it (`on` false). What is pending at its end is run.
-// Within a `whole` one, and the compiled functions that are called there, nobody may ask for values (fullgraph=True).
+// In this scope calls of kernels are put off, or run at once where `on` is false. At its end, pending calls are run.
+// Within a scope that is `whole`, and in compiled functions that are called there, nobody may ask for values
+// (fullgraph=True).
 class Scope {
  public:
   explicit Scope(bool on = true, bool whole = false);
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
-  ~Scope();  // swallows no error: call end() where one is to be seen
+  ~Scope();  // as end(), but an error is left for whoever asks for the results
   void end();
 
  private:
@@ -51,33 +52,34 @@ inline bool active() { return thread_modes & mode_bit::kRecord; }
 bool in_function();                   // active, and not by a backward pass alone
 void flush(const char* reason = "");  // runs what this thread has put off
 void settle(const StorageImpl& storage);
-uint32_t users(const StorageImpl& storage);  // its use_count() without this thread's recording
-bool pending();                              // whether this thread has put anything off
+// The use_count() of the storage, without the references of this thread's recording.
+uint32_t users(const StorageImpl& storage);
+bool pending();  // whether this thread has put anything off
 
-// Calls on fewer elements run at once (of float32, on fewer than half), unless an operand is pending. Tests put
-// everything off.
+// A call on fewer elements (for float32, on fewer than half of them) runs at once, unless an operand is pending. Tests
+// set it so that every call is put off.
 extern std::atomic<int64_t> least_elements;
-// The same for devices that fuse. What saves a launch is worth it for few elements too.
+// The same for devices that fuse calls. It is smaller there: a launch that is saved pays for few elements too.
 extern thread_local int64_t least_fused;
 
-// Whether chains of simple operations run as machine code that is made for them (src/compiler/code.h); returns what was
-// before. MICA_COMPILER_CODE=0 in the environment turns it off.
+// Whether chains of simple operations run as machine code that is made for them (src/compiler/code.h). Returns the
+// earlier setting. MICA_COMPILER_CODE=0 in the environment turns it off.
 bool generate_code(bool on);
 
 // What has run on this thread since the last reset.
 struct Counts {
-  int64_t flushes = 0;     // with anything to run
-  int64_t calls = 0;       // of kernels that were put off
-  int64_t loops = 0;       // that they were fused into
+  int64_t flushes = 0;     // flushes that had something to run
+  int64_t calls = 0;       // calls of kernels that were put off
+  int64_t loops = 0;       // loops that these calls were fused into
   int64_t dead = 0;        // calls whose results nobody could ask for: they did not run
   int64_t kept_apart = 0;  // bytes of intermediate results that never reached memory
-  int64_t generated = 0;   // loops of a GPU that ran as code that was made for them
+  int64_t generated = 0;   // loops that ran on a GPU as code made for them
 };
 Counts counts();
 void reset_counts();
 
-// While a text is asked for, every flush adds what it did, and where it was asked for: `place` says which line of the
-// program runs.
+// From now on every flush adds to a text what it did and where it was asked for. `place` says which line of the program
+// runs.
 void explain_from_now_on(std::string (*place)() = nullptr);
 std::string take_explanation();
 

@@ -46,7 +46,7 @@ class Scalar {
   Scalar(ComplexHalf value) : Scalar(static_cast<complex64>(value)) {}
 
   constexpr bool is_bool() const { return tag_ == Tag::Bool; }
-  constexpr bool is_integral() const { return tag_ == Tag::Int || tag_ == Tag::UInt; }  // bool is not
+  constexpr bool is_integral() const { return tag_ == Tag::Int || tag_ == Tag::UInt; }  // false for a bool
   constexpr bool is_floating() const { return tag_ == Tag::Double; }
   constexpr bool is_complex() const { return tag_ == Tag::Complex; }
 

@@ -58,7 +58,7 @@ class StorageImpl {
   static Ref<StorageImpl> allocate(size_t nbytes, Device device);
   // Memory that somebody else owns; `deleter(context, data, nbytes)` runs when the last reference goes.
   static Ref<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context);
-  // Memory that is allocated when what it is to hold is computed: mica/core/recording.h.
+  // Memory that is allocated when its contents are computed: mica/core/recording.h.
   static Ref<StorageImpl> promise(size_t nbytes, Device device);
 
   void* data() const {
@@ -66,30 +66,32 @@ class StorageImpl {
       settle();
     return data_;
   }
-  void* address() const { return data_; }  // as it is now: null for what is promised
+  void* address() const { return data_; }  // the address as it is now; null where memory is only promised
   size_t nbytes() const { return nbytes_; }
   Device device() const { return device_; }
   bool resizable() const { return resizable_; }
-  void resize(size_t nbytes);  // keeps the common prefix
-  // Copies what it holds to memory that somebody else owns, as wrap() takes it. What cannot be resized keeps both.
+  void resize(size_t nbytes);  // keeps the bytes that both sizes have
+  // Copies the contents to memory that somebody else owns, given as for wrap(). A storage that cannot be resized keeps
+  // its old memory alive as well.
   void move_to(void* data, Deleter deleter, void* context);  // on the CPU
-  Deleter deleter() const { return deleter_; }               // tells whose memory it is; null: the device's allocator's
+  Deleter deleter() const { return deleter_; }  // tells whose memory it is; null for memory of the device's allocator
   void* context() const { return context_; }
-  // Whether a resize has ever moved the memory, or a recording has calls of kernels on it that have yet to run: tensors
-  // made before hold a stale pointer and refresh it when asked.
+  // Whether a resize has ever moved the memory, or recorded calls of kernels have yet to run on it. A tensor that was
+  // made before holds a stale pointer then, and refreshes it when it is asked for it.
   bool moved() const { return watch_.load(std::memory_order_relaxed) != 0; }
 
-  // For recordings of calls. One that reads or writes this memory holds it; whoever else asks for the memory lets the
-  // calls run first.
+  // For recordings of calls: a recording holds the memory that its calls read or write. Whoever else asks for that
+  // memory lets the calls run first.
   void hold() { watch_.fetch_add(kHolder, std::memory_order_relaxed); }
   void unhold() { watch_.fetch_sub(kHolder, std::memory_order_relaxed); }
   void set_written_later(bool on) {
     on ? watch_.fetch_or(kWritten, std::memory_order_relaxed) : watch_.fetch_and(~kWritten, std::memory_order_relaxed);
   }
   bool written_later() const { return watch_.load(std::memory_order_relaxed) & kWritten; }
-  void keep_promise();                   // allocates what was promised; nothing where there is memory
-  void break_promise() { nbytes_ = 0; }  // nobody is left who could ask
-  // Runs what recorded calls have to do with this memory: all of this thread's, of other threads' those that write it.
+  void keep_promise();                   // allocates promised memory; does nothing where there is memory
+  void break_promise() { nbytes_ = 0; }  // to be called when nobody is left who could ask for the memory
+  // Runs the recorded calls that concern this memory: all calls of this thread, and those of other threads that write
+  // it.
   void settle() const;
 
   // Counts in-place changes of the memory; autograd compares it with the count at the time a tensor was saved.
@@ -109,10 +111,10 @@ class StorageImpl {
   StorageImpl() = default;
   ~StorageImpl() = default;
   void destroy();
-  void let_go();              // of the memory
+  void let_go();              // frees the memory
   void* inline_data() const;  // null when the block has none
 
-  static constexpr uint32_t kMoved = 1, kWritten = 2, kHolder = 4;  // of watch_; the number of holders is above
+  static constexpr uint32_t kMoved = 1, kWritten = 2, kHolder = 4;  // bits of watch_; the bits above them count holders
 
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> version_{0};

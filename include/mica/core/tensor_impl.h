@@ -21,7 +21,7 @@ inline constexpr uint32_t kConj = 1u << 0;           // a lazily conjugated view
 inline constexpr uint32_t kNeg = 1u << 1;            // a lazily negated view
 inline constexpr uint32_t kWrappedNumber = 1u << 2;  // a Python number made a 0-dim tensor: ranks lowest in promotion
 inline constexpr uint32_t kInference = 1u << 3;      // made under inference_mode: no version counter, no autograd
-inline constexpr uint32_t kOwnVersion = 1u << 4;     // counts its versions apart from its storage (x.data, x.data)
+inline constexpr uint32_t kOwnVersion = 1u << 4;     // counts its versions apart from its storage, as x.data does
 inline constexpr uint32_t kNamed = 1u << 5;          // has dimension names
 inline constexpr uint32_t kSparse = 1u << 6;         // has sparse parts instead of a storage
 inline constexpr uint32_t kQuantized = 1u << 7;      // its integers stand for real numbers, as a quantizer says
@@ -31,11 +31,12 @@ inline constexpr uint32_t kLazyBits = kConj | kNeg;
 inline constexpr uint32_t kForeignLayout = kSparse | kQuantized;
 // Bits that send an operation's entry to its slow path.
 inline constexpr uint32_t kSpecial = kLazyBits | kNamed | kForeignLayout | kBatched | kDual;
-// Those that send a view there: lazy signs and quantizers are passed on by every view.
+// Bits that send a view operation to its slow path. Lazy signs and quantizers are not among them: every view passes
+// them on.
 inline constexpr uint32_t kSpecialView = kNamed | kSparse | kBatched | kDual;
 }  // namespace tensor_bit
 
-// What forbids an in-place change through a view from being recorded.
+// Why an in-place change through a view cannot be recorded; Normal where it can.
 enum class ViewCreation : uint8_t { Normal, InNoGrad, InInference, MultiOutput, InCustomFunction };
 
 // Counts the changes of tensors that count them apart from their storage.
@@ -64,10 +65,10 @@ class TensorImpl {
                             int64_t offset);
   static TensorImpl* create_contiguous(Storage storage, DType dtype, Device device, IntArrayRef sizes, int64_t offset);
 
-  TensorView view;  // first: a kernel gets a pointer to it
+  TensorView view;  // the first member: a kernel gets a pointer to it
   int64_t offset = 0;
   Storage storage;
-  AutogradMeta* autograd = nullptr;  // owned; null for a tensor that autograd has nothing to remember of
+  AutogradMeta* autograd = nullptr;  // owned; null while autograd has nothing to remember about the tensor
   void* python_object = nullptr;     // the Python wrapper; owned only while python_owned
   Ref<TensorImpl> base;              // not null: this is a view, and never of another view
   RareFacts* rare = nullptr;         // owned; null for almost every tensor
@@ -78,13 +79,13 @@ class TensorImpl {
   uint16_t bits = 0;
   ViewCreation creation = ViewCreation::Normal;
   Layout layout = Layout::Strided;
-  uint32_t view_version = 0;  // of a view: the version for which its grad_fn is right
+  uint32_t view_version = 0;  // of a view: the version at which its grad_fn was right
 
   // Replaces the geometry; recomputes numel, contiguity and the data pointer.
   void set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t new_offset);
   void refresh_data_pointer();  // after the storage was resized or replaced
-  // For the reader of a tensor whose storage is marked as moved: finds the data again. A sparse tensor has an empty
-  // storage with that mark, so that whoever takes it for a strided one gets an error here.
+  // Finds the data again where the storage is marked as moved. A sparse tensor has an empty storage with that mark, so
+  // that code which takes it for a strided tensor gets an error here.
   void follow_storage();
 
   uint32_t version() const;
@@ -108,7 +109,7 @@ class TensorImpl {
   TensorImpl() = default;
   ~TensorImpl();
   void destroy();
-  void set_large_geometry(IntArrayRef sizes, IntArrayRef strides);  // of more dimensions than fit inline
+  void set_large_geometry(IntArrayRef sizes, IntArrayRef strides);  // for more dimensions than fit inline
 
   std::atomic<uint32_t> refs_{1};
   int64_t inline_dims_[2 * kInlineDims];

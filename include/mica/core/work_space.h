@@ -5,8 +5,8 @@
 
 namespace mica {
 
-// Names the function by which the CPU's kernels give back the work space that no call uses, and say how many bytes it
-// was. cpu_trim() calls it.
+// Sets the function by which the CPU's kernels give back the work space that no call uses; it returns how many bytes
+// that was. cpu_trim() calls it.
 void on_trim(size_t (*give_back)());
 
 }  // namespace mica

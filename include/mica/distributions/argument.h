@@ -23,7 +23,7 @@ class Argument {
   const Scalar& number() const { return number_; }
   const Tensor& tensor() const { return tensor_; }  // undefined where this is a number
   IntArrayRef sizes() const { return is_number() ? IntArrayRef() : tensor_.sizes(); }
-  // f of the number or of the tensor.
+  // Calls f with the number or with the tensor.
   template <class F>
   Tensor visit(const F& f) const {
     return is_number() ? f(number_) : f(tensor_);
@@ -35,7 +35,8 @@ class Argument {
   Scalar number_;
 };
 
-// Tensors of one shape. A number takes the dtype and device of the first tensor; of numbers alone, the default dtype.
+// Broadcasts the arguments to tensors of one shape. A number takes the dtype and device of the first tensor, or the
+// default dtype where there are only numbers.
 std::vector<Tensor> broadcast_all(const std::vector<Argument>& values);
 
 struct Options {
@@ -52,7 +53,7 @@ struct OddsOptions {
 // ---- what distributions share ------------------------------------------------------------------------------------
 
 Tensor clamp_probs(const Tensor& probs);  // kept off 0 and 1 by the dtype's epsilon
-// Of log odds (binary), or of unnormalised log probabilities along the last dimension.
+// Probabilities from log odds (binary), or from unnormalised log probabilities along the last dimension.
 Tensor logits_to_probs(const Tensor& logits, bool is_binary = false);
 Tensor probs_to_logits(const Tensor& probs, bool is_binary = false);
 // The elements of the lower triangle, row by row, as vectors, and the way back.

@@ -42,7 +42,7 @@ class Constraint::Rule {
   virtual bool is_discrete() const { return false; }
   virtual int64_t event_dim() const { return 0; }
   virtual std::string str() const { return name() + "()"; }
-  // From unconstrained numbers into the region, one to one if that is asked for. Unless it is overridden it throws.
+  // A transform from unconstrained numbers into the region, one to one if `one_to_one`. Throws unless it is overridden.
   virtual Transform transform(bool one_to_one) const;
 };
 
@@ -74,7 +74,7 @@ Constraint positive_semidefinite();
 Constraint positive_definite();
 // A constraint whose events take in more dimensions: valid where all of their parts are.
 Constraint independent(Constraint base_constraint, int64_t reinterpreted_batch_ndims);
-// In the region of every component of a mixture, whose dimension comes before the event's.
+// Values in the region of every component of a mixture, whose dimension comes before the event's.
 Constraint mixture_same_family(Constraint base_constraint);
 // Each constraint holds for a stretch of the dimension (of length one, unless lengths are given), or for one index.
 Constraint cat(std::vector<Constraint> parts, int64_t dim = 0, std::vector<int64_t> lengths = {});
@@ -82,7 +82,8 @@ Constraint stack(std::vector<Constraint> parts, int64_t dim = 0);
 
 }  // namespace constraints
 
-// From a constraint to a transform of unconstrained numbers into it: one to one, or perhaps cheaper and not so.
+// A transform from unconstrained numbers into the region of a constraint. biject_to is one to one; transform_to need
+// not be, and may be cheaper.
 Transform biject_to(const Constraint& constraint);
 Transform transform_to(const Constraint& constraint);
 

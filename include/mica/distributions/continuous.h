@@ -31,7 +31,7 @@ class Normal : public Family<Normal, ExponentialFamily> {
   double mean_carrier_measure() const override { return 0; }
 };
 
-// Of a median and a half width at half maximum. It has no mean.
+// Given by a median and a half width at half maximum. It has no mean.
 class Cauchy : public Family<Cauchy, Distribution> {
  public:
   static constexpr const char* kName = "Cauchy";
@@ -88,7 +88,7 @@ class Uniform : public Family<Uniform, Distribution> {  // on [low, high)
   Tensor entropy() const override;
 };
 
-// What exceeds a high threshold `loc`; exponential where the concentration is zero.
+// The excess over a high threshold `loc`; exponential where the concentration is zero.
 class GeneralizedPareto : public Family<GeneralizedPareto, Distribution> {
  public:
   static constexpr const char* kName = "GeneralizedPareto";
@@ -111,7 +111,8 @@ class GeneralizedPareto : public Family<GeneralizedPareto, Distribution> {
   Tensor entropy() const override;
 
  private:
-  std::pair<Tensor, Tensor> shape_or_one() const;  // where the concentration is zero; it, with ones there
+  // Where the concentration is zero, and the concentration with ones there.
+  std::pair<Tensor, Tensor> shape_or_one() const;
 };
 
 class VonMises : public Family<VonMises, Distribution> {  // angles; mean and variance are the circular ones
@@ -169,7 +170,7 @@ class Gamma : public Family<Gamma, ExponentialFamily> {
   double mean_carrier_measure() const override { return 0; }
 
  protected:
-  Gamma() = default;  // the parameters are to be added, as hidden ones, by the subclass
+  Gamma() = default;  // for subclasses, which add the parameters as hidden ones
 };
 
 class Chi2 : public Family<Chi2, Gamma> {

@@ -22,7 +22,7 @@ class BinaryOdds : public Base {
   IntArrayRef param_shape() const { return given().sizes(); }
 
  protected:
-  // Adds both, after `place` others.
+  // Adds `probs` and `logits` as parameters, at `place` among the others.
   void add_odds(const OddsOptions& odds, const Tensor& value, const Constraint& of_probs, size_t place = 0) {
     place_ = place;
     if (odds.probs) {
@@ -60,8 +60,8 @@ class Bernoulli : public Family<Bernoulli, BinaryOdds<ExponentialFamily>> {
   double mean_carrier_measure() const override { return 0; }
 };
 
-// Numbers of [0, 1] with density proportional to p^x (1 - p)^(1 - x). Where `probs` lies between the two limits the
-// formulas divide zero by zero: there they are Taylor's.
+// Numbers in [0, 1] with density proportional to p^x (1 - p)^(1 - x). Where `probs` lies between the two limits, the
+// exact formulas would divide zero by zero; Taylor series are used there.
 class ContinuousBernoulli : public Family<ContinuousBernoulli, BinaryOdds<ExponentialFamily>> {
  public:
   static constexpr const char* kName = "ContinuousBernoulli";
@@ -83,7 +83,7 @@ class ContinuousBernoulli : public Family<ContinuousBernoulli, BinaryOdds<Expone
   std::vector<Tensor> natural_params() const override;
   Tensor log_normalizer(const std::vector<Tensor>& natural) const override;
   double mean_carrier_measure() const override { return 0; }
-  Tensor log_norm() const;  // of the normalizer
+  Tensor log_norm() const;  // the logarithm of the normalizer
 
  protected:
   Tensor odds_probs(const Tensor& logits) const override { return clamp_probs(logits_to_probs(logits, true)); }
@@ -182,7 +182,7 @@ class Categorical : public Family<Categorical, Distribution> {
   const Tensor& given() const { return parameter(0).defined() ? parameter(0) : parameter(1); }
 };
 
-// What stands on a Categorical shares: its parameters.
+// The base of distributions that stand on a Categorical: it holds their parameters.
 class OfCategorical : public Distribution {
  public:
   static constexpr int kDepth = Distribution::kDepth;
@@ -242,7 +242,7 @@ class Multinomial : public Family<Multinomial, OfCategorical> {  // how often ea
 
  private:
   int64_t total_count_;
-  Binomial binomial_;  // of each category's count, for the entropy
+  Binomial binomial_;  // the distribution of each category's count, for the entropy
 };
 
 }  // namespace mica::distributions

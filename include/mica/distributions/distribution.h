@@ -34,15 +34,16 @@ using DistributionPtr = std::shared_ptr<const Distribution>;
 
 class Distribution {
  public:
-  static constexpr int kDepth = 0;  // how many classes lie above; the nearest entry of the table of divergences wins
+  // The number of base classes above this one; the table of divergences takes the entry of the nearest classes.
+  static constexpr int kDepth = 0;
   virtual ~Distribution() = default;
 
   // Whether distributions check their parameters and values unless they are told otherwise.
   static void set_default_validate_args(bool value);
   static bool default_validate_args();
 
-  IntArrayRef batch_shape() const { return batch_shape_; }  // over which parameters are batched
-  IntArrayRef event_shape() const { return event_shape_; }  // of one sample of one distribution
+  IntArrayRef batch_shape() const { return batch_shape_; }  // the shape over which parameters are batched
+  IntArrayRef event_shape() const { return event_shape_; }  // the shape of one sample of one distribution
   bool validates() const { return validate_args_; }
   virtual const char* name() const = 0;
   virtual std::string str() const;  // as Python prints it
@@ -51,7 +52,7 @@ class Distribution {
   virtual Constraint support() const;
   std::vector<std::pair<std::string, Constraint>> arg_constraints() const;
 
-  // What a class does not override throws, of the kind NotImplemented.
+  // A function that a class does not override throws an Error of the kind NotImplemented.
   virtual Tensor mean() const;
   virtual Tensor mode() const;
   virtual Tensor variance() const;
@@ -81,12 +82,13 @@ class Distribution {
 
   // ---- for constructors: the parameters in the order of arg_constraints
   void add(const char* name, const Constraint& constraint, const Tensor& value, Seen seen = Seen::Printed);
-  void add_computed(const char* name, const Constraint& constraint);  // computed when asked for: see `computed`
+  // Its value is computed when asked for: see `computed`.
+  void add_computed(const char* name, const Constraint& constraint);
   void finish(IntArrayRef batch_shape, IntArrayRef event_shape, const Options& options);  // checks the parameters
 
   // ---- for methods
   const Tensor& parameter(size_t i) const { return parameters_[i].value; }
-  // The parameter, or what `compute` makes of the others at the first use, with gradients recorded.
+  // The parameter. Where it was not given, `compute` makes it of the others at the first use, with gradients recorded.
   template <class F>
   Tensor computed(size_t i, const F& compute) const;
   DimVector extended_shape(IntArrayRef sample_shape = {}) const;
@@ -96,10 +98,10 @@ class Distribution {
   }
   [[noreturn]] void not_implemented(const char* what) const;
 
-  // Expands all that the class keeps, for a batch of this shape; to be overridden by classes that keep more than
-  // parameters.
+  // Expands everything that the class keeps to a batch of this shape. Classes that keep more than parameters override
+  // it.
   virtual void widen(IntArrayRef batch_shape);
-  void widen_batch(IntArrayRef batch_shape);  // widen, and the batch's shape itself
+  void widen_batch(IntArrayRef batch_shape);  // calls widen, and sets the shape of the batch itself
 
  private:
   struct Computed {
@@ -110,10 +112,10 @@ class Distribution {
   struct Parameter {
     const char* name;
     Constraint constraint;
-    Tensor value;                        // undefined where it is computed
+    Tensor value;                        // undefined where it is computed at the first use
     std::shared_ptr<Computed> computed;  // shared by copies: their parameters are the same
     Seen seen;
-    Tensor known() const;  // what there is of it
+    Tensor known() const;  // the value, given or computed; undefined before it is computed
   };
   void check_parameters() const;
   Tensor remember(size_t i, Tensor (*compute)(const void*), const void* context) const;

@@ -9,18 +9,18 @@
 
 namespace mica::distributions {
 
-// KL(p || q): the mean under p of log p(x) - log q(x), one number per distribution of the batch. For a pair of types
-// that has no entry of its own, the entry of the nearest classes that they are derived from.
+// KL(p || q): the mean under p of log p(x) - log q(x), one number per distribution of the batch. A pair of types
+// without an entry of its own uses the entry of their nearest base classes.
 Tensor kl_divergence(const Distribution& p, const Distribution& q);
 
 struct DivergenceEntry {
   bool (*matches_p)(const Distribution&);
   bool (*matches_q)(const Distribution&);
-  int depth_p, depth_q;  // of the classes
+  int depth_p, depth_q;  // kDepth of the two classes
   const std::type_info *type_p, *type_q;
   std::function<Tensor(const Distribution&, const Distribution&)> divergence;
 };
-void register_divergence(DivergenceEntry entry);  // replaces one for the same pair
+void register_divergence(DivergenceEntry entry);  // replaces an entry for the same pair
 
 template <class P, class Q, class F>
 DivergenceEntry divergence_entry(F divergence) {
@@ -35,7 +35,7 @@ DivergenceEntry divergence_entry(F divergence) {
           }};
 }
 
-// Enters a function of (const P&, const Q&) for a pair of classes, and for what is derived from them.
+// Enters a function of (const P&, const Q&) for a pair of classes and for the classes that are derived from them.
 template <class P, class Q, class F>
 void register_kl(F divergence) {
   register_divergence(divergence_entry<P, Q>(std::move(divergence)));

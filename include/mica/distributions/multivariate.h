@@ -26,7 +26,7 @@ class MultivariateNormal : public Family<MultivariateNormal, Distribution> {
   Tensor covariance_matrix() const;
   Tensor precision_matrix() const;
   Tensor scale_tril() const;
-  // The factor without the batch that comes from loc alone.
+  // The factor before it is broadcast to the batch of loc.
   const Tensor& unbroadcasted_scale_tril() const { return factor_; }
   bool has_rsample() const override { return true; }
   Constraint support() const override { return constraints::real_vector(); }
@@ -54,7 +54,8 @@ class LowRankMultivariateNormal : public Family<LowRankMultivariateNormal, Distr
   Tensor covariance_matrix() const;
   Tensor precision_matrix() const;
   Tensor scale_tril() const;
-  // As they were given, without the batch that comes from the others; and the Cholesky factor of I + W' D^-1 W.
+  // The parameters as they were given, before they are broadcast to one batch; and the Cholesky factor of I + W' D^-1
+  // W.
   const Tensor& unbroadcasted_cov_factor() const { return factor_; }
   const Tensor& unbroadcasted_cov_diag() const { return diag_; }
   const Tensor& capacitance_tril() const { return capacitance_; }
@@ -88,7 +89,7 @@ class Wishart : public Family<Wishart, ExponentialFamily> {
   Tensor mode() const override;
   Tensor variance() const override;
   Tensor rsample(IntArrayRef sample_shape = {}) const override { return rsample(sample_shape, 10); }
-  // Samples that fail the check are drawn again, so many times at most.
+  // Samples that fail the check are drawn again, at most this many times.
   Tensor rsample(IntArrayRef sample_shape, int64_t max_try_correction) const;
   Tensor log_prob(const Tensor& value) const override;
   Tensor entropy() const override;

@@ -24,7 +24,7 @@ class Gumbel : public Family<Gumbel, TransformedDistribution> {
   Tensor entropy() const override;
 };
 
-// What is left of a distribution that is symmetric about zero when signs are dropped.
+// The distribution of absolute values of numbers whose distribution is symmetric about zero.
 class Half : public TransformedDistribution {
  public:
   static constexpr int kDepth = TransformedDistribution::kDepth;
@@ -182,7 +182,7 @@ class ExpRelaxedCategorical : public Family<ExpRelaxedCategorical, OfCategorical
   ExpRelaxedCategorical(const Tensor& temperature, const OddsOptions& odds);
   const Tensor& temperature() const { return temperature_; }
   bool has_rsample() const override { return true; }
-  Constraint support() const override { return constraints::real_vector(); }  // in truth a surface in it
+  Constraint support() const override { return constraints::real_vector(); }  // more exactly, a surface in it
   Tensor rsample(IntArrayRef sample_shape = {}) const override;
   Tensor log_prob(const Tensor& value) const override;
 

@@ -33,10 +33,10 @@ class Transform {
   Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const;
   Constraint domain() const;
   Constraint codomain() const;
-  int64_t event_dim() const;  // where it is the same on both sides
+  int64_t event_dim() const;  // of a transform with the same event dimensions on both sides
   bool bijective() const;
-  Argument sign() const;                             // of the derivative, of a transform of single numbers
-  DimVector forward_shape(IntArrayRef shape) const;  // of the image of a value of this shape
+  Argument sign() const;                             // the sign of the derivative, for a transform of single numbers
+  DimVector forward_shape(IntArrayRef shape) const;  // the shape of the image of a value of this shape
   DimVector inverse_shape(IntArrayRef shape) const;
   // The same transform with a cache of no or one pair: with one, inverting what was just computed is free and exact.
   Transform with_cache(int64_t cache_size = 1) const;
@@ -73,7 +73,7 @@ class Transform::Rule : public std::enable_shared_from_this<Transform::Rule> {
   virtual bool equals(const Rule& other) const { return this == &other; }
   virtual std::string str() const { return name() + "()"; }
 
-  // forward and inverse through the cache.
+  // Computes forward and inverse, and asks the cache first.
   virtual Tensor call(const Tensor& x) const;
   virtual Tensor call_inverse(const Tensor& y) const;
   int64_t cache_size() const { return cache_size_; }
@@ -82,7 +82,7 @@ class Transform::Rule : public std::enable_shared_from_this<Transform::Rule> {
   int64_t cache_size_;
 
  private:
-  mutable std::mutex mutex_;  // of the cache
+  mutable std::mutex mutex_;  // guards the cache
   HeldOverFork held_{mutex_, LockOrder::Distributions};
   mutable Tensor cached_x_, cached_y_;
   void remember(Tensor x, Tensor y) const;
@@ -149,7 +149,7 @@ inline Transform identity_transform() { return ComposeTransform(std::vector<Tran
 struct IndependentTransform : Transform {
   IndependentTransform(const Transform& base_transform, int64_t reinterpreted_batch_ndims, int64_t cache_size = 0);
 };
-// Each takes a stretch of the dimension, of length one unless lengths are given.
+// Each transform takes a stretch of the dimension, of length one unless lengths are given.
 struct CatTransform : Transform {
   explicit CatTransform(std::vector<Transform> transforms, int64_t dim = 0, std::vector<int64_t> lengths = {},
                         int64_t cache_size = 0);

@@ -17,12 +17,12 @@ class AdaptiveLogSoftmaxWithLossImpl : public Module {
   };
   AdaptiveLogSoftmaxWithLossImpl(int64_t in_features, int64_t n_classes, const Dims& cutoffs, Options options = {});
   Result forward(const Tensor& input, const Tensor& target);
-  Tensor log_prob(const Tensor& input);  // of all classes
+  Tensor log_prob(const Tensor& input);  // the log-probabilities of all classes
   Tensor predict(const Tensor& input);   // the most probable classes
   void reset_parameters();
 
   const int64_t in_features, n_classes;
-  const DimVector cutoffs;  // with n_classes at the end
+  const DimVector cutoffs;  // ends with n_classes
   Linear head = nullptr;
   ModuleList<Sequential> tail;
 

@@ -21,7 +21,7 @@ class MultiheadAttentionImpl : public Module {
 
   const int64_t embed_dim, num_heads;
   const Options options;
-  // One weight for all where they have one size, else one for each.
+  // in_proj_weight is the weight of query, key and value where they have one size. Otherwise each has its own.
   Tensor in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight;
   Tensor in_proj_bias, bias_k, bias_v;
   Linear out_proj = nullptr;

@@ -48,12 +48,12 @@ class SequentialImpl : public Module {
   void push_back(std::shared_ptr<M> module) {
     push_back(ModuleHolder<M>(std::move(module)));
   }
-  void extend(const SequentialImpl& other);  // shares its modules, which get the numbers that follow
+  void extend(const SequentialImpl& other);  // shares the modules of `other`, which get the next numbers here
   Tensor forward(const Tensor& x);
   size_t size() const { return steps_.size(); }
   bool is_empty() const { return steps_.empty(); }
   const std::shared_ptr<Module>& operator[](size_t i) const { return named_children().at(i).second; }
-  // The module as what it is: net->at<nn::Linear>(0).weight. Throws if it is something else.
+  // The module in its own type: net->at<nn::Linear>(0).weight. Throws if it is of another type.
   template <class M>
   auto& at(size_t i) const {
     auto* module = (*this)[i]->template as<M>();
@@ -67,7 +67,7 @@ class SequentialImpl : public Module {
   void add(detail::NamedStep step);
   void add(std::string name, std::shared_ptr<Module> module, detail::Step step);
 
-  std::vector<detail::Step> steps_;  // as the children
+  std::vector<detail::Step> steps_;  // in the order of the children
 };
 class Sequential : public ModuleHolder<SequentialImpl> {
  public:

@@ -11,7 +11,7 @@ class ConvBase : public Module {
   void reset_parameters();
   std::string extra_repr() const override;
 
-  int64_t in_channels;  // 0 as long as it is open
+  int64_t in_channels;  // 0 until the first input decides it
   const int64_t out_channels;
   const DimVector kernel_size, stride, padding, dilation, output_padding;
   const int64_t groups;

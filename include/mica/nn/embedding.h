@@ -27,7 +27,8 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
   }
 };
 
-// Sums, means or maxima of bags of rows: each row of `indices`, or of a list of them the parts that begin at `offsets`.
+// Sums, means or maxima of bags of rows. A bag is a row of `indices`; or `indices` is one list, of which `offsets` says
+// where each bag begins.
 class EmbeddingBagImpl : public Module {
  public:
   using Options = EmbeddingBagOptions;

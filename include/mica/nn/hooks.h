@@ -24,18 +24,18 @@
 
 namespace mica {
 using TensorVec = std::vector<Tensor>;
-class HookHandle;  // what is returned here takes a hook off (mica/autograd.h)
+class HookHandle;  // register functions return it; its remove() takes the hook off (mica/autograd.h)
 }  // namespace mica
 
 namespace mica::nn {
 
 class Module;
 
-// What is assigned to `inputs`, `outputs` and the gradients takes their place; their number stays.
+// A hook may assign to `inputs`, `outputs` and the gradients, which replaces them. Their number must stay the same.
 using ForwardPreHook = std::function<void(Module& module, TensorVec& inputs)>;
 using ForwardHook = std::function<void(Module& module, const TensorVec& inputs, TensorVec& outputs)>;
-// The gradients of the outputs before those of the module are computed; those of its inputs when they are. A module
-// that is gone by then runs none.
+// A BackwardPreHook gets the gradients of the outputs before those of the module are computed. A BackwardHook runs when
+// the gradients of the inputs are computed. If the module is gone by then, no hook runs.
 using BackwardPreHook = std::function<void(Module& module, TensorVec& grad_outputs)>;
 using BackwardHook = std::function<void(Module& module, TensorVec& grad_inputs, const TensorVec& grad_outputs)>;
 
@@ -49,11 +49,11 @@ using LoadStateDictPreHook = std::function<void(Module& module, NamedTensors& st
 using LoadStateDictPostHook = std::function<void(Module& module, IncompatibleKeys& keys)>;
 
 struct HookPlace {
-  bool prepend = false;  // before the hooks that are there
+  bool prepend = false;  // run it before the hooks that are there
 };
 struct ForwardHookPlace {
   bool prepend = false;
-  bool always_call = false;  // even if forward throws; there are no outputs then
+  bool always_call = false;  // run it even if forward throws; it gets no outputs then
 };
 
 // Hooks of all modules, which run before a module's own.

@@ -1,5 +1,5 @@
-// Layers that take their input size from the first input: nn::LazyLinear(10) is an nn::Linear(x.size(-1), 10) from its
-// first call on. Its parameters are listed before, but empty; initial values are drawn by that call.
+// Layers that take their input size from the first input: nn::LazyLinear(10) becomes an nn::Linear(x.size(-1), 10) by
+// its first call. Before that its parameters are listed but empty; that call draws their initial values.
 #pragma once
 
 #include "mica/nn/conv.h"

@@ -19,7 +19,7 @@ class LinearImpl : public Module {
   void reset_parameters();
   std::string extra_repr() const override;
 
-  int64_t in_features;  // 0 as long as it is open
+  int64_t in_features;  // 0 until the first input decides it
   const int64_t out_features;
   Tensor weight, bias;
 

@@ -51,7 +51,7 @@ class Module {
   // they are empty; the tensor stays the same, so that optimizers and other modules may have it already.
   Tensor register_uninitialized_parameter(std::string name);
   Tensor register_uninitialized_buffer(std::string name);
-  bool has_uninitialized_params() const;  // of the module itself
+  bool has_uninitialized_params() const;  // of this module, not of those below
   template <std::derived_from<Module> M>
   std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
     add_module(std::move(name), module);
@@ -70,13 +70,13 @@ class Module {
   NamedTensors named_buffers(bool recurse = true) const;
   std::vector<std::shared_ptr<Module>> children() const;
   const Named& named_children() const { return modules_; }
-  Named named_modules() const;     // those below, by their paths; not the module itself
+  Named named_modules() const;     // all modules below by their paths, without this one
   std::vector<Module*> modules();  // this one, then those below
-  // By path: "layer1.0.weight". They throw if there is none; the empty path is the module itself.
+  // Finds by path: "layer1.0.weight". Throws if there is none. The empty path is the module itself.
   Module& get_submodule(const std::string& path);
   Tensor get_parameter(const std::string& path);
   Tensor get_buffer(const std::string& path);
-  // The module as what it is, or null: m.as<nn::Linear>()->weight.
+  // The module in its own type, or null: m.as<nn::Linear>()->weight.
   template <class M>
   auto as() {
     if constexpr (Holder<M>)
@@ -102,9 +102,11 @@ class Module {
   HookHandle register_full_backward_pre_hook(BackwardPreHook hook, HookPlace place = {});
   HookHandle register_full_backward_hook(BackwardHook hook, HookPlace place = {});
   HookHandle register_state_dict_pre_hook(StateDictPreHook hook);  // before the module's part is written
-  HookHandle register_state_dict_post_hook(StateDictHook hook);    // when it and all below it are
-  // Before a module's part is loaded, to change what is there; what belongs to others is not seen. With a post-hook,
-  // missing and unexpected names are reported after it ran, since it may forgive them: values are in place by then.
+  // After its part and those of all modules below are written.
+  HookHandle register_state_dict_post_hook(StateDictHook hook);
+  // A pre-hook runs before a module's part is loaded and may change it; it does not see the parts of other modules.
+  // With a post-hook, missing and unexpected names are reported after it ran, since it may forgive them; values are in
+  // place by then.
   HookHandle register_load_state_dict_pre_hook(LoadStateDictPreHook hook);
   HookHandle register_load_state_dict_post_hook(LoadStateDictPostHook hook);
   bool is_hooked() const { return hooks_ || detail::all_modules_are_hooked.load(std::memory_order_relaxed); }
@@ -116,7 +118,7 @@ class Module {
   void zero_grad(bool set_to_none = true);
   void requires_grad_(bool on = true);
   void to(Device device);
-  void to(DType dtype);  // of floating-point and complex parameters and buffers
+  void to(DType dtype);  // converts floating-point and complex parameters and buffers
   void to(Device device, DType dtype);
   void apply(const std::function<void(Module&)>& function);
 
@@ -127,12 +129,13 @@ class Module {
   friend std::ostream& operator<<(std::ostream& out, const Module& module);
 
  protected:
-  // Values of a module with the same members, whether they require gradients, and whether it trains; not of those
-  // below.
+  // Copies the values of a module with the same members, whether they require gradients, and whether it trains. Modules
+  // below are left out.
   void copy_own_state(const Module& other);
-  // Gives a member its shape, and memory without values; nothing for one that has a shape.
+  // Gives a member its shape and memory without values. Does nothing for a member that has a shape.
   void materialize(const Tensor& member, IntArrayRef sizes);
-  // For modules that know more than their members: before a state is loaded, and when members may have got shapes.
+  // For modules that keep more than their members: called before a state is loaded, and when members may have got
+  // shapes.
   virtual void prepare_load(NamedTensors& /*state*/, const std::string& /*prefix*/) {}
   virtual void members_replaced() {}
 
@@ -164,10 +167,10 @@ class Module {
   Named modules_;
   bool training_ = true;
   std::function<std::shared_ptr<Module>()> make_again_;
-  std::shared_ptr<detail::ModuleHooks> hooks_;  // null: none was ever registered
+  std::shared_ptr<detail::ModuleHooks> hooks_;  // null until a hook is registered
 };
 
-// Runs forward, and the hooks if there are any: what a handle does, for modules without one.
+// Runs forward and the module's hooks, as a handle does, for modules without one.
 template <std::derived_from<Module> M, class... Args>
 auto call(M& module, Args&&... args) {
   if (!module.Module::is_hooked()) [[likely]]
@@ -194,8 +197,8 @@ struct options_of<M> {
   using type = typename M::Options;
 };
 
-// What a clone is constructed from in the place of an argument: modules are cloned, tensors get another handle (their
-// values are copied later), all else is copied.
+// Turns an argument of a module's constructor into the argument for its clone: modules are cloned, tensors get another
+// handle (their values are copied later), everything else is copied.
 Tensor argument_of_clone(const Tensor& tensor);
 template <class T>
 T argument_of_clone(const T& argument) {
@@ -225,7 +228,7 @@ class ModuleHolder {
   explicit ModuleHolder(std::shared_ptr<M> module) : module_(std::move(module)) {}
   template <class... Args>
   requires(std::constructible_from<M, Args...> &&
-           // A handle in one argument is copied, not wrapped.
+           // One argument that is a handle is copied, not wrapped.
            !(sizeof...(Args) == 1 &&
              (std::derived_from<std::remove_cvref_t<Args>, ModuleHolder> && ...))) explicit ModuleHolder(Args&&... args)
       : module_(make(std::forward<Args>(args)...)) {}
@@ -246,7 +249,7 @@ class ModuleHolder {
                Options options = {}) requires std::constructible_from<M, int64_t, int64_t, Dims, Options>
       : module_(make(a, b, c, options)) {}
 
-  // From something that constructs modules, as the options in torch_headers do.
+  // Makes the module from an object that constructs modules, as the options in torch_headers do.
   template <class Recipe>
   requires requires(const Recipe& recipe) { recipe.template construct<ModuleHolder>(); }
   explicit ModuleHolder(const Recipe& recipe) : ModuleHolder(recipe.template construct<ModuleHolder>()) {}
@@ -274,7 +277,8 @@ class ModuleHolder {
     return module;
   }
 
-  std::shared_ptr<Module> module_;  // an M: a pointer type of its own for each would cost all programs time to compile
+  // Points to an M; a pointer type of its own for each M would make programs slower to compile.
+  std::shared_ptr<Module> module_;
 };
 
 template <class M>

@@ -12,7 +12,7 @@ class ChannelNorm : public Module {
   void reset_parameters();
   std::string extra_repr() const override;
 
-  int64_t num_features;  // 0 as long as it is open
+  int64_t num_features;  // 0 until the first input decides it
   const double eps;
   const std::optional<double> momentum;
   const bool affine, track_running_stats;
@@ -88,7 +88,7 @@ class RMSNormImpl : public Module {
 };
 MICA_MODULE(RMSNorm);
 
-// Each element over a power of the mean square of its neighbours in `size` channels.
+// Divides each element by a power of the mean square of its neighbours in `size` channels.
 #define MICA_RESPONSE_NORM(Name)               \
   class Name##Impl : public ResponseNormBase { \
    public:                                     \

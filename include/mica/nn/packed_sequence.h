@@ -11,7 +11,8 @@ namespace mica::nn::utils::rnn {
 // The steps of sequences sorted by length, without padding, and how many sequences still run in every step.
 struct PackedSequence {
   Tensor data, batch_sizes;
-  Tensor sorted_indices = {}, unsorted_indices = {};  // undefined: the sequences came in the order of their lengths
+  // Undefined where the sequences came in the order of their lengths.
+  Tensor sorted_indices = {}, unsorted_indices = {};
 
   // What hooks of modules see of it.
   template <class F>

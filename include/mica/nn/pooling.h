@@ -37,8 +37,8 @@ MICA_MAX_UNPOOL(MaxUnpool3d, 3)
 // Windows at random distances. One of size and ratio is to be given.
 struct FractionalMaxPoolOptions {
   std::optional<Dims> output_size = {};
-  std::vector<double> output_ratio = {};  // of one number, or of one for each dimension
-  Tensor random_samples = {};             // in the place of random distances
+  std::vector<double> output_ratio = {};  // one number, or one for each dimension
+  Tensor random_samples = {};             // replaces the random distances
 };
 class FractionalMaxPoolBase : public Module {
  public:

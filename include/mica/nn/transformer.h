@@ -11,8 +11,8 @@
 
 namespace mica::nn {
 
-// Masks are added to scores if they are of floats, and forbid where they are true if of bools. Where `is_causal` is
-// left open, stacks of layers see it from the mask.
+// A mask of floats is added to scores; a mask of bools forbids where it is true. Where `is_causal` is not set, stacks
+// of layers find it out from the mask.
 struct EncoderCall {
   Tensor src_mask = {}, src_key_padding_mask = {};
   std::optional<bool> is_causal = {};

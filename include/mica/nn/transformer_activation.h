@@ -1,4 +1,4 @@
-// What stands between the two matrices of a Transformer's layer.
+// The activation between the two linear maps of a Transformer's layer.
 #pragma once
 
 #include <functional>

@@ -47,11 +47,11 @@ struct AsgdNumbers {
 struct FusedParameter {
   static constexpr int kMaxTensors = 5;
 
-  // What varies between parameters and picks the loop.
+  // Flags that may differ between parameters and choose the loop.
   static constexpr uint32_t kMaximize = 1u << 0;
   static constexpr uint32_t kDecay = 1u << 1;   // gradient += decay * parameter
   static constexpr uint32_t kShrink = 1u << 2;  // parameter *= decay, before anything else
-  // The next three bits have a meaning of their own in each rule.
+  // Each rule has its own meaning for the next three bits.
   static constexpr uint32_t kMomentum = 1u << 3;   // SGD, RMSprop
   static constexpr uint32_t kNesterov = 1u << 4;   // SGD
   static constexpr uint32_t kFirst = 1u << 5;      // SGD: the buffer is made by this step
@@ -65,9 +65,9 @@ struct FusedParameter {
   int64_t numel;
   uint32_t flags;
   double decay;
-  // Where the count of steps or the learning rate live on the device, so that nothing has to be read back: Adam's
-  // kernel then works the corrections out itself, `step_size` is the learning rate unless `lr` is given, and with `lr`
-  // the decay that shrinks is the weight decay as it stands.
+  // Not null where the count of steps or the learning rate lie on the device, so that nothing has to be read back.
+  // Adam's kernel then computes the corrections itself, and `step_size` is the learning rate unless `lr` is given. With
+  // `lr`, the decay that shrinks is the weight decay as it stands.
   const float* step;
   const float* lr;
   union {

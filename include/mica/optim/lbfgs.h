@@ -8,8 +8,8 @@
 
 namespace mica::optim {
 
-// A number that is either plain or has been computed from tensors, and then rounds as a tensor of that dtype does: what
-// torch's mix of Python floats and 0-dim tensors amounts to.
+// A plain number, or one that was computed from tensors and rounds as a tensor of that dtype. torch mixes Python floats
+// and 0-dim tensors here, with the same effect.
 class Real {
  public:
   Real(double value = 0) : value_(value) {}

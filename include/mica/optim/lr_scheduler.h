@@ -22,8 +22,8 @@ class LRScheduler {
   std::vector<double> get_last_lr() const;
   int64_t last_epoch() const { return last_epoch_; }
 
-  // As Python's schedule of that name has it, functions left out. Loading does not set the optimizer's rates: its own
-  // state has them.
+  // The state that Python's schedule of that name has, without functions. Loading it does not set the optimizer's
+  // rates: the optimizer's own state has them.
   virtual Value state_dict() const;
   virtual void load_state_dict(const Value& state);
 
@@ -31,7 +31,8 @@ class LRScheduler {
   explicit LRScheduler(Optimizer& optimizer);
   void begin() { step(); }  // for the end of a subclass's constructor
   virtual double next_lr(size_t group, double lr) const = 0;
-  // The rate of the epoch whatever it was before, where the schedule knows it: the next rate otherwise.
+  // The rate of the epoch, whatever the rate was before, where the schedule has a formula for it. Otherwise the next
+  // rate.
   virtual double closed_form(size_t group) const { return next_lr(group, optimizer_.lr(group)); }
   virtual void visit_fields(Fields&) {}
   double base_lr(size_t group) const { return base_lrs_[group]; }
@@ -43,8 +44,8 @@ class LRScheduler {
  private:
   friend class SequentialLR;
   friend class ChainedScheduler;
-  virtual void take_back() { --last_epoch_; }  // the epoch that the constructor counted
-  virtual void restart();                      // at epoch 0
+  virtual void take_back() { --last_epoch_; }  // takes back the epoch that the constructor counted
+  virtual void restart();                      // begins again at epoch 0
 };
 
 class StepLR final : public LRScheduler {  // times gamma every step_size epochs
@@ -243,7 +244,7 @@ class OneCycleLR final : public LRScheduler {  // up to max_lr, then far below t
   struct Phase {
     double end_step, start_lr, end_lr, start_momentum, end_momentum;
   };
-  std::pair<const Phase*, double> phase() const;  // and how much of it is over
+  std::pair<const Phase*, double> phase() const;  // the phase, and the share of it that is over
 
   OneCycleOptions options_;
   std::vector<Phase> phases_;
@@ -254,7 +255,7 @@ struct PlateauOptions {
   double factor = 0.1;
   int64_t patience = 10;
   double threshold = 1e-4;
-  bool relative = true;  // the threshold
+  bool relative = true;  // whether the threshold is relative
   int64_t cooldown = 0;
   double min_lr = 0;
   double eps = 1e-8;

@@ -21,7 +21,7 @@ class Number {
   double value() const { return is_tensor() ? tensor_.item().to_double() : value_; }
   const Tensor& tensor() const { return tensor_; }
 
-  // The number alone, unless autograd is to see where it came from.
+  // The number without a history, unless autograd has to follow it.
   Number without_history() const { return requires_grad() && grad_enabled() ? *this : Number(value()); }
 
  private:

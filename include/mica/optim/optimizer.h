@@ -30,15 +30,15 @@ class Optimizer {
   virtual Tensor step(const Closure& closure = nullptr) = 0;
   void zero_grad(bool set_to_none = true);
 
-  // What schedules ask for, by the group's number.
+  // For schedules, which name a group by its number.
   virtual size_t num_groups() const = 0;
   virtual TensorList params(size_t group) const = 0;
   virtual double lr(size_t group) const = 0;
   virtual void set_lr(size_t group, double lr) = 0;
-  // Momentum, or the first beta; whether there is one.
+  // Sets momentum, or the first beta. Returns whether the optimizer has one.
   virtual bool set_momentum(size_t group, double momentum) = 0;
 
-  // The rate from which schedules compute theirs: what it was when the first of them was made.
+  // The rate from which schedules compute theirs: the rate when the first of them was made.
   double initial_lr(size_t group);
   void set_initial_lr(size_t group, double lr);
 
@@ -50,7 +50,7 @@ class Optimizer {
   void load(const std::string& path) { load_state_dict(mica::load(path)); }
 
  protected:
-  // A dict of the states of a parameter, and of the options of its group.
+  // The states of a parameter, and the options of its group, each as a dict.
   virtual Value states_of(size_t group, size_t param) const = 0;
   virtual void set_states(size_t group, size_t param, const Value& states) = 0;
   virtual Value options_of(size_t group) const = 0;
@@ -62,12 +62,12 @@ class Optimizer {
   std::vector<std::optional<double>> initial_lrs_;
 };
 
-// The options of a group by torch's names; loading changes those that are there.
+// Visits the options of a group under torch's names. Loading changes those that are there.
 template <class Options>
 Value options_dict(const Options& options);
 template <class Options>
 void load_options(Options& options, const Value& dict);
-// A saved state as one of this parameter: of its device and, if floating, its dtype; counters stay as they are.
+// A saved state, brought to the parameter's device and, if it is floating, to its dtype. Counters stay as they are.
 Tensor loaded_state(const Tensor& param, const char* name, const Value& states);
 
 template <class OptionsType, class ItemType, void (*kStep)(std::span<ItemType>, const OptionsType&)>
@@ -152,7 +152,7 @@ class OptimizerOf : public Optimizer {
   void set_options(size_t group, const Value& options) override { load_options(groups_[group].options, options); }
 
   std::vector<Group> groups_;
-  std::vector<std::vector<Item>> items_;  // as the groups' parameters
+  std::vector<std::vector<Item>> items_;  // one for each parameter of each group
 };
 
 #define MICA_OPTIMIZER(Name, name, ItemType)                                    \

@@ -11,6 +11,7 @@
 
 namespace mica::optim {
 
-void adagrad_init(AdagradItem& item, const AdagradOptions& options);  // torch makes the state with the optimizer
+// Torch makes this state when it makes the optimizer.
+void adagrad_init(AdagradItem& item, const AdagradOptions& options);
 
 }  // namespace mica::optim
