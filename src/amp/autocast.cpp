@@ -36,7 +36,7 @@ bool is_eligible(const Tensor& t, DeviceType device) {
 }
 
 Tensor cached_cast(const Tensor& t, DType target) {
-  // What is cached without a graph would cut the gradient of a later use, so only recorded casts are kept.
+  // A cast that was cached without a graph would cut the gradient of a later use, so only recorded casts are kept.
   const bool keeps = thread_state.cache_enabled && t.dtype() == DType::Float32 && target != DType::Float32 &&
                      t.requires_grad() && t.is_leaf() && !t.is_view() && grad_enabled();
   if (!keeps) return t.to(target);

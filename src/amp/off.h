@@ -1,4 +1,4 @@
-// Autocast off on every device, for what brings casts of its own: an exported program.
+// Turns autocast off on every device, for code that has casts of its own, such as an exported program.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ bool has_layout_for(const Tensor& gradient, const Tensor& leaf) {
 
 Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
   if ((gradient.impl()->bits | leaf.impl()->bits) & tensor_bit::kForeignLayout) return clone(gradient);
-  if (grad_enabled() && leaf.is_non_overlapping_and_dense()) {  // programs see in its graph that it was copied
+  if (grad_enabled() && leaf.is_non_overlapping_and_dense()) {  // programs see in its graph that it is a copy
     Tensor copy = empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
     return copy.copy_(gradient);
   }
@@ -51,7 +51,7 @@ Tensor steal(Tensor& gradient, const Tensor& leaf, uint32_t expected_references)
     if (impl->storage && recording::users(*impl->storage) > 1) return {};
     return expected_references == 1 ? std::move(gradient) : bare_alias(gradient);
   }
-  // A view holds its base, and the base the memory: only without the view can be seen who else holds it.
+  // A view holds its base, and the base holds the memory. Who else holds it can only be seen without the view.
   if (expected_references > 1) return {};
   Tensor bare = bare_alias(gradient);
   gradient = {};
@@ -108,8 +108,8 @@ Tensor current_gradient(const AutogradMeta& meta) {
   return meta.grad;
 }
 
-// Puts `next` in the place of `before`, unless the program has changed the gradient since. What was there dies with the
-// caller's variable, after the lock is released.
+// Puts `next` in the place of `before`, unless the program has changed the gradient since. The old gradient dies with
+// the caller's variable, after the lock is released.
 bool replace_gradient(AutogradMeta& meta, const Tensor& before, Tensor& next) {
   std::lock_guard lock(gradient_locks.of(&meta));
   if (!meta.grad.is_same(before)) return false;
@@ -119,7 +119,7 @@ bool replace_gradient(AutogradMeta& meta, const Tensor& before, Tensor& next) {
 
 // No other thread adds to this leaf meanwhile, but a program may read, set or clear the gradient.
 void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, bool keeps_copy) {
-  Tensor first;  // what a leaf without a gradient gets: the incoming gradient itself, or a copy
+  Tensor first;  // the first gradient of a leaf: the incoming one itself, or a copy
   for (;;) {
     const Tensor before = current_gradient(meta);
     if (before.defined()) {

@@ -22,14 +22,14 @@ struct Accumulation {
   const void* thread;
   bool runs_kernels_alone;
   Accumulation* next = nullptr;
-  std::vector<Left> left{};  // by calls that may not wait
+  std::vector<Left> left{};  // gradients left by calls that must not wait
 };
 
-// The calls under way for the leaves that share a lock. Under that lock.
+// The calls under way for all leaves that share a lock. Guarded by that lock.
 struct Calls {
   Accumulation* first = nullptr;
   uint32_t waiting = 0;
-  std::atomic<uint32_t> ended{0};  // counts; who waits sleeps on it
+  std::atomic<uint32_t> ended{0};  // counts calls that have ended; a thread that waits sleeps on it
 };
 constinit Calls all_calls[LockSet::kLocks];
 
@@ -60,7 +60,7 @@ bool runs_kernels_alone(const Tensor& gradient) {
   return !(thread_modes & ~kPlain) && !(gradient.impl()->bits & tensor_bit::kSpecial);
 }
 
-// False when the gradient was left with a call under way.
+// Returns false when it left the gradient with another call that is under way.
 bool begin(Accumulation& mine, std::mutex& mutex, Calls& calls, Tensor& gradient) {
   std::unique_lock lock(mutex);
   for (;;) {
@@ -79,7 +79,7 @@ bool begin(Accumulation& mine, std::mutex& mutex, Calls& calls, Tensor& gradient
     --calls.waiting;
   }
   mine.next = calls.first;
-  // GCC 13 sees the address of a caller's object kept: end() takes it out again before the object goes.
+  // GCC 13 warns that the address of a caller's object is kept. end() removes it before the object goes.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdangling-pointer"
@@ -91,7 +91,7 @@ bool begin(Accumulation& mine, std::mutex& mutex, Calls& calls, Tensor& gradient
   return true;
 }
 
-// What others have left meanwhile; once there is nothing, the call is no longer under way.
+// Returns the gradients that others have left meanwhile. When there are none, the call is no longer under way.
 std::vector<Left> end(Accumulation& mine, std::mutex& mutex, Calls& calls) {
   std::vector<Left> left;
   std::unique_lock lock(mutex);

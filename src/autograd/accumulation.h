@@ -1,5 +1,5 @@
-// Gradients that reach one leaf from several threads are added one after the other, without a lock: who adds has a
-// record here, and the others see it.
+// Gradients that reach one leaf from several threads are added one after the other, without a lock. The thread that
+// adds has a record here, which the others see.
 #pragma once
 
 #include "mica/autograd.h"
@@ -7,9 +7,10 @@
 
 namespace mica {
 
-// Calls add(gradient), and no other call for this leaf runs at the same time. Where another thread's call is under way,
-// this one waits for it if it runs kernels alone. If it may run code of the program (a mode, or this very call is made
-// by it), nobody may wait for it: then the gradient is left with it, and that call adds it before it ends.
+// Calls add(gradient) so that no other call for this leaf runs at the same time. If a call of another thread is under
+// way that runs kernels only, this one waits for it. If that call may run code of the program (under a mode, or because
+// this very call comes from it), nobody may wait for it: then the gradient is left with it, and it adds the gradient
+// before it ends.
 void accumulate(const AutogradMeta& leaf, Tensor& gradient, FunctionRef<void(Tensor&)> add);
 
 }  // namespace mica

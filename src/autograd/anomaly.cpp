@@ -7,7 +7,7 @@ namespace mica {
 
 namespace {
 
-// Already carries the name of a node: outer passes leave it as it is.
+// An error that already carries the name of a node. Outer passes leave it as it is.
 class BackwardError final : public Error {
  public:
   using Error::Error;
@@ -59,7 +59,8 @@ void check_for_nan(const Node& node, const TensorVec& out) {
     try {
       fail(cat("Function '", node.name(), "' returned nan values in its ", i, "th output."));
     } catch (const Error&) {
-      report_trace(node);  // while the error is handled: a warning that is made an error does not take its place
+      // Called while the error is handled, so that a warning which became an error does not replace it.
+      report_trace(node);
       throw;
     }
   }

@@ -1,4 +1,4 @@
-// What is said of a node whose evaluation went wrong.
+// The messages about a node whose evaluation failed.
 #pragma once
 
 #include "mica/autograd.h"

@@ -9,7 +9,8 @@ namespace mica {
 
 namespace {
 
-// The change being undone on this thread, so that its saved outputs find the node that stands for it in the graph.
+// The in-place change that this thread is undoing, so that its saved outputs find the node that stands for it in the
+// graph.
 struct Undoing {
   CopySlices* slices = nullptr;
   Node* change = nullptr;

@@ -12,8 +12,8 @@ struct Geometry {
   int64_t offset;
 };
 
-// The gradient with respect to the changed base becomes the one with respect to the base before: outside the view it
-// passes, inside it goes through the node of the change.
+// Turns the gradient with respect to the changed base into the one with respect to the base before the change. Outside
+// the view the gradient passes unchanged; inside it goes through the node of the change.
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& base, const Tensor& view, ViewInfo::Replay replay, Ref<Node> change);
@@ -21,7 +21,7 @@ class CopySlices final : public Node {
   void apply(TensorVec& grads, TensorVec& out) override;
   void release_saved() override;
 
-  Tensor view_of(const Tensor& base) const;  // the view, taken of another tensor with the base's geometry
+  Tensor view_of(const Tensor& base) const;  // makes the same view of another tensor that has the base's geometry
   Tensor fresh_base() const;                 // uninitialised, of the base's geometry
 
  private:

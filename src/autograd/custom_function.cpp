@@ -42,7 +42,7 @@ void check_dirty(const CustomForward& forward, TensorList inputs, const TensorVe
   }
 }
 
-// An input returned as it is, as a view that can have a history of its own.
+// An input that forward returned as it is, as a view that can have a history of its own.
 Tensor view_of_input(const Tensor& input) {
   Tensor view = bare_alias(input);
   set_view(view, input, ViewInfo::Creation::InCustomFunction);
@@ -50,8 +50,8 @@ Tensor view_of_input(const Tensor& input) {
   return view;
 }
 
-// Outputs that are views of an input keep that history only as a prohibition of in-place changes from now on: what the
-// forward itself has changed is part of its result.
+// An output that is a view of an input keeps that fact only to forbid in-place changes from now on. Changes that the
+// forward itself has made are part of its result.
 void forbid_rewriting(const Tensor& output, bool several) {
   if (!output.is_view()) return;
   output.impl()->view_version = output.impl()->version();

@@ -11,8 +11,8 @@ namespace mica {
 
 namespace {
 
-// A pass started inside a pass goes down the same stack. Beyond this depth it goes on in a fresh thread with a stack of
-// its own.
+// A pass that is started inside a pass uses the same stack. Beyond this depth it continues on a fresh thread with its
+// own stack.
 constexpr int kDepthPerThread = 60;
 [[gnu::tls_model("initial-exec")]] constinit thread_local int depth = 0;
 
@@ -79,7 +79,7 @@ TensorVec make_root_gradients(TensorList roots, TensorList grads) {
       MICA_CHECK(root.numel() == 1, "grad can be implicitly created only for scalar outputs");
       MICA_CHECK(root.is_floating_point(), "grad can be implicitly created only for real scalar outputs but got torch.",
                  root.dtype());
-      dispatch::direct = dispatch::active;  // a mode sees where a pass begins
+      dispatch::direct = dispatch::active;  // lets a mode see where the pass begins
       made.push_back(ones_like(root));
       dispatch::direct = false;
     } else {

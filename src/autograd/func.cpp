@@ -236,7 +236,7 @@ TensorVec map_examples(const ListFunction& f, const TensorVec& args, ArrayRef<st
   }
   MICA_CHECK_KIND(count, Value, "vmap: all in_dims are None; at least one must be a dimension to map over");
   std::vector<TensorVec> results;  // [output][example]
-  // Of no examples, one of zeros says what the results look like.
+  // Without examples, a run on zeros tells the shapes of the results.
   for (int64_t example = 0; example < std::max<int64_t>(*count, 1); ++example) {
     TensorVec given;
     for (size_t i = 0; i < args.size(); ++i) {

@@ -38,7 +38,8 @@ class UnwantedGuard {
   uint64_t saved_;
 };
 
-// A pass has the hooks of saved tensors that its caller has: what nodes and hooks push or pop is gone with it.
+// A pass starts with the hooks of saved tensors that its caller has. Hooks that nodes push or pop are gone when it
+// ends.
 class SavedHooksGuard {
  public:
   SavedHooksGuard() {
@@ -73,7 +74,8 @@ GraphTask* GraphTask::current() { return current_task; }
 uint32_t GraphTask::slot_for(Node* node) {
   void* owner = node->task_.load(std::memory_order_relaxed);
   if (owner == this) return node->task_slot_;
-  // A node that another task held when it was first met stays contested, also when that task has let go of it since.
+  // A node that another task held when this one first met it stays contested, even when that task has released it
+  // since.
   if (!contested_.empty()) [[unlikely]] {
     const auto at = contested_.find(node);
     if (at != contested_.end()) return at->second;
@@ -155,7 +157,7 @@ void GraphTask::discover(uint64_t shallowest) {
   }
 }
 
-// A node is needed if it leads to an input. Depth first, with the path on a stack of our own.
+// A node is needed if it leads to an input. The search is depth first, with a stack of its own.
 void GraphTask::mark_needed() {
   struct Step {
     uint32_t slot;
@@ -246,7 +248,7 @@ void GraphTask::evaluate(Slot& slot) {
   Node& fn = *slot.node;
   gather(slot);
   if (selective_) {
-    if (!slot.needed) run_tensor_hooks(fn, grads_);  // otherwise call() does
+    if (!slot.needed) run_tensor_hooks(fn, grads_);  // for a needed node call() runs them
     for (int32_t c = slot.first_capture; c >= 0; c = captures_[c].next)
       captured_[captures_[c].result] = grads_[captures_[c].input_nr];
     if (!slot.needed) return;
@@ -262,7 +264,7 @@ void GraphTask::evaluate(Slot& slot) {
     }
     evaluating_ = nullptr;
   } else if (fn.hooks && !fn.is_accumulator) {
-    run_tensor_hooks(fn, grads_);  // they are told that there is no gradient
+    run_tensor_hooks(fn, grads_);  // the hooks learn that there is no gradient
   }
   if (!options_.keep_graph) fn.release_saved();
   send(fn);
@@ -278,7 +280,7 @@ uint64_t GraphTask::unwanted_edges(const Node& fn) {
   return mask;
 }
 
-// A function of the program's own runs whether there are gradients or not.
+// A custom function of the program runs whether or not there are gradients.
 void GraphTask::apply(Node& fn) {
   const dispatch::FormulaGuard formula(!fn.runs_without_gradients);
   fn.apply(grads_, out_);
@@ -289,7 +291,7 @@ void GraphTask::call(Node& fn) {
   try {
     if (!fn.hooks && !fn.is_accumulator) [[likely]] {
       apply(fn);
-      // One that unpacking a saved tensor has added: what came in is gone.
+      // A post-hook that was added while a saved tensor was unpacked. The incoming gradients are gone by then.
       if (fn.hooks && !fn.hooks->post_hooks.empty()) [[unlikely]]
         run_post_hooks(fn, out_, TensorVec(fn.inputs.size()));
     } else {
@@ -402,7 +404,7 @@ void GraphTask::clear() {
   out_.clear();
   callbacks.clear();
   evaluating_ = nullptr;
-  roots_.clear();  // last: they hold the nodes
+  roots_.clear();  // cleared last, because they hold the nodes
 }
 
 }  // namespace mica

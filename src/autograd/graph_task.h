@@ -34,8 +34,8 @@ class GraphTask {
   static int64_t begun();  // how many passes this thread has begun so far
   bool keeps_graph() const { return options_.keep_graph; }
   bool selective() const { return selective_; }
-  bool will_run(const Node& node);             // torch's error for a leaf whose gradient is only returned
-  std::vector<Node*> execution_order() const;  // of the nodes that have yet to run, and of the roots
+  bool will_run(const Node& node);             // throws torch's error for a leaf whose gradient is only returned
+  std::vector<Node*> execution_order() const;  // the nodes that have yet to run, and the roots
   std::vector<std::function<void()>> callbacks;
 
  private:
@@ -45,7 +45,7 @@ class GraphTask {
     uint32_t missing = 0;  // edges into the node over which nothing has come yet
     int32_t first_capture = -1;
     bool needed = true;     // is to be evaluated
-    bool expanded = false;  // while searching for what is needed
+    bool expanded = false;  // set during the search for needed nodes
     Tensor first;           // the gradient of the node's first input,
     TensorVec others;       // and those of the others
     bool wanted() const { return needed || first_capture >= 0; }
@@ -83,7 +83,7 @@ class GraphTask {
   std::vector<Ready> ready_;
   std::vector<Capture> captures_;
   TensorVec captured_;
-  TensorVec grads_, out_;  // of the node being evaluated
+  TensorVec grads_, out_;  // gradients of the node that is being evaluated
 };
 
 }  // namespace mica

@@ -83,7 +83,7 @@ constexpr const char* kMoveBoth =
     "the view and "
     "the inplace either both inside the ";
 
-// A view whose history cannot be rewritten is not to be changed in place, by itself or through its base.
+// Refuses to change a view in place whose history cannot be rewritten, by itself or through its base.
 void check_rewritable(const Tensor& t, bool through_base) {
   using Creation = ViewInfo::Creation;
   const Creation creation = t.impl()->creation;
@@ -210,7 +210,7 @@ void remember_base(TensorImpl* view, const TensorImpl* self, ViewInfo::Creation 
   if (thread_modes & (mode_bit::kInference | mode_bit::kNoGrad)) [[unlikely]] {
     creation = inference_mode_enabled() ? ViewInfo::Creation::InInference : ViewInfo::Creation::InNoGrad;
   } else if (creation == ViewInfo::Creation::Normal) {
-    creation = self->creation;  // Normal, unless self is a view itself
+    creation = self->creation;  // Normal, unless self is a view
   }
   view->base = self->base ? self->base : Ref<TensorImpl>(const_cast<TensorImpl*>(self));
   view->creation = creation;
@@ -231,13 +231,13 @@ void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creatio
 
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay) {
   if (view.is_same(self)) return;
-  if (self.is_inference()) {  // what is made of it by a view is an inference tensor too, and has no history
+  if (self.is_inference()) {  // a view of it is an inference tensor too, and has no history
     if (view.requires_grad()) autograd::detach_in_place(view);
     return;
   }
   if (!replay) {
     const Reinterpretation how = reinterpretation(self, view);
-    if (how == Reinterpretation::Other) return;  // the bits as another type: no gradient can pass
+    if (how == Reinterpretation::Other) return;  // it shows the bits as another type, so no gradient can pass
     replay = reinterpreting_replay(self, view, how);
   }
   if (self.is_view()) {
@@ -251,7 +251,8 @@ void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creatio
 Node* Tensor::grad_fn() const {
   const auto known = [this] { return impl_->autograd ? impl_->autograd->grad_fn.get() : nullptr; };
   if (!impl_->base) return known();
-  // Several threads may ask for the history of one view: who sees the version sees what was written before it.
+  // Several threads may ask for the history of one view. A thread that sees the new version also sees what was written
+  // before it.
   const std::atomic_ref written_for(impl_->view_version);
   if (impl_->version() == written_for.load(std::memory_order_acquire)) return known();
   if (!impl_->has_grad_fn && !view_requires_grad(impl_.get())) return nullptr;
@@ -264,9 +265,9 @@ Node* Tensor::grad_fn() const {
     const uint32_t version = impl_->version();
     if (version == written_for.load(std::memory_order_acquire)) return meta->grad_fn.get();
     check_rewritable(*this, true);
-    // The base was changed since: what flows into the view now comes from the changed base. Operations run, so no lock
-    // is held; of several threads that do this at once, the first one's node stays.
-    Ref<Node> function;  // in the end the one replaced: it dies after the lock is released
+    // The base was changed since the view was made, so the view's history now comes from the changed base. Operations
+    // run here, so no lock is held; if several threads do this at once, the first one's node stays.
+    Ref<Node> function;  // at the end the node that was replaced: it dies after the lock is released
     {
       EnableGradGuard record;
       ModeGuard plain(mode_bit::kInference | mode_bit::kSavedTensorHooks, false);
@@ -280,7 +281,7 @@ Node* Tensor::grad_fn() const {
     if (function) move_retained_grad(*meta, meta->grad_fn.get(), function.get(), 0);
     std::swap(meta->grad_fn, function);
     meta->output_nr = 0;
-    // Others read the flag without a lock; where it is right already, it is left alone.
+    // Other threads read the flag without a lock, so it is written only where it changes.
     if (const bool has = static_cast<bool>(meta->grad_fn); has != impl_->has_grad_fn) impl_->has_grad_fn = has;
     written_for.store(version, std::memory_order_release);
     return meta->grad_fn.get();

@@ -8,8 +8,8 @@ namespace mica {
 
 namespace {
 
-// Threads may add hooks to what another thread's backward is walking over. A list is changed and copied under its lock;
-// hooks are called, and those that were removed are let go of, without it.
+// A thread may add hooks to a list that another thread's backward is walking over. A list is changed and copied under
+// its lock. Hooks are called, and removed hooks are destroyed, without it.
 LockSet hook_locks(LockOrder::Hooks);
 
 template <class Callable>
@@ -38,7 +38,7 @@ NodeHooks& hooks_of(Node& node) {
   return *node.hooks;
 }
 
-std::atomic<int> walks{0};  // of lists of hooks that are under way
+std::atomic<int> walks{0};  // how many walks over lists of hooks are under way
 
 class WalkGuard {
  public:
@@ -48,8 +48,8 @@ class WalkGuard {
   WalkGuard& operator=(const WalkGuard&) = delete;
 };
 
-// A hook may add or remove hooks while the list is walked. The walk is over those that were there when it began, as in
-// torch: one that is added, or removed, meanwhile is so from the next time on.
+// A hook may add or remove hooks while the list is walked. As in torch, the walk is over the hooks that were there when
+// it began; changes count from the next walk on.
 template <class Callable, class Body>
 void for_each_hook(const HookList<Callable>& list, Body body) {
   auto hooks = copy_of(list);
@@ -98,7 +98,7 @@ void RetainedGrad::deliver(const Tensor& gradient) {
     std::lock_guard lock(retained_locks.of(this));
     if (!owner) return;
     std::lock_guard writing(gradient_locks.of(owner));
-    // Another thread may have delivered one meanwhile: then the sum is made again.
+    // Another thread may have added a gradient meanwhile. Then the sum is computed again.
     if (owner->grad.is_same(before)) return std::swap(owner->grad, sum);
   }
 }
@@ -181,7 +181,7 @@ void Tensor::retain_grad() const {
 
 bool Tensor::retains_grad() const { return impl_->autograd && impl_->autograd->retains_grad; }
 
-// After an in-place change the gradient to retain is the one with respect to the changed tensor: other hooks stay where
+// After an in-place change, the retained gradient is the one with respect to the changed tensor. Other hooks stay where
 // they are.
 void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr) {
   if (!meta.retains_grad || from == to) return;

@@ -16,24 +16,24 @@ inline constexpr const char* kGraphFreed =
     "you need to backward through the graph a second time or if you need to access saved tensors after calling "
     "backward.";
 
-// Shared between a non-leaf that retains its gradient and the node that computes it. Whichever dies first, the other
-// goes on.
+// Shared by a non-leaf that retains its gradient and the node that computes it. Either may die before the other.
 struct RetainedGrad {
   AutogradMeta* owner = nullptr;  // null when the tensor has died
   uint32_t input_nr = 0;
   void deliver(const Tensor& gradient);
 };
 
-// What InputMetadata has for a leaf that takes gradients of every dtype (Tensor.grad_dtype = None): no dtype's number.
+// The dtype in InputMetadata for a leaf that takes gradients of every dtype (Tensor.grad_dtype = None). No real dtype
+// has this number.
 inline constexpr DType kAnyDType = static_cast<DType>(255);
 
 struct AutogradExtras {
-  DType grad_dtype = DType::Undefined;  // of a leaf's gradients; undefined: the leaf's own
+  DType grad_dtype = DType::Undefined;  // the dtype of a leaf's gradients; undefined for the leaf's own dtype
   ViewInfo::Replay replay;
   HookList<GradHook> leaf_hooks;
   HookList<PostAccumulateHook> post_accumulate_hooks;
   std::shared_ptr<RetainedGrad> retained;
-  Ref<Node> foreign_accumulator;  // of another tensor, for which this one stands
+  Ref<Node> foreign_accumulator;  // the accumulator of another tensor, for which this one stands
 };
 
 void run_post_accumulate_hooks(const AutogradExtras& extras, const Tensor& leaf);
@@ -54,8 +54,8 @@ class AccumulateGrad final : public Node {
   const Tensor variable;
 };
 
-// The dtype that a leaf's gradients are cast to; kAnyDType: they stay what they are. Setting it refuses a gradient that
-// is there and has another.
+// The dtype that a leaf's gradients are cast to; kAnyDType where they keep their own. Setting it throws if the leaf has
+// a gradient of another dtype.
 DType grad_dtype(const Tensor& leaf);
 void set_grad_dtype(const Tensor& leaf, DType dtype);
 
@@ -69,8 +69,8 @@ struct SavedHookStack {
 };
 SavedHookStack& saved_hook_stack();
 
-// Nothing runs under these locks but reads and writes of a few fields: no operation, no hook, no mode, and not the
-// death of a tensor or node, which may need Python's lock.
+// Only a few fields are read and written under these locks. No operation, hook or mode runs, and no tensor or node
+// dies, since that may need Python's lock.
 extern LockSet gradient_locks;  // by AutogradMeta: its gradient and its accumulator
 extern LockSet retained_locks;  // by RetainedGrad: its owner
 extern LockSet view_locks;      // by TensorImpl: the history of a view
@@ -81,12 +81,12 @@ Tensor bare_alias(const Tensor& t);
 // "Mul" for MulBackward0: how torch names a function in messages about its outputs.
 std::string forward_name(const Node& node);
 
-// `data` as output `output_nr` of `owner`, for gradients of gradients. An in-place change made through a view reaches
-// the graph as a node of the view's base: the history then leads there.
+// `data` as output `output_nr` of `owner`, for gradients of gradients. An in-place change through a view is in the
+// graph as a node of the view's base; the history then leads to that node.
 Tensor attach_output_history(Tensor data, Node* owner, uint32_t output_nr);
 
 void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr);
-bool hooks_are_walked();  // by any thread: a hook that is removed may have its turn yet
+bool hooks_are_walked();  // on any thread: a walk may still call a hook that was removed
 void run_tensor_hooks(Node& node, TensorVec& grads);
 void run_pre_hooks(Node& node, TensorVec& grads);
 void run_post_hooks(Node& node, TensorVec& grad_inputs, const TensorVec& grad_outputs);

@@ -14,7 +14,7 @@ SavedFieldsTable::SavedFieldsTable(const SavedFields* fields, size_t count)
   first_table = this;
 }
 
-// While a search looks for the saved tensors themselves: where it notes them. They are not unpacked then.
+// Where a search for the saved tensors themselves notes them, instead of unpacking them. Null outside of such a search.
 static thread_local RawSaved* noted = nullptr;
 
 void SavedFieldSearch::operator()(const char* name, const SavedTensor& value) {

@@ -14,18 +14,18 @@ SavedHookStack& saved_hook_stack() {
 struct SavedTensor::Packed {
   std::shared_ptr<const SavedTensorHooks> hooks;
   std::shared_ptr<void> object;
-  Ref<Node> grad_fn;  // of a tensor that is not the node's own output
+  Ref<Node> grad_fn;  // the history of a tensor that is not the node's own output
   Ref<Node> accumulator;
   bool requires_grad = false;
 };
 void SavedTensor::DeletePacked::operator()(Packed* p) const { delete p; }
 
-// Of a tensor that is kept as it is, output_nr_ says only whether it was computed by a node.
+// For a tensor that is kept as it is, output_nr_ only says whether a node computed it.
 static constexpr uint32_t kHadNode = 1;
-// Of an output that is not differentiable, beside its number.
+// Set beside the number of an output that is not differentiable.
 static constexpr uint32_t kWithoutNode = 1u << 31;
 
-// A node's own output without its history. A mode sees a tensor of its own, as torch's modes do.
+// The node's own output without its history. A mode sees it as a new tensor, as torch's modes do.
 static Tensor without_history(const Tensor& t, bool differentiable) {
   const bool told = differentiable && dispatch::active && !dispatch::in_parts;
   return told ? dispatch::call_one("detach", {t}, true) : bare_alias(t);
@@ -104,7 +104,7 @@ void SavedTensor::register_hooks(std::shared_ptr<const SavedTensorHooks> hooks) 
   if (data_.version() != saved_version_) fail_changed(nullptr);
   const Tensor saved = data_;
   pack(saved, std::move(hooks));
-  // The node's own output is kept without its history, which it has all the same.
+  // The node's own output is kept without its history, though it has one.
   packed_->requires_grad |= is_output_ && (saved.is_floating_point() || saved.is_complex());
 }
 
@@ -146,7 +146,7 @@ Tensor SavedTensor::unpack(Node* owner, bool with_history) const {
     return result;
   }
   if (!packed_->accumulator || static_cast<AccumulateGrad&>(*packed_->accumulator).variable.is_same(data)) return data;
-  // Gradients of what is computed from the unpacked tensor belong to the leaf that was saved.
+  // Gradients of results that are computed from the unpacked tensor belong to the leaf that was saved.
   extras(meta).foreign_accumulator = packed_->accumulator;
   meta.accumulator = packed_->accumulator.get();
   result.impl()->requires_grad_leaf = true;

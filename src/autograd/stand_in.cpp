@@ -1,5 +1,5 @@
-// Aliases that stand for a named tensor while an operation runs without names: gradients of what is computed from them
-// reach the tensor itself, and no node is added to the graph.
+// Aliases that stand for a named tensor while an operation runs without names. Gradients of what is computed from an
+// alias reach the tensor itself, and the graph gets no additional node.
 #include "autograd/metadata.h"
 #include "core/entry.h"
 #include "core/rare_facts.h"
@@ -47,7 +47,7 @@ void take_history(const Tensor& self, const Tensor& alias) {
     to->storage = from->storage;
     to->set_geometry(alias.sizes(), alias.strides(), from->offset);
   }
-  if (self.is_view() || !from->has_grad_fn) return;  // a view follows its base
+  if (self.is_view() || !from->has_grad_fn) return;  // a view takes its history from its base
   AutogradMeta& meta = autograd_meta(self);
   if (meta.grad_fn == from->autograd->grad_fn) return;
   move_retained_grad(meta, meta.grad_fn.get(), from->autograd->grad_fn.get(), from->autograd->output_nr);

@@ -28,7 +28,7 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(const Tensor& g) const {
-  Tensor replaced = g;  // in the end the gradient before: it dies after the lock is released
+  Tensor replaced = g;  // at the end the old gradient: it dies after the lock is released
   if (!g.defined()) {
     if (!impl_->autograd) return;
     std::lock_guard lock(gradient_locks.of(impl_->autograd));
@@ -113,12 +113,12 @@ void set_data(const Tensor& t, const Tensor& data) {
   MICA_CHECK(
       !((to->bits ^ from->bits) & tensor_bit::kForeignLayout) && to->layout == from->layout,
       "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.");
-  // A gradient of the old shape or type has nowhere to go: the next graph makes a new accumulator.
+  // A gradient of the old shape or dtype does not fit any more, so the next graph makes a new accumulator.
   AutogradMeta* meta = to->autograd;
   if (meta && meta->accumulator &&
       (t.dtype() != data.dtype() || t.device() != data.device() || t.sizes() != data.sizes()))
     meta->accumulator = nullptr;
-  // Assigning data is no change of the old memory: the tensor goes on counting its own versions.
+  // Assigning data does not change the old memory, so the tensor continues its own count of versions.
   const uint32_t version = to->version();
   Ref<VersionCounter> counter = to->own_version();
   if (!counter && from->storage != to->storage) counter = Ref<VersionCounter>::adopt(new VersionCounter(version));

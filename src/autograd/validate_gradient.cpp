@@ -16,7 +16,7 @@ bool expandable(IntArrayRef from, IntArrayRef to) {
 }
 
 std::string subject(const char* function, size_t index) {
-  // The gradients that a pass starts from come from no function.
+  // The gradients with which a pass starts come from no function.
   return *function ? cat("Function ", function, " returned an invalid gradient at index ", index)
                    : cat("invalid gradient at index ", index);
 }
@@ -42,7 +42,8 @@ void correct(const char* function, size_t index, Tensor& gradient, const InputMe
 }  // namespace
 
 void validate_gradient(const char* function, size_t index, Tensor& gradient, const InputMetadata& expected) {
-  const TensorView& g = gradient.impl()->view;  // its geometry: a sparse gradient has no memory of that shape
+  // Reads the geometry only: a sparse gradient has no memory of that shape.
+  const TensorView& g = gradient.impl()->view;
   bool right =
       g.dtype == expected.dtype && g.device == expected.device && static_cast<size_t>(g.ndim) == expected.sizes.size();
   for (int32_t d = 0; right && d < g.ndim; ++d) right = g.sizes[d] == expected.sizes[d];

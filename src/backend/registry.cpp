@@ -16,7 +16,7 @@ namespace mica {
 
 namespace {
 
-std::mutex mutex;  // held by whoever changes what follows
+std::mutex mutex;  // guards the members below
 HeldOverFork held(mutex, LockOrder::Registry);
 std::atomic<const Backend*> backends[kMaxDeviceTypes] = {};
 std::optional<uint64_t> seed_of_all;
@@ -31,8 +31,8 @@ std::string beside_this_library(const char* file) {
 
 MadeOnce<const bool> tried_cuda;
 
-// The CUDA backend is a library of its own beside libmica; it is opened the first time somebody asks for it. Why it
-// could not be opened is kept without the folder, which is of this machine and says nothing.
+// The CUDA backend is a library of its own beside libmica, and is opened when somebody first asks for it. If that
+// fails, the reason is kept without the folder, which would tell others nothing.
 void open_cuda_once() {
   tried_cuda.get([] {
     const std::string path = beside_this_library("libmica_cuda.so");
@@ -97,7 +97,7 @@ void register_backend(const Backend* b) {
     std::lock_guard lock(mutex);
     backends[static_cast<int>(type)].store(b, std::memory_order_release);
   }
-  // Who has seeded all devices meanwhile has not seen this backend.
+  // A program that has seeded all devices meanwhile has not seen this backend, so it is seeded here.
   if (const std::optional<uint64_t> after = seed(); after && after != before) seed_devices(*b, *after);
 }
 

@@ -19,7 +19,7 @@ Tensor finish(TensorImpl* impl) {
 
 namespace {
 
-constexpr size_t kLeastPromised = 1024;  // less is allocated sooner than promised
+constexpr size_t kLeastPromised = 1024;  // fewer bytes are allocated at once: that costs less than a promise
 
 Storage allocate(size_t nbytes, Device device, bool promised) {
   return promised && nbytes >= kLeastPromised ? StorageImpl::promise(nbytes, device)
@@ -65,8 +65,8 @@ Tensor empty_dense_like(const Tensor& t, DType dtype, Device device, bool promis
 
 namespace {
 
-// A view counts versions with its base and is quantized as its base is, unless it is of other elements. All else is up
-// to the operation that makes it.
+// A view shares the version count of its base, and its quantizer unless it has other elements. The operation that makes
+// the view sets everything else.
 [[gnu::cold]] void pass_on_rare_facts(TensorImpl* view, const TensorImpl* from, bool quantized) {
   view->set_own_version(from->own_version());
   const auto& quantizer = from->rare->quantizer;
@@ -75,7 +75,7 @@ namespace {
   view->bits |= tensor_bit::kQuantized;
 }
 
-// Several elements of such a tensor share a byte, so that strides and offsets say nothing about where they are.
+// Several elements of a packed tensor share a byte, so strides and offsets do not say where they are.
 [[gnu::cold]] void check_packed_view(const TensorImpl* view, const TensorImpl* from) {
   const TensorView &a = view->view, &b = from->view;
   bool same = a.dtype == b.dtype && a.ndim == b.ndim && view->offset == from->offset;

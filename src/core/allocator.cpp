@@ -33,7 +33,7 @@ constexpr bool kCaching = false;
 constexpr bool kCaching = true;
 #endif
 
-constexpr size_t kListBytes = size_t{512} << 10;  // what one thread keeps of one size
+constexpr size_t kListBytes = size_t{512} << 10;  // the most bytes that one thread keeps of one size
 constexpr int64_t kUncountedBytes = int64_t{256} << 10;
 
 // How many blocks of a class a thread keeps.
@@ -58,7 +58,7 @@ class Counter {
   std::atomic<int64_t> value_{0};
 };
 
-// What a thread has counted and not yet added to the totals.
+// What a thread has counted and not yet added to the totals of all threads.
 struct Tally {
   Counter allocations, frees, fresh;
   Counter bytes;       // the change of allocated_bytes
@@ -160,8 +160,8 @@ ThreadCache* thread_cache() {
   heap().totals.absorb(tally);
 }
 
-// Calls f with the tally of this thread, or with one for this call alone; adds it to the totals when `now` or when f
-// finds it due.
+// Calls f with the tally of this thread, or with one for this call alone where the thread has none. Adds it to the
+// totals if `now`, or if f says that it is due.
 template <class F>
 void count(bool now, F f) {
   ThreadCache* cache = thread_cache();
@@ -173,8 +173,8 @@ void count(bool now, F f) {
 
 // ---- memory that stays unused ---------------------------------------------------------------------------------
 
-// A thread of its own returns what is cached and nobody wants. It lives while something is cached, and is there so that
-// a program that does nothing more for a while holds no memory for it.
+// A thread of the allocator's own returns cached memory that nobody wants, so that a program that stays idle holds
+// none. It lives only while something is cached.
 constinit std::atomic<bool> g_watching{false};
 
 [[maybe_unused]] const bool children_start_their_own_watch = [] {
@@ -182,7 +182,7 @@ constinit std::atomic<bool> g_watching{false};
   return true;
 }();
 
-// Returns when to look again; nothing where nothing is cached that would be worth it.
+// Returns when to look again, or nothing where too little is cached to be worth it.
 std::optional<LargeBlocks::Time> return_unused_memory() {
   Heap& h = heap();
   const auto now = std::chrono::steady_clock::now();
@@ -203,7 +203,8 @@ void watch() {
     while (const auto next = return_unused_memory())
       std::this_thread::sleep_until(*next + std::chrono::milliseconds(50));
     g_watching.store(false);
-    // What was freed between the last look and the store has found a watch: it looks once more.
+    // A thread that freed memory after the last look, and before the flag was cleared, saw a watch and started none. So
+    // this one looks once more.
     if (!return_unused_memory() || g_watching.exchange(true)) return;
   }
 }
@@ -220,7 +221,7 @@ void watch_unused_memory() {
     thread.detach();
   } catch (const std::system_error&) {
     g_watching.store(false);
-    return_unused_memory();  // the system grants no thread: then whoever frees looks
+    return_unused_memory();  // the system grants no thread, so the thread that frees looks itself
   }
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }

@@ -57,7 +57,7 @@ std::vector<Tensor> plain(TensorList list) {
   return result;
 }
 
-// Writes values into a tensor that is read conjugated or negated, by way of a view that is not.
+// Writes values into a tensor that is read conjugated or negated, through a view without these bits.
 static void write_below(const Tensor& self, const Tensor& value) {
   Tensor target = self, stored = value;
   if (self.is_conj()) {
@@ -127,13 +127,14 @@ static void replace_parts(const char* op, const Tensor& self, const Tensor& resu
   self.impl()->rare->sparse = value.impl()->rare->sparse;
   mark_changed(self);
   if (!needs) return;
-  // The empty storage counts the changes. What a node has saved of `value` must not count those of `self`.
+  // The empty storage counts the changes. A node that has saved `value` must not see the changes of `self` in its
+  // count.
   const auto own = self.impl()->storage;
   take_history(self, value);
   self.impl()->storage = own;
 }
 
-// What torch changes in place only where no index repeats: functions of one element that are not linear.
+// The functions that torch applies in place only where no index repeats: those of one element that are not linear.
 static bool wants_coalesced(std::string_view op) {
   for (const std::string_view name :
        {"abs_",   "asin_",  "asinh_", "atan_",  "atanh_",   "ceil_",  "deg2rad_",   "erf_", "erfinv_",

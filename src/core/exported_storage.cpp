@@ -4,7 +4,7 @@ namespace mica {
 
 // A move to where the memory already lies copies nothing: it only ends the freedom to resize.
 void keep_in_place(StorageImpl& storage) {
-  storage.data();  // its own from here on, if it shares memory until somebody writes
+  storage.data();  // makes the memory its own, if it was shared until somebody writes
   if (storage.resizable()) storage.move_to(storage.data(), storage.deleter(), storage.context());
 }
 

@@ -10,7 +10,8 @@
 namespace mica {
 namespace detail {
 
-// Every participant, by order. Who enrols may hold locks, so that a fork waits for a lock without the list's own.
+// All participants, by order. A thread may hold locks while it enrols one, so a fork does not hold the list's own lock
+// while it waits for a participant.
 struct ForkList {
   static constexpr int kOrders = static_cast<int>(LockOrder::Count);
   static constexpr int kMostChildCalls = 16;
@@ -21,7 +22,7 @@ struct ForkList {
     ForkParticipant* first = nullptr;
     ForkParticipant* last = nullptr;
     ForkParticipant* untaken =
-        nullptr;  // the first that the fork under way has not taken; all after it are not, either
+        nullptr;  // the first participant that the fork under way has not taken, nor any after it
   } queues[kOrders];
   void (*child_calls[kMostChildCalls])() = {};
   int child_call_count = 0;
@@ -51,7 +52,7 @@ struct ForkList {
     (p->next_ ? p->next_->previous_ : queue.last) = p->previous_;
   }
 
-  // With the mutex held.
+  // The caller holds the mutex.
   ForkParticipant* take_next_from_list() {
     for (Queue& queue : queues) {
       ForkParticipant* p = queue.untaken;
@@ -63,14 +64,15 @@ struct ForkList {
     return nullptr;
   }
 
-  // In the end both mutexes are held as well.
+  // When it returns, this thread holds both mutexes as well.
   void take_all() {
     forking.lock();
     LockOrder reached{};
     mutex.lock();
     while (ForkParticipant* p = take_next_from_list()) {
       mutex.unlock();
-      // One that was enrolled meanwhile may come before some that are held already: nobody may wait for it then.
+      // A participant that was enrolled meanwhile may come before some that are held already. The fork must not wait
+      // for it, and only tries.
       const bool taken = p->order_ >= reached ? (p->take(), true) : p->try_to_take();
       mutex.lock();
       if (taken) {
@@ -86,7 +88,7 @@ struct ForkList {
     }
   }
 
-  // With the mutex held.
+  // The caller holds the mutex.
   void give_back_taken(bool in_child) {
     for (int i = kOrders; i-- > 0;) {
       for (ForkParticipant* p = queues[i].first; p; p = p->next_)
@@ -106,7 +108,7 @@ struct ForkList {
 
 namespace {
 
-// Constant, so that it is there before any other static object and after all of them.
+// Initialised at compile time, so that it exists before any other static object and after all of them.
 constinit ForkList list;
 
 // How many of our handlers have run in the fork that this thread makes: only the first takes the locks.

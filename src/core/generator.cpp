@@ -86,7 +86,7 @@ void CpuGenerator::set_state(const uint8_t* bytes, size_t size) {
   TorchState saved;
   std::memcpy(&saved, bytes, sizeof saved);
   const FirstTorchState& first = saved.first;
-  // Words not yet handed out must lie within the state: torch takes bytes that make it read past the end.
+  // Unused words must lie within the state. torch accepts bytes that make it read past the end.
   const bool in_range = first.left >= 1 && first.left <= static_cast<int32_t>(Mt19937::kWords) &&
                         first.next <= Mt19937::kWords && first.next + first.left <= Mt19937::kWords + 1;
   MICA_CHECK(first.seeded != 0 && in_range, "Invalid mt19937 state: seeded=", first.seeded, ", left=", first.left,

@@ -34,8 +34,8 @@ DimVector contiguous_strides(IntArrayRef sizes) {
   int64_t next = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = next;
-    // A dimension of zero elements counts as one, as in torch. The product of all sizes is no stride: it is refused
-    // where memory is asked for.
+    // A dimension without elements counts as one, as in torch. The product of all sizes is not a stride; where it
+    // overflows, the error comes when memory is asked for.
     const bool overflows = __builtin_mul_overflow(next, std::max<int64_t>(sizes[i], 1), &next);
     MICA_CHECK(!overflows || i == 0, "Stride calculation overflowed with sizes=", sizes);
   }
@@ -113,7 +113,7 @@ DimVector dense_strides_like(IntArrayRef sizes, IntArrayRef strides) {
   return result;
 }
 
-// Visits every element; for strides that interleave, of which the order of their sizes says nothing.
+// Visits every element. For strides that interleave, where the order of their sizes says nothing.
 static bool reaches_twice(IntArrayRef sizes, IntArrayRef strides, int64_t numel) {
   const Extent e = extent(sizes, strides);
   if (numel > e.high - e.low) return true;

@@ -17,15 +17,16 @@ namespace mica::kept {
 
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 30;  // of all that is kept
+constexpr size_t kMostBytes = size_t{1} << 30;  // the most bytes that are kept in all
 constexpr size_t kLine = 64, kLines = 16;
-constexpr size_t kLeastBytes = 1 << 12;  // of fewer, nothing is worth being kept
+constexpr size_t kLeastBytes = 1 << 12;  // fewer bytes are not worth being kept
 
 std::mutex mutex;
 HeldOverFork held(mutex, LockOrder::Storages);
 
 std::unordered_map<const StorageImpl*, std::shared_ptr<Weight>>& weights() {
-  static auto* all = new std::unordered_map<const StorageImpl*, std::shared_ptr<Weight>>;  // outlives every storage
+  // Never destroyed, so that it outlives every storage.
+  static auto* all = new std::unordered_map<const StorageImpl*, std::shared_ptr<Weight>>;
   return *all;
 }
 std::atomic<size_t> count{0}, kept_bytes{0};
@@ -40,8 +41,8 @@ bool is_on() {
 
 thread_local std::shared_ptr<Weight>* current = nullptr;  // the weight of the innermost scope
 
-// Some lines of the weight's memory. Who writes there by an address that was asked for long before is not seen by the
-// storage; where the weight is written as a whole, this tells.
+// Some lines of the weight's memory. The storage does not notice a write through an address that was asked for long
+// before; if the whole weight was written, these lines tell.
 struct Sample {
   char bytes[kLines * kLine];
   explicit Sample(const StorageImpl& storage) {
@@ -82,7 +83,7 @@ struct Weight {
   }
 };
 
-// Whether memory from `data` on is of the weight of the innermost scope.
+// Whether the memory at `data` belongs to the weight of the innermost scope.
 static bool keeps(const void* data) {
   if (!current) return false;
   const Weight& w = **current;
@@ -162,7 +163,7 @@ void Memory::set_filled() {
 
 void forget(const StorageImpl& storage) {
   if (count.load(std::memory_order_relaxed) == 0) return;
-  std::shared_ptr<Weight> gone;  // freed without the lock
+  std::shared_ptr<Weight> gone;  // freed after the lock is released
   {
     const std::lock_guard lock(mutex);
     const auto found = weights().find(&storage);

@@ -19,12 +19,13 @@ constexpr uint64_t kCached = 0x6d69636120667265u;
 
 constexpr size_t kGranule = size_t{64} << 10;
 constexpr size_t kHugePageGranuleFrom = size_t{16} << 20;  // from here on a whole huge page is a small rounding
-// What may stay cached beyond the difference between the most that was ever in use and what is now.
+// How many bytes may stay cached beyond the difference between the largest use ever and the present use.
 constexpr size_t kSpareBytes = size_t{256} << 20;
-// For how many times the patience a block that was given back is remembered.
+// For how many times the patience a returned block is remembered.
 constexpr int kRegretted = 8;
 constexpr size_t kMostReturned = 256;
-// So much is mapped before the system is asked what it has left, and so much is left to it and to others.
+// How many bytes are mapped before the system is asked again what it has left, and how many are left to it and to other
+// processes.
 constexpr size_t kUncheckedBytes = size_t{32} << 20;
 constexpr size_t kMarginBytes = size_t{256} << 20;
 
@@ -41,7 +42,7 @@ bool LargeBlocks::take_best_fit(size_t wanted, Block& found) {
   const auto by_size = [](const Block& b, size_t size) { return b.mapped < size; };
   auto fit = std::lower_bound(cached_.begin(), cached_.end(), wanted, by_size);
   if (fit == cached_.end() || fit->mapped - wanted > wanted / 4) return false;
-  // Of equal blocks the one freed last: its contents are the likeliest to be in a cache.
+  // Of equal blocks, the one that was freed last: its contents are the likeliest to be in a cache.
   fit = std::lower_bound(fit, cached_.end(), fit->mapped + 1, by_size) - 1;
   found = *fit;
   cached_.erase(fit);
@@ -49,8 +50,8 @@ bool LargeBlocks::take_best_fit(size_t wanted, Block& found) {
   return true;
 }
 
-// So much that the bytes held never exceed the most that was ever in use plus the spare ones. Called under the mutex;
-// the caller unmaps the result without it.
+// Takes out so many blocks that the bytes held never exceed the largest use ever plus the spare bytes. Called under the
+// mutex; the caller unmaps the blocks after it has released it.
 std::vector<LargeBlocks::Block> LargeBlocks::evict_beyond_limit() {
   std::vector<Block> evicted;
   const size_t limit = kSpareBytes + std::max(peak_used_bytes_, used_bytes_) - used_bytes_;
@@ -75,15 +76,15 @@ std::vector<LargeBlocks::Block> LargeBlocks::evict_before(Time freed) {
   return evicted;
 }
 
-// Memory that was given back a short while ago is wanted again: a program whose steps take so long keeps its blocks for
-// longer from now on.
+// Memory that was returned a short while ago is wanted again. The program's steps take that long, so blocks are kept
+// for longer from now on.
 void LargeBlocks::regret(size_t wanted, Time now) {
   const auto found = std::find_if(returned_.begin(), returned_.end(), [&](const Returned& r) {
     return r.mapped >= wanted && r.mapped - wanted <= wanted / 4 && now - r.time < kRegretted * patience_;
   });
   if (found == returned_.end()) return;
   returned_.erase(found);
-  if (now - last_regret_ < patience_) return;  // of the same step
+  if (now - last_regret_ < patience_) return;  // the block belongs to the same step as the last one
   last_regret_ = now;
   patience_ = std::min(2 * patience_, kMostPatience);
 }

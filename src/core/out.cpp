@@ -21,9 +21,10 @@ struct Step {
   int64_t stride, size;
 };
 
-// Whether elements of two tensors with these steps, the second `distance` behind the first, can be one: whether there
-// are k with |k| < size whose k * stride sum up to the distance. `reach` is the longest such sum. Steps go from the
-// longest stride to the shortest; where more than two k are left for one, the answer is yes.
+// Whether two tensors with these steps, the second of which begins `distance` behind the first, can have an element in
+// common: whether there are k with |k| < size for which the sum of k * stride is the distance. `reach` is the longest
+// such sum. Steps go from the longest stride to the shortest. Where more than two k are left for a step, the answer is
+// yes.
 bool meet(const Step* step, const Step* end, int64_t distance, int64_t reach) {
   if (distance < -reach || distance > reach) return false;
   if (step == end) return true;
@@ -61,8 +62,8 @@ bool share_an_element(const Tensor& a, const Tensor& b) {
 
 bool may_share_memory(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || !(a.storage() == b.storage()) || !a.storage()) return false;
-  if (a.storage()->nbytes() == 0 ? !a.data_ptr() : a.is_meta())
-    return false;  // asked for, a sparse one says what it is
+  // data_ptr() of a sparse tensor, whose storage is empty, throws an error that says what the tensor is.
+  if (a.storage()->nbytes() == 0 ? !a.data_ptr() : a.is_meta()) return false;
   const Extent x = extent(a.sizes(), a.strides()), y = extent(b.sizes(), b.strides());
   const int64_t pa = first_byte(a), pb = first_byte(b);
   if (pa + x.low * a.element_size() >= pb + y.high * b.element_size() ||

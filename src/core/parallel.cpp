@@ -62,7 +62,7 @@ int cgroup_cpus(int limit) {
   return std::max(limit, 1);
 }
 
-// What follows is found at its first use, perhaps by several threads at once: all find the same.
+// The values below are found at their first use, perhaps by several threads at once: all find the same.
 int usable_cpus() {
   static constinit std::atomic<int> known{0};
   int cpus = known.load(std::memory_order_relaxed);
@@ -84,7 +84,7 @@ int initial_threads() {
   return usable_cpus();
 }
 
-constinit std::atomic<int> wanted_threads{0};  // 0: as many as there are at first
+constinit std::atomic<int> wanted_threads{0};  // 0: as many as the process has at first
 
 // ---- waiting --------------------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class Pool {
     }
   }
 
-  // Called while busy and without a job.
+  // Called by the thread that has claimed the pool, while no job runs.
   void resize(int threads) {
     stopping_.store(true, std::memory_order_release);
     epoch_.fetch_add(1, std::memory_order_seq_cst);
@@ -313,7 +313,8 @@ class Pool {
   alignas(64) std::atomic<uint64_t> unclaimed_[kMaxThreads / 64] = {};
   alignas(64) std::atomic<uint32_t> pending_{0};  // chunks not yet done; the caller sleeps on it
   std::atomic<bool> caller_sleeps_{false};
-  alignas(64) std::atomic<int> place_[kMaxThreads] = {};  // the CPU where each last worked, -1 before; 0 is the caller
+  // The CPU on which each thread last worked, -1 before that; thread 0 is the caller.
+  alignas(64) std::atomic<int> place_[kMaxThreads] = {};
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};

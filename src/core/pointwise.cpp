@@ -21,7 +21,7 @@ namespace mica {
 
 namespace {
 
-// A tensor's view, with the address of its memory as it is now. What recorded calls only read may be read beside them.
+// A tensor's view with the present address of its memory. Memory that recorded calls only read may be read beside them.
 const TensorView& view_of(const TensorImpl* t, bool is_output) {
   if (t->storage && t->storage->moved()) [[unlikely]] {
     if (is_output || t->storage->written_later()) t->storage->data();
@@ -61,7 +61,7 @@ static bool is_canonical(const TensorView& v) {
 
 bool PointwisePlan::resolve_alike() {
   const Tensor* lead = nullptr;
-  Category highest = Category::Bool;  // of the numbers
+  Category highest = Category::Bool;  // the highest category of the numbers
   bool has_number = false;
   for (int i = 0; i < ninputs_; ++i) {
     const Operand& o = operands_[i];
@@ -149,8 +149,7 @@ void PointwisePlan::compute_shape() {
   flat_ = flat && (!has_number || is_canonical(lead_->impl()->view));
 }
 
-// Whether the backend widens this operand as it reads it: one of 16 bits in a sum of float32, as residual connections
-// under autocast are.
+// Whether the backend widens this 16-bit operand itself in a float32 loop, as for residual connections under autocast.
 static bool is_read_as_it_is(const char* op, const Tensor& t, DType wanted) {
   if (wanted != DType::Float32) return false;
   if (t.dtype() != DType::BFloat16 && t.dtype() != DType::Float16) return false;
@@ -174,7 +173,7 @@ void PointwisePlan::cast_inputs() {
       continue;
     }
     std::vector<Tensor>& cast = general_->cast;
-    if (cast.empty()) cast.reserve(static_cast<size_t>(ninputs_));  // operands point into it
+    if (cast.empty()) cast.reserve(static_cast<size_t>(ninputs_));  // operands point into it, so it must not grow
     cast.push_back(o.tensor->to(device_, wanted));
     o.tensor = &cast.back();
     flat_ &= o.tensor->impl()->contiguous;
@@ -201,7 +200,7 @@ void PointwisePlan::write_number(int k) {
   if (!number) return;
   write_scalar(*number, common_, values_[k]);
   if (is_narrow(common_) || is_float8(common_) || common_ == DType::Complex32) {
-    // Their products and quotients are computed with the number itself: it stands behind its element.
+    // Products and quotients use the number itself, not rounded to the dtype: as float32 it stands behind the element.
     const float exact = number->is_complex() ? NAN : static_cast<float>(number->to_double());
     std::memcpy(values_[k] + 8, &exact, sizeof(exact));
   }
@@ -210,7 +209,7 @@ void PointwisePlan::write_number(int k) {
 
 // ---- outputs -------------------------------------------------------------------------------------------------------
 
-// For an output that lies otherwise than the inputs, which are alike.
+// For an output whose layout differs from that of the inputs, which are alike.
 void PointwisePlan::give_up_alike() {
   if (alike_) general_.emplace().shape.assign(lead_->sizes());
   flat_ = alike_ = false;
@@ -245,8 +244,8 @@ void PointwisePlan::compute_permutation() {
   general_->permutation = fastest_first(ndim, compare);
 }
 
-// Whether strides of dimensions of size one are more than they must be: dense tensors that all lie alike give them to
-// the result, as torch does it, unless they are contiguous in one of the usual formats.
+// Whether the strides of dimensions of size one are other than they must be. As in torch, dense tensors that all lie
+// alike give them to the result, unless they are contiguous in one of the usual formats.
 static bool keeps_strides(const Tensor& t) {
   return std::find(t.sizes().begin(), t.sizes().end(), 1) != t.sizes().end() && !t.is_contiguous() &&
          !t.is_contiguous(MemoryFormat::ChannelsLast) && is_non_overlapping_and_dense(t.sizes(), t.strides());
@@ -285,22 +284,22 @@ void PointwisePlan::in_place(const Tensor& self) {
   MICA_CHECK(shape() == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
              shape(), ": ", op_.name, "_ cannot change the shape of self");
   if (alike_ && result_ == self.dtype() && lead_->is_same(self)) {
-    // Inputs are contiguous and of self's shape: one that shares its memory is self again, or lies elsewhere in the
-    // storage.
+    // Inputs are contiguous and have self's shape. An input that shares self's storage is self again, or lies elsewhere
+    // in it.
     bool apart = true;
     for (int i = 0; i < ninputs_; ++i) {
       const Tensor* t = operands_[i].tensor;
       apart &= !t || t->is_same(self) || !(t->storage() == self.storage());
     }
     if (apart) {
-      outputs_[0] = self.impl();  // its memory was looked at above, since it is an input too
+      outputs_[0] = self.impl();  // checked above, since it is an input too
       return;
     }
   }
   into(self, 0);
 }
 
-// Of these operations torch converts no result into the out= that it is given.
+// For these operations torch does not convert the result into the given out=.
 [[gnu::cold]] static void check_exact_output(const std::string_view op, DType out, DType result, DType common) {
   for (const std::string_view exact :
        {"neg", "floor", "ceil", "trunc", "round", "sign", "sgn", "abs", "bitwise_not", "_conj_physical", "frac"})
@@ -339,8 +338,8 @@ void PointwisePlan::into(const Tensor& out, int output) {
       const bool same =
           t->storage_offset() == out.storage_offset() && t->sizes() == out.sizes() && t->strides() == out.strides();
       if (same) continue;
-      // Memory that both cover without gaps is shared by mistake; a part of a larger tensor may well be meant.
-      // The one value of masked_fill_ is read before anything is written.
+      // Two tensors that cover the same memory without gaps share it by mistake; a part of a larger tensor may share it
+      // on purpose. The one value of masked_fill_ is read before anything is written.
       MICA_CHECK((masked && t->dim() == 0) || !t->is_non_overlapping_and_dense() || !out.is_non_overlapping_and_dense(),
                  "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                  "memory location. "
@@ -357,8 +356,8 @@ void PointwisePlan::into(const Tensor& out, int output) {
   }
 }
 
-// Writes a result to an expanded tensor whose repeated elements may differ in it: what was changed stays. All changes
-// of an operation that may do this are to one value, or the same in all repetitions.
+// Writes a result to an expanded tensor. Where repetitions of one element differ, one that was changed wins. An
+// operation that may do this writes one value everywhere, or the same value to all repetitions.
 [[gnu::cold]] static void write_expanded(const Tensor& out, const Tensor& result) {
   NoGradGuard below;
   DimVector sizes(out.sizes()), repeated;
@@ -461,7 +460,7 @@ void PointwisePlan::nest(const TensorView* const* views) {
       ++out_dim;
     }
   }
-  if (out_dim > 0) loop.ndim = out_dim;  // else a single element, as it stands
+  if (out_dim > 0) loop.ndim = out_dim;  // otherwise the loop has one element, and stays as it is
 }
 
 }  // namespace mica

@@ -142,7 +142,7 @@ std::string tuple_text(IntArrayRef sizes) {
   return s + (sizes.size() == 1 ? ",)" : ")");
 }
 
-// The name of the tensor's node. A view that was changed where that could not be recorded has none to give.
+// The name of the tensor's node. A view that was changed while that could not be recorded has none.
 std::string grad_fn_text(const Tensor& t) {
   try {
     const Node* node = t.grad_fn();
@@ -152,7 +152,7 @@ std::string grad_fn_text(const Tensor& t) {
   }
 }
 
-// Text in the columns from `indent` on.
+// The values as text, in the columns from `indent` on.
 std::string body_of(const Tensor& t, int64_t indent, const PrintOptions& options) {
   if (t.numel() == 0) return "[]";
   const Shown shown = select_shown(t, options);
@@ -221,7 +221,7 @@ std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& option
     }
     return list;
   }
-  const bool bare = t.is_meta() || t.numel() == 0;  // no values from which a reader could tell the dtype
+  const bool bare = t.is_meta() || t.numel() == 0;  // shows no values from which a reader could tell the dtype
   if (!t.is_cpu()) list.push_back("device='" + t.device().str() + "'");
   if (t.is_meta() || (bare ? t.dim() != 1 : options.edgeitems == 0)) list.push_back("size=" + tuple_text(t.sizes()));
   const DType complex = default_dtype() == DType::Float64 ? DType::Complex128 : DType::Complex64;
@@ -259,7 +259,7 @@ std::string print(const Tensor& t, std::string_view name, std::optional<std::str
                   std::optional<std::string> last) {
   if (!t.defined()) return "None";
   ModeGuard plain(mode_bit::kNoGrad, true);
-  set_modes(mode_bit::kProfile, false);  // what printing computes is nobody's operation
+  set_modes(mode_bit::kProfile, false);  // the operations of printing are not the program's
   const PrintOptions options = print_options();
   std::string text = cat(name, "(");
   const auto indent = static_cast<int64_t>(text.size());

@@ -7,7 +7,8 @@
 
 namespace mica {
 
-// Whether a kernel may find values that it refuses: its error is to come with the line that called it.
+// Whether a kernel may refuse values that it finds. Such a call is not put off, so that its error comes at the line
+// that made it.
 static bool may_refuse_values(const char* op, DType dtype) {
   if (is_floating(dtype) || is_complex(dtype)) return false;
   static constexpr std::string_view kRefusing[] = {
@@ -18,7 +19,7 @@ static bool may_refuse_values(const char* op, DType dtype) {
   return false;
 }
 
-// Only memory that is known to nobody outside can be computed later: an array of NumPy may be changed unseen.
+// Only a call on memory that nobody outside knows can run later: an array of NumPy may change unseen.
 bool PointwisePlan::can_wait() const {
   const IntArrayRef sizes = shape();
   if (device_.is_cpu()) {
@@ -37,12 +38,11 @@ bool PointwisePlan::can_wait() const {
   for (const int64_t n : sizes) count *= n;
   if (!device_.is_cpu()) return (count >= recording::least_fused || (awaited && count > 0)) && count <= kFusedElements;
   const int64_t least = recording::least_elements.load(std::memory_order_relaxed);
-  // Chains of float32 may become machine code, which gains where passes over the first cache do not.
+  // A chain of float32 operations may become machine code, which gains even where the data fits the first cache.
   return (common_ == DType::Float32 ? 2 * count : count) >= least || (awaited && count > 0);
 }
 
-// Dimensions go from the slowest of the output to the fastest: what fills memory in order is then cut into pieces that
-// lie together.
+// Dimensions go from the output's slowest to its fastest, so that pieces of a call lie together in memory.
 recording::Call& PointwisePlan::begin_call(const char* slot) {
   recording::Call& call = recording::begin_call();
   const IntArrayRef sizes = shape();

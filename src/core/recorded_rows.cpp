@@ -10,7 +10,8 @@ namespace mica::recording {
 
 namespace {
 
-// Kernels on rows take these; of others they may say so, which is to come with the line that called.
+// The dtypes that kernels on rows take. For others a kernel may throw, and the error has to come at the line that made
+// the call.
 bool is_common_float(DType t) {
   return t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16;
 }
@@ -64,7 +65,7 @@ Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
 
 namespace {
 
-// A matrix as a batch of one. Its address is unknown yet: the offset tells how it is aligned.
+// A matrix as a batch of one. Its address is not known yet; the offset tells its alignment.
 struct Batch {
   int64_t sizes[3], strides[3];
   TensorView view;

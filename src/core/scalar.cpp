@@ -113,7 +113,8 @@ bool overflows(double v) {
     return !(v >= static_cast<double>(std::numeric_limits<To>::lowest()) && v <= Holds<To>::largest);
   } else {
     if (Holds<To>::infinity && std::isinf(v)) return false;
-    if (std::is_same_v<To, Float8_e8m0fnu> && v < 0x1p-127) return true;  // it has neither zero nor negative numbers
+    // The format has neither zero nor negative numbers.
+    if (std::is_same_v<To, Float8_e8m0fnu> && v < 0x1p-127) return true;
     return std::fabs(v) > Holds<To>::largest;
   }
 }

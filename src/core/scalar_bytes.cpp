@@ -21,13 +21,13 @@ void write_scalar(const Scalar& value, DType dtype, void* to) {
       break;
   }
   MICA_CHECK(dtype != DType::Undefined, "a number cannot become an element of an undefined dtype");
-  // Of elements that are only stored, all bits are zero or nobody knows what a number would be.
+  // For dtypes that are only stored, zero means that all bits are zero; no other number has a meaning.
   if (!value.is_integral() || value.cast<int64_t>() != 0) unsupported_dtype("fill_cpu", dtype);
   std::memset(to, 0, static_cast<size_t>(element_size(dtype)));
 }
 
 Scalar read_scalar(DType dtype, const void* from) {
-  if (dtype == DType::Bool) return Scalar(*static_cast<const unsigned char*>(from) != 0);  // whatever byte it is
+  if (dtype == DType::Bool) return Scalar(*static_cast<const unsigned char*>(from) != 0);  // any byte but zero is true
   switch (dtype) {
 #define MICA_CASE(T, Name)                                      \
   case DType::Name: {                                           \

@@ -84,7 +84,7 @@ Storage StorageImpl::promise(size_t nbytes, Device device) {
   auto* s = new (cpu_allocate(sizeof(StorageImpl))) StorageImpl;
   s->nbytes_ = nbytes;
   s->device_ = device;
-  // Tensors made now have no address to keep, and whoever asks for one lets the memory be allocated.
+  // Tensors that are made now get no address to keep, and whoever asks for the memory has it allocated.
   s->watch_.store(kMoved + kHolder, std::memory_order_relaxed);
   return Storage::adopt(s);
 }
@@ -106,7 +106,8 @@ struct SharedMemory {
   size_t nbytes;
   Device device;
   int holders;
-  StorageImpl* origin = nullptr;  // in whose block the memory lies, if in any; one reference to it is the memory's
+  // The storage whose block holds the memory, if one does; the memory keeps a reference to it.
+  StorageImpl* origin = nullptr;
 };
 std::mutex sharing_mutex;
 HeldOverFork sharing_held(sharing_mutex, LockOrder::Storages);
@@ -120,8 +121,8 @@ void copy_on(void* to, const void* from, size_t nbytes, Device device) {
   }
 }
 
-// One holder fewer, which sharing_mutex is held for. Returns what is to be settled behind it: a block's own storage
-// that is left alone with the memory that it keeps, and that keeps it.
+// One holder fewer; called under sharing_mutex. Returns a storage that the caller has to settle: the owner of the
+// block, if it and the memory are left with nobody else and keep each other alive.
 Storage left_alone(SharedMemory& shared);
 
 void stop_sharing(void* context, void*, size_t) {
@@ -187,14 +188,14 @@ void StorageImpl::settle() const {
   if (deleter_ != stop_sharing) return;
   void* own = nullptr;
   Storage last;
-  StorageImpl* origin = nullptr;  // a reference to give up
+  StorageImpl* origin = nullptr;  // a reference to release after the lock
   for (;;) {
     {
       const std::lock_guard lock(sharing_mutex);
       if (deleter_ != stop_sharing) break;  // another thread was first
       auto* shared = static_cast<SharedMemory*>(context_);
       if (shared->holders == 1) {
-        const bool elsewhere = shared->origin && shared->origin != this;  // in another storage's block
+        const bool elsewhere = shared->origin && shared->origin != this;  // the memory lies in another storage's block
         if (!elsewhere) origin = shared->origin;
         self->deleter_ = elsewhere ? release_origin : nullptr;
         self->context_ = elsewhere ? shared->origin : nullptr;
@@ -213,8 +214,7 @@ void StorageImpl::settle() const {
         break;
       }
     }
-    // The memory that is shared is not written, so it can be copied without the lock, which an allocation must not wait
-    // for.
+    // Nobody writes shared memory, so it is copied without the lock. An allocation must not wait for that lock.
     own = allocate_on(nbytes_, device_);
     copy_on(own, address(), nbytes_, device_);
   }
@@ -253,7 +253,7 @@ void* StorageImpl::inline_data() const {
 
 namespace {
 
-// Memory that storages have moved away from while others may still look at it. It is let go of with its storage.
+// Memory that a storage has moved away from while others may still use it. It is freed with its storage.
 struct LeftBehind {
   void* data;
   size_t nbytes;
@@ -263,7 +263,8 @@ struct LeftBehind {
 std::mutex left_behind_mutex;
 HeldOverFork left_behind_held(left_behind_mutex, LockOrder::Storages);
 std::unordered_multimap<const StorageImpl*, LeftBehind>& left_behind() {
-  static auto* memory = new std::unordered_multimap<const StorageImpl*, LeftBehind>;  // outlives every storage
+  // Never destroyed, so that it outlives every storage.
+  static auto* memory = new std::unordered_multimap<const StorageImpl*, LeftBehind>;
   return *memory;
 }
 

@@ -17,7 +17,7 @@ static_assert(sizeof(void*) < 8 || sizeof(TensorImpl) == 192, "one of the common
 TensorImpl* TensorImpl::create(Storage storage, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
                                int64_t offset) {
   auto* t = new (cpu_allocate(sizeof(TensorImpl))) TensorImpl;
-  new (&t->storage) Storage(std::move(storage));  // over an empty one: nothing to let go of
+  new (&t->storage) Storage(std::move(storage));  // constructed over an empty one, which owns nothing
   t->view.dtype = dtype;
   t->view.device = device;
   try {
@@ -35,7 +35,7 @@ TensorImpl* TensorImpl::create_contiguous(Storage storage, DType dtype, Device d
   if (ndim > kInlineDims) [[unlikely]]
     return create(std::move(storage), dtype, device, sizes, contiguous_strides(sizes), offset);
   auto* t = new (cpu_allocate(sizeof(TensorImpl))) TensorImpl;
-  new (&t->storage) Storage(std::move(storage));  // over an empty one: nothing to let go of
+  new (&t->storage) Storage(std::move(storage));  // constructed over an empty one, which owns nothing
   t->offset = offset;
   TensorView& v = t->view;
   v.dtype = dtype;
@@ -85,7 +85,7 @@ void TensorImpl::set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t ne
   offset = new_offset;
   refresh_data_pointer();
   if (overflows) [[unlikely]]
-    count_elements(sizes);  // says so
+    count_elements(sizes);  // throws
 }
 
 // Sizes and strides share one block on the heap.
@@ -111,7 +111,7 @@ void TensorImpl::follow_storage() {
       !(bits & tensor_bit::kSparse), NotImplemented,
       "Cannot access data pointer of Tensor that doesn't have storage: it is sparse. Use to_dense(), or its "
       "indices and values.");
-  storage->data();  // what a recording has to do there is done now
+  storage->data();  // lets recorded calls on this memory run now
   refresh_data_pointer();
 }
 

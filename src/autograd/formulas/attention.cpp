@@ -13,7 +13,7 @@ namespace mica::formulas {
 
 namespace {
 
-// Several heads of the query may share one of the keys and values: then every such head is repeated.
+// Several heads of the query may share one head of keys and values. That head is then repeated.
 Tensor repeated_heads(const Tensor& t, int64_t heads) {
   const int64_t times = heads / t.size(1);
   return times == 1 ? t : mica::repeat_interleave(t, times, 1);
@@ -94,7 +94,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
     return {mica::zeros_like(query), mica::zeros_like(key), mica::zeros_like(value)};
   }
   if (are_thirds(query, key, value)) {
-    // Their gradients lie as they do, so that joining them takes no copy.
+    // The gradients lie as query, key and value do, so that joining them takes no copy.
     const Tensor all =
         mica::empty({query.size(0), query.size(2), 3, query.size(1), query.size(3)}, query.options()).transpose(1, 3);
     grad_query = all.select(2, 0);

@@ -20,8 +20,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_gradients(const Tensor& grad, con
                                     transposed, output_padding, groups, ArrayRef<bool>(wanted.data(), wanted.size()));
 }
 
-// A convolution and its gradients are one trilinear form of input, weight and output's gradient, so that every further
-// derivative is one of the three again.
+// A convolution and its two gradients are the same trilinear form of input, weight and the output's gradient. So every
+// further derivative is one of the three again.
 std::tuple<Tensor, Tensor, Tensor> convolution_backward_gradients(
     const Tensor& ggi, const Tensor& ggw, const Tensor& ggb, const Tensor& grad_output, const Tensor& input,
     const Tensor& weight, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,

@@ -13,7 +13,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_gradients(const Tensor& grad, con
                                                          IntArrayRef output_padding, int64_t groups,
                                                          const std::array<bool, 3>& wanted);
 
-// Of convolution_backward: `ggi`, `ggw` and `ggb` belong to the gradients of the input, the weight and the bias.
+// The gradients of convolution_backward. `ggi`, `ggw` and `ggb` belong to the gradients of the input, the weight and
+// the bias.
 std::tuple<Tensor, Tensor, Tensor> convolution_backward_gradients(
     const Tensor& ggi, const Tensor& ggw, const Tensor& ggb, const Tensor& grad_output, const Tensor& input,
     const Tensor& weight, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,

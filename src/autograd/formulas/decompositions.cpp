@@ -118,7 +118,7 @@ Tensor linalg_qr_backward(const Tensor& grad_q, const Tensor& grad_r, const Tens
     return linalg_solve_triangular(r.mH(), result, false, false, false);
   }
   const Tensor r1 = r.narrow(-1, 0, m);
-  Tensor skew;  // of Q^H grad_q - grad_r R^H
+  Tensor skew;  // Q^H grad_q - grad_r R^H, whose skew part is used
   if (grad_q.defined()) skew = matmul(q.mH(), grad_q);
   if (grad_r.defined()) {
     const Tensor other = matmul(grad_r, r.mH());
@@ -194,7 +194,7 @@ Tensor linalg_eig_backward(const Tensor& grad_values, const Tensor& grad_vectors
   if (!grad_vectors.defined()) return linalg_solve(vectors.mH(), grad_values.unsqueeze(-1) * vectors.mH());
   const Tensor products = matmul(vectors.mH(), grad_vectors);
   check_phase(products, "linalg_eig_backward", "eigenvectors");
-  // Vectors have length one: along themselves they do not change.
+  // Vectors have length one, so they do not change along themselves.
   const Tensor along = real(diagonal_of(products)).to(vectors.dtype());
   const Tensor across = products - matmul(vectors.mH(), vectors * along.unsqueeze(-2));
   Tensor inner = across / gaps(values.conj().resolve_conj());

@@ -11,7 +11,7 @@ namespace mica::formulas {
 
 Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances) {
   if (grad_enabled() || dispatch::active) {
-    // The same distances as operations, whose gradient is recorded, and which a mode sees.
+    // The same distances as operations. Their gradient is recorded, and a mode sees them.
     const Tensor pairs = triu_indices(self.size(0), self.size(0), 1, TensorOptions(self.device()));
     const Tensor first = pairs[0], second = pairs[1];
     const Tensor difference = self.index_select(0, first) - self.index_select(0, second), d = distances.unsqueeze(1);
@@ -42,7 +42,7 @@ Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, do
     return x1 * weights.sum(2, true) - bmm(weights, x2);
   }
   if (grad_enabled() || dispatch::active) {
-    // The same distances as operations, whose gradient is recorded, and which a mode sees.
+    // The same distances as operations. Their gradient is recorded, and a mode sees them.
     const Tensor difference = x1.unsqueeze(2) - x2.unsqueeze(1), d = distances.unsqueeze(3);
     const Tensor far = apart.unsqueeze(3), divisor = where(far, d, ones_like(d));
     Tensor slope;

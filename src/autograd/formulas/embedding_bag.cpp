@@ -21,7 +21,7 @@ std::tuple<Tensor, Tensor> embedding_bag_backward(const Tensor& grad, const Tens
   const Tensor counted = padding_idx >= 0 ? rows.ne(Scalar(padding_idx)) : Tensor();
   Tensor grad_weight, grad_factors;
   if (wanted[0] && mode == 2) {
-    // A bag in which nothing counts has a maximum of zero that came from nowhere.
+    // A bag in which no index counts has the maximum zero, which came from no row.
     const Tensor flags = counted.defined() ? counted.to(grad.dtype()) : ones({used}, grad.options());
     const Tensor filled = zeros({bags.count()}, grad.options()).index_add(0, bag_of, flags).gt(Scalar(0));
     grad_weight = zeros(weight.sizes(), weight.options())

@@ -23,7 +23,7 @@ Tensor fft_r2c_backward(const Tensor& grad, IntArrayRef dim, int64_t normalizati
   return real(_fft_c2c(whole, dim, normalization, false).resolve_conj());
 }
 
-// Elements that stand for their conjugates too count twice.
+// An element that stands for its conjugate too counts twice.
 Tensor fft_c2r_backward(const Tensor& grad, IntArrayRef dim, int64_t normalization) {
   const Tensor half = _fft_r2c(grad, dim, normalization, true);
   const int64_t last = dim[dim.size() - 1];

@@ -16,7 +16,7 @@ struct Axis {
   bool align_corners;
 };
 
-// Where a position lies once it is brought into the image, and how that moves with it: 1, -1 or 0.
+// A position after it is brought into the image, and by how much it moves with the original one: 1, -1 or 0.
 struct Padded {
   Tensor position, rate;
 };
@@ -88,7 +88,7 @@ Tensor sample_by_operations(const Tensor& input, const Tensor& grid, int64_t mod
                             bool align_corners) {
   const int64_t dims = input.dim() - 2, samples = input.size(0), channels = input.size(1);
   const Tensor flat = input.reshape({samples, channels, -1}), points = grid.reshape({samples, -1, dims});
-  // Over all combinations of the axes' taps: where they lie in `flat`, and the products of their weights.
+  // For all combinations of the axes' taps: their places in `flat`, and the products of their weights.
   TensorVec places, weights;
   for (int64_t d = 0; d < dims; ++d) {
     const Axis axis{input.size(d + 2), padding, align_corners};
@@ -129,7 +129,7 @@ std::tuple<Tensor, Tensor, Tensor> grid_sampler_double_backward(const TensorVec&
   const bool create_graph = grad_enabled();
   const EnableGradGuard recording;
   const ModeGuard exact(mode_bit::kAutocast, false);
-  // Tensors of their own, so that what the points were computed from gets no gradient here.
+  // New tensors, so that the tensors from which points were computed get no gradient here.
   const auto own = [&](const Tensor& t) {
     return create_graph && t.requires_grad() ? t.view_as(t) : t.detach().requires_grad_(true);
   };

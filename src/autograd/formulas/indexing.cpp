@@ -99,7 +99,7 @@ Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const
     // One element of the gradient for each that was gathered.
     const int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()));
     std::vector<Tensor> places;
-    // A scalar has one element and no dimension to say where; a scalar index says where in the one dimension there is.
+    // A scalar has one element and no dimension. A scalar index names a place in the only dimension there is.
     if (sizes.size() == 1 && index.dim() == 0) places.push_back(index.reshape({-1}));
     for (int64_t i = 0; i < index.dim() && !sizes.empty(); ++i) {
       DimVector shape(static_cast<size_t>(index.dim()), 1);
@@ -201,8 +201,7 @@ Tensor masked_scatter_source_backward(const Tensor& grad, const Tensor& mask, In
 
 namespace {
 
-// The gradient laid out as the tensor was whose storage as_strided_scatter looks at, beginning at element zero of a
-// storage.
+// The gradient laid out as the tensor whose storage as_strided_scatter reads, beginning at element zero of a storage.
 Tensor laid_out(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, int64_t reach) {
   const Extent own = extent(sizes, strides);
   const Tensor storage = zeros(IntArrayRef(std::max(offset + own.high, reach)), grad.options());

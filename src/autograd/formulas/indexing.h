@@ -22,7 +22,7 @@ std::tuple<Tensor, Tensor> index_reduce_backward(const Tensor& grad, const Tenso
                                                  const Tensor& index, const Tensor& source, std::string_view reduce,
                                                  bool include_self, const Tensor& result);
 
-// One index per element. `src` may be larger than the index; what was not used has gradient zero.
+// One index per element. `src` may be larger than the index; the part that was not used has gradient zero.
 Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index, bool sparse_grad);
 Tensor scatter_src_backward(const Tensor& grad, IntArrayRef src_sizes, int64_t dim, const Tensor& index);
 std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& grad, const Tensor& self, int64_t dim,

@@ -20,7 +20,7 @@ Tensor solve_diagonal(const Tensor& a, const Tensor& lu, const Tensor& pivots, c
   const Tensor diagonal = lu.diagonal(0, -2, -1);
   const double tiny = to_real(a.dtype()) == DType::Float64 ? std::numeric_limits<double>::epsilon()
                                                            : double(std::numeric_limits<float>::epsilon());
-  // The determinant is smooth: of a singular matrix, it is derived at one close by.
+  // The determinant is a smooth function, so its derivative at a singular matrix is taken at one close by.
   const Tensor nudge = eq(diagonal, Scalar(0)).to(lu.dtype()) * Scalar(tiny);
   return linalg_lu_solve(lu + diag_embed(nudge), pivots, right, true, true);
 }
@@ -171,7 +171,7 @@ Tensor pinv_backward(const Tensor& grad, const Tensor& pinv, const Tensor& a) {
          matmul(matmul(pinv_h_k, pinv), a);
 }
 
-// The exponential of [[A^H, G], [0, A^H]] has what is wanted in its upper right.
+// The exponential of [[A^H, G], [0, A^H]] has the gradient in its upper right part.
 Tensor matrix_exp_backward(const Tensor& grad, const Tensor& a) {
   const int64_t n = a.size(-1);
   const Tensor adjoint = a.mH(), g = grad.expand(a.sizes());

@@ -40,8 +40,8 @@ Tensor pair_loss_backward(PairLoss kind, const Tensor& grad, const Tensor& self,
   return result;
 }
 
-// The gradients of a loss that torch's operators compute one at a time: that by the target is the input's with the two
-// exchanged.
+// For losses whose gradients torch's operators compute one at a time: the gradient by the target is that by the input
+// with the two exchanged.
 std::tuple<Tensor, Tensor> seen_distance_loss(PairLoss kind, const Tensor& grad, const Tensor& self,
                                               const Tensor& target, double parameter, int64_t reduction,
                                               const std::array<bool, 2>& wanted) {
@@ -125,7 +125,7 @@ std::tuple<Tensor, Tensor> binary_cross_entropy_with_logits_backward(const Tenso
 
 namespace {
 
-// Where the classes of an input stand.
+// The dimension of an input along which its classes lie.
 int64_t class_dim(IntArrayRef sizes) { return sizes.size() > 1 ? 1 : 0; }
 
 // For every element of an input what the loss counts against its log-probability: the weight of the target class at the
@@ -144,7 +144,7 @@ Tensor class_shares(IntArrayRef sizes, const TensorOptions& options, const Tenso
   return shares * counted.to(options.dtype());
 }
 
-// The factor of every row's loss: the gradient of a sum or mean, or of every loss apart.
+// The factor by which each row's loss is multiplied: from the gradient of a sum or a mean, or from each row's own.
 Tensor row_factor(const Tensor& grad, IntArrayRef sizes, const Tensor& total_weight, int64_t reduction) {
   if (reduction == kNone) {
     DimVector one(sizes);

@@ -14,7 +14,7 @@ namespace mica::formulas {
 
 namespace {
 
-// One number per channel, made to stand beside an input.
+// One number per channel, shaped to broadcast with an input.
 Tensor per_channel(const Tensor& t, const Tensor& input) {
   DimVector shape(static_cast<size_t>(input.dim()), 1);
   shape[1] = t.numel();
@@ -23,8 +23,8 @@ Tensor per_channel(const Tensor& t, const Tensor& input) {
 
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
-// `dims` are those a statistic is taken over; `normal` is the normalised input, recorded so that it can be
-// differentiated again.
+// `dims` are the dimensions over which a statistic is taken. `normal` is the normalised input, recorded so that it can
+// be differentiated again.
 Gradients composed_batch_norm(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& running_mean,
                               const Tensor& running_var, bool training, double eps, const std::array<bool, 3>& wanted) {
   DimVector dims;

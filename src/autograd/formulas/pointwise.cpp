@@ -100,7 +100,7 @@ Tensor i1e_backward(const Tensor& grad, const Tensor& self, const Tensor& result
 // ---- the larger, the smaller, bounds -------------------------------------------------------------------------------
 
 Tensor larger_backward(const Tensor& grad, const Tensor& larger, const Tensor& smaller) {
-  // Written so that a NaN on either side, which the result takes over, passes the gradient on.
+  // Written so that a NaN on either side, which becomes the result, passes the gradient on.
   return _masked(grad, logical_not(larger <= smaller)) + _masked(grad * 0.5, larger == smaller);
 }
 
@@ -148,7 +148,7 @@ Tensor sgn_backward(const Tensor& grad, const Tensor& self, const Tensor& result
 
 Tensor sinc_backward(const Tensor& grad, const Tensor& self) {
   const Tensor angle = self * kPi;
-  const Tensor below = angle * self;  // zero not only at zero
+  const Tensor below = angle * self;  // zero at other places than zero too
   return _masked(grad * conj_of((angle * angle.cos() - angle.sin()) / below), below != 0);
 }
 

@@ -29,7 +29,7 @@ Tensor zeta_other_backward(const Tensor& grad, const Scalar& self, const Tensor&
 Tensor i1_backward(const Tensor& grad, const Tensor& self, const Tensor& result);
 Tensor i1e_backward(const Tensor& grad, const Tensor& self, const Tensor& result);
 
-// What `larger` receives from max(larger, smaller): all where it is greater, half where they are equal.
+// The gradient that `larger` gets from max(larger, smaller): all of it where it is greater, half where they are equal.
 Tensor larger_backward(const Tensor& grad, const Tensor& larger, const Tensor& smaller);
 Tensor clamp_self_backward(const Tensor& grad, const Tensor& self, const Tensor& min, const Tensor& max);
 Tensor clamp_self_backward(const Tensor& grad, const Tensor& self, const std::optional<Scalar>& min,

@@ -10,7 +10,7 @@ namespace mica::formulas {
 
 using shapes::prefers_channels_last;
 
-// What a gradient of adaptive pools without outputs is refused with: a batch may be empty, the rest may not.
+// Refuses the gradient of an adaptive pool without outputs. A batch may be empty, other dimensions may not.
 static void check_not_empty(const Tensor& grad, const char* kind, int64_t spatial_dims) {
   if (grad.numel() > 0) return;
   for (int64_t d = 1; d < grad.dim(); ++d)

@@ -1,4 +1,4 @@
-// Derivatives of pooling: what a formula must know beside its gradient is the input's size and order in memory.
+// Derivatives of pooling. Beside its gradient, a formula needs the input's size and order in memory.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace mica::formulas {
 
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
                          int64_t spatial_dims);
-// The same for windows by their places; `self` is there while a mode is to see it.
+// The same for windows that are given by their places. `self` is defined only while a mode is to see it.
 Tensor max_pool_windows_backward(const Tensor& grad, const Tensor& indices, IntArrayRef sizes, IntArrayRef strides,
                                  const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
                                  IntArrayRef dilation, bool ceil_mode, int64_t spatial_dims);
@@ -24,7 +24,7 @@ Tensor avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef stri
 Tensor adaptive_avg_pool_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, const Tensor& self,
                                   int64_t spatial_dims);
 
-// The forward operation of as many dimensions as said, for derivatives of derivatives.
+// The forward operation for the given number of dimensions, for derivatives of derivatives.
 Tensor avg_pool_any(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
                     bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override,
                     int64_t spatial_dims);

@@ -20,7 +20,8 @@ Tensor restore_dim(const Tensor& t, const Tensor& self, int64_t dim, bool keepdi
   return keepdim || self.dim() == 0 ? t : t.unsqueeze(wrap_dim(dim, self.dim()));
 }
 
-// Grad for the places where mask holds, shared among them; NaN if it holds nowhere, as for the extremum of a NaN.
+// The gradient for the places where `mask` holds, shared among them. NaN if it holds nowhere, as for the extremum of a
+// NaN.
 Tensor shared_among(const Tensor& grad, const Tensor& mask, OptionalIntArrayRef dim) {
   return grad * mask / sum(mask, dim, true);
 }
@@ -201,7 +202,8 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
   if (self.numel() <= 1 || self.size(dim) == 1) return grad;
   const Tensor x = conj_of(self.to(result.dtype()));
   if (!has_zero(x)) return reverse_cumsum(grad * conj_of(result), dim) / x;
-  // With zeros about, nothing is divided. The product before k times s(k) = grad(k) + x(k + 1) s(k + 1), from the end.
+  // Where there are zeros, nothing is divided: the product before k times s(k) = grad(k) + x(k + 1) s(k + 1), from the
+  // end.
   const int64_t n = x.size(dim);
   std::vector<Tensor> sums(n);
   sums[n - 1] = grad.narrow(dim, n - 1, 1);
@@ -220,7 +222,7 @@ Tensor cummaxmin_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& i
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim) {
   if (self.numel() <= 1 || self.size(dim) == 1) return grad;
   if (self.is_complex()) return exp(reverse_logcumsumexp(log(grad) - conj_of(result), dim) + conj_of(self));
-  // Logarithms keep the products of large and small factors in range; positive and negative gradients go apart.
+  // Logarithms keep products of large and small factors in range. Positive and negative gradients are computed apart.
   const Tensor size = log(abs(grad));
   // Finite, so that no difference of two of them is NaN when this is differentiated once more.
   const Scalar none = lowest_of(grad.dtype());

@@ -5,7 +5,8 @@
 
 namespace mica::formulas {
 
-// With one concentration the others' shares of the rest stay as they are: what one share gains, all lose in proportion.
+// When one concentration changes, the other shares keep their proportions: what one share gains, all others lose in
+// proportion.
 Tensor sample_dirichlet_backward(const Tensor& grad, const Tensor& concentration, const Tensor& sample) {
   const Tensor total = concentration.sum(IntArrayRef(-1), true).expand(concentration.sizes());
   const Tensor lost = (sample * grad).sum(IntArrayRef(-1), true);

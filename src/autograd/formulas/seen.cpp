@@ -19,7 +19,8 @@ class ComposingGuard {
   bool before_;
 };
 
-// The history of what a mode has answered: the derivative is made again of operations, and those are differentiated.
+// The history of an answer that a mode gave: the derivative is computed again by operations, and those are
+// differentiated.
 struct SeenDerivative final : Node {
   std::vector<SavedTensor> saved;
   Composed composed;
@@ -30,7 +31,7 @@ struct SeenDerivative final : Node {
     const bool again = grad_enabled();
     {
       const EnableGradGuard recording(true);
-      // Tensors of their own: one input may be computed from another.
+      // New tensors, because one input may be computed from another.
       for (const SavedTensor& each : saved) {
         const Tensor t = each.unpack();
         const bool leads = t.defined() && t.requires_grad();

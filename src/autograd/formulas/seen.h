@@ -1,5 +1,5 @@
-// Derivatives as a mode (TorchDispatchMode) is to see them: what the engine computes in one piece is handed over by the
-// name and with the arguments of torch's operator.
+// Derivatives in the form in which a mode (TorchDispatchMode) sees them. The engine computes them in one piece; the
+// mode gets them by the name and with the arguments of torch's operator.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace mica::formulas {
 
-// Whether a mode is to be asked. A derivative that is being made of operations is not asked for a second time.
+// Whether a mode is to be asked. A derivative that is being computed by operations is not handed over a second time.
 bool is_seen();
 
-// The derivative in terms of the tensors by which it may be differentiated again, made of operations.
+// Computes the derivative by operations, from the tensors by which it may be differentiated again.
 using Composed = std::function<TensorVec(const TensorVec& inputs)>;
 
-// What the mode answers for the operator. Where derivatives are recorded, the answer's history is that of `composed`,
-// which runs only if a pass comes to it.
+// The mode's answer for the operator. Where derivatives are recorded, the answer's history is that of `composed`, which
+// runs only if a pass reaches it.
 TensorVec seen(const char* name, dispatch::Arguments arguments, int count, TensorVec inputs, Composed composed);
 Tensor seen_one(const char* name, dispatch::Arguments arguments, TensorVec inputs, Composed composed);
 

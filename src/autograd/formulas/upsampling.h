@@ -15,7 +15,7 @@ Tensor upsample_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef stri
 // A gradient of the input's size, resampled as the forward did: the derivative of the derivative.
 Tensor upsample_again(const Tensor& grad, IntArrayRef output_sizes, std::string_view mode, bool align_corners,
                       bool antialias, ArrayRef<double> scales);
-// `self` is there while a mode is to see it.
+// `self` is defined only while a mode is to see it.
 Tensor pad_edges_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, const Tensor& self,
                           IntArrayRef pad, std::string_view mode);
 std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tensor& input, const Tensor& grid,

@@ -22,12 +22,13 @@ Tensor div_other_backward(const Tensor& grad, const Tensor& self, const Tensor& 
   return -grad * conj_of((self / other) / other);
 }
 
-// What a real tensor was copied into may be complex: only the real part of the gradient is its own.
+// A real tensor may have been copied into a complex one. Only the real part of the gradient is its own.
 Tensor copy_src_backward(const Tensor& grad, const TensorOptions& src) {
   return grad.is_complex() && !is_complex(src.dtype()) ? mica::real(grad).to(src) : grad.to(src);
 }
 
-// The gradient of reading through (size, stride, offset): each element of the base gathers what all readers of it send.
+// The gradient of reading through (size, stride, offset): each element of the base sums the gradients of all its
+// readers.
 Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t base_offset,
                            IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset) {
   const int64_t view_offset = offset.value_or(base_offset);
@@ -45,7 +46,7 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
     }
   }
   if (has_internal_overlap(sizes, strides)) {
-    // Several indices of the input name one element: they share its gradient.
+    // Where several indices of the input name one element, they share its gradient.
     Tensor count = zeros_like(flat);
     Tensor positions = arange(0, flat.numel(), 1, grad.options().dtype(DType::Int64))
                            .as_strided(sizes, strides, base_offset - low)
@@ -70,7 +71,7 @@ Tensor select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
 
 Tensor slice_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, std::optional<int64_t> start,
                       std::optional<int64_t> end, int64_t step) {
-  if (is_seen() && step > 0) {  // torch has no other
+  if (is_seen() && step > 0) {  // torch's operator takes no other step
     const DimVector own(sizes);
     const int64_t from = start.value_or(0), to = end.value_or(std::numeric_limits<int64_t>::max());
     return seen_one("slice_backward", {grad, sizes, dim, from, to, step}, {grad}, [=](const TensorVec& t) -> TensorVec {
@@ -100,7 +101,7 @@ Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
   const int64_t d = wrap_dim(dim, ndim);
   Tensor positions =
       arange(0, sizes[d], 1, TensorOptions(DType::Int64).device(grad.device())).unfold(0, size, step).reshape({-1});
-  // Windows beside their dimension, so that one index_add brings all of them home.
+  // Each window is brought next to its dimension, so that one index_add sums all of them.
   Tensor windows = grad.movedim(-1, d + 1).flatten(d, d + 1);
   return zeros(sizes, grad.options()).index_add(d, positions, windows);
 }
