@@ -1,4 +1,4 @@
-// Activations in terms of others, dropout, and what activations check first.
+// Activations in terms of other operations, dropout, and the checks of arguments of activations.
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
@@ -64,8 +64,8 @@ Tensor prelu(const Tensor& self, const Tensor& weight) {
 
 namespace {
 
-// The CPU draws in the order of the elements that use a slope, always in double. Other devices draw for every element,
-// in its own dtype, from (0, 1], which uniform_ turns into [0, 1). Both as torch does.
+// The CPU draws slopes in the order of the elements that use one, always in double. Other devices draw one for every
+// element, in its own dtype, from (0, 1], which uniform_ turns into [0, 1). Both do as torch does.
 Tensor drawn_slopes(const Tensor& self, double low, double high, const std::optional<Generator>& generator) {
   NoGradGuard no_grad;
   if (self.is_meta()) return ones_like(self);
@@ -119,7 +119,7 @@ bool drops_nothing(const Tensor& self, double p, bool train) {
   return p == 0 || !train || self.numel() == 0;
 }
 
-// What a backend draws itself, scaled; undefined where it leaves that to bernoulli_.
+// The noise that a backend draws itself, scaled. Undefined where the backend leaves that to bernoulli_.
 Tensor drawn_by_backend(const Tensor& self, double keep) {
   if (self.is_cpu() || self.is_meta() || !self.is_floating_point()) return {};
   const Backend& b = backend(self.device().type());

@@ -132,7 +132,7 @@ void check_lerp_dtype(const Tensor& self, const Tensor& t, const char* argument)
 void lerp(const Tensor& self, const Tensor& end, const Scalar&) { check_lerp_dtype(self, end, "end"); }
 void lerp(const Tensor& self, const Tensor& end, const Tensor& weight) {
   check_lerp_dtype(self, end, "end");
-  if (weight.dim() > 0) check_lerp_dtype(self, weight, "weight");  // one number is a number of any dtype
+  if (weight.dim() > 0) check_lerp_dtype(self, weight, "weight");  // a tensor of one number may have any dtype
 }
 
 void neg(const Tensor& self) {

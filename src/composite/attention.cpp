@@ -128,7 +128,7 @@ std::tuple<Tensor, Tensor> _scaled_dot_product_attention_math(const Tensor& quer
   const Tensor q = computed(query) * Scalar(factor < 0 ? -root : root);
   Tensor scores = mica::matmul(q, (k * Scalar(root)).transpose(-2, -1));
   if (mask.defined()) scores = scores + additive(mask, scores.dtype());
-  // A query that only later keys are hidden from sees the first one at least.
+  // Under a causal mask every query sees at least the first key, so no row is empty.
   Tensor weights = mask.defined() && !is_causal ? safe_softmax(scores) : mica::softmax(scores, -1);
   if (dropout_p > 0.0) {
     if (dropout_mask.defined()) {
@@ -166,7 +166,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     sizes.push_back(value.size(-1));
     return result.reshape(sizes);
   }
-  if (is_causal && attn_mask.defined()) {  // only the fused form takes both
+  if (is_causal && attn_mask.defined()) {  // only the fused form takes a mask as well
     const Tensor below = mica::tril(mica::ones({query.size(-2), key.size(-2)}, query.options().dtype(DType::Bool)));
     const Tensor both = additive(attn_mask, query.dtype()) + additive(below, query.dtype());
     return std::get<0>(

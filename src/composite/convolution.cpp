@@ -26,8 +26,8 @@ Tensor convolve(const char* op, int64_t dims, const Tensor& input, const Tensor&
       .squeeze(0);
 }
 
-// What padding="same" comes to: zeros on both sides, and where their number is odd one more at the end, which the
-// input is given before.
+// The zeros that padding="same" adds on both sides. Where their number is odd, the input is given one more at its end
+// beforehand.
 struct SamePadding {
   SamePadding(const Tensor& input, const Tensor& weight, IntArrayRef stride, IntArrayRef dilation) : padded(input) {
     const size_t dims = shapes::spatial_dimensions(weight);
@@ -135,13 +135,13 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
   const DType dtype = input.dtype();
   MICA_CHECK(grad_output.dtype() == dtype, "expected scalar type ", info(dtype).legacy, " but found ",
              info(grad_output.dtype()).legacy, " (the gradient of a convolution)");
-  // Gradients are sums over overlapping blocks or over all images: as for a transposed convolution.
+  // As for a transposed convolution, gradients are sums over overlapping blocks or over all images.
   const DType wide = shapes::convolution_dtype(input, weight, true, groups);
   Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[2]) {
     DimVector dims{0};
     for (int64_t d = 2; d < grad_output.dim(); ++d) dims.push_back(d);
-    // Of inputs without channels the output has none either, and a bias has no part in it.
+    // An input without channels has an empty output, in which a bias has no part.
     grad_bias = bias_sizes && grad_output.numel() == 0 ? mica::zeros(*bias_sizes, grad_output.options())
                                                        : mica::sum(grad_output, dims.ref());
   }

@@ -31,7 +31,7 @@ namespace shapes {
 
 void clone(Out& out, const Tensor& self, std::optional<MemoryFormat> memory_format) {
   Tensor copy = empty_in_format(self, self.dtype(), self.device(), memory_format.value_or(MemoryFormat::Preserve));
-  inplace::copy_(copy, self, false);  // not an operation on the copy: its version stays 0
+  inplace::copy_(copy, self, false);  // this is not an operation on the copy, so its version stays 0
   out.take(std::move(copy));
 }
 
@@ -59,7 +59,7 @@ Tensor to_options(const Tensor& self, const TensorOptions& options, bool non_blo
   TensorOptions wanted;
   wanted = wanted.dtype(options.dtype_opt().value_or(self.dtype()));
   wanted = wanted.device(options.has_device() ? resolved(options.device(), self.device()) : self.device());
-  // The format that the strides speak of, as in torch: one channel, or one pixel, lies in memory alike in both.
+  // As in torch, the strides decide the format. A tensor of one channel, or of one pixel, has the same layout in both.
   const bool same_format =
       !memory_format || *memory_format == MemoryFormat::Preserve || self.suggest_memory_format() == *memory_format;
   if (!copy && wanted.dtype() == self.dtype() && wanted.device() == self.device() && same_format) return self;
@@ -107,14 +107,15 @@ Tensor reshape_copy(const Tensor& self, IntArrayRef shape, std::optional<bool> c
 
 Tensor _unsafe_view(const Tensor& self, IntArrayRef size) { return alias_of(self.view(size)); }
 
-// Every operation resolves its inputs through these two, so that they only use tensors with one bit less.
+// Every operation resolves its inputs through these two functions, so each uses only operations on tensors with one bit
+// less.
 Tensor resolve_conj(const Tensor& self) { return self.is_conj() ? mica::conj_physical(mica::_conj(self)) : self; }
 Tensor resolve_neg(const Tensor& self) { return self.is_neg() ? mica::neg(mica::_neg_view(self)) : self; }
 Tensor conj(const Tensor& self) { return self.is_complex() ? mica::_conj(self) : self; }
 
 }  // namespace composite
 
-// Not a view as autograd sees it: it would require grad as soon as its base does.
+// Autograd does not see the result as a view: it would require grad as soon as its base does.
 Tensor detach(const Tensor& self) {
   // Names and sparse parts stay with the tensor.
   if (self.impl()->bits & tensor_bit::kSpecialView) [[unlikely]]

@@ -17,7 +17,7 @@ Tensor msort(const Tensor& self) { return std::get<0>(mica::sort(self, 0)); }
 
 namespace {
 
-// Of bools: what there is, is known by how many are true.
+// For bools the number of true elements tells everything.
 std::tuple<Tensor, Tensor, Tensor> unique_bools(const Tensor& self, bool return_inverse, bool return_counts,
                                                 const TensorOptions& longs) {
   const int64_t truths = self.count_nonzero().item<int64_t>(), others = self.numel() - truths;
@@ -51,8 +51,9 @@ std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inv
           return_counts ? counts.narrow(0, 0, count).clone() : none};
 }
 
-// The numbers of rows in lexicographic order. Radix sorts from the last column to the first are faster where there are
-// few columns; the backend's kernel compares whole rows. It alone leaves rows with NaN where torch does.
+// The numbers of rows in lexicographic order. Where there are few columns, radix sorts from the last column to the
+// first are faster. Otherwise the backend's kernel compares whole rows; only that leaves rows with NaN where torch
+// does.
 Tensor order_of(const Tensor& rows, const TensorOptions& longs) {
   constexpr int64_t kFewColumns = 8;
   const int64_t n = rows.size(0), width = rows.size(1);
@@ -141,7 +142,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   const bool has_kernel =
       self.numel() > 0 && !self.is_meta() && !weights.defined() && MICA_TAKES(self.device(), bincount, &self.view_of());
   if (has_kernel && self.dtype() == DType::UInt8) {
-    // All values have a place already: nobody has to look for the largest first.
+    // All values lie within a known range, so the largest need not be found first.
     constexpr int64_t kValues = 256;
     const Tensor counts = counted(self, kValues), host = counts.cpu();
     int64_t used = kValues;
@@ -209,7 +210,7 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
   const Tensor values = self.reshape({-1});
   const Tensor inside = mica::logical_and(values >= low, values <= high);
   const Tensor kept = values.masked_select(inside);
-  // In this order and in the dtype of the values, which decides where those at the edges of bins fall.
+  // The steps are in this order and in the dtype of the values, which decides where values at the edges of bins fall.
   Tensor bin = ((kept - low) * static_cast<double>(bins) / (high - low)).to(DType::Int64);
   bin = mica::clamp(bin, Scalar(0), Scalar(bins - 1));
   return mica::zeros(bins, self.options()).index_add(0, bin, mica::ones(bin.numel(), self.options()));

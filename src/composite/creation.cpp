@@ -51,7 +51,7 @@ Tensor empty_sparse(IntArrayRef size, const TensorOptions& options) {
   return options.requires_grad() ? made.requires_grad_(true) : made;
 }
 
-// Options not given are those of `t`.
+// The options, with those that were not given taken from `t`.
 TensorOptions inherit(TensorOptions o, const Tensor& t) {
   if (!o.has_dtype()) o = o.dtype(t.dtype());
   if (!o.has_device()) o = o.device(t.device());
@@ -112,7 +112,7 @@ Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& opt
   check_layout("full", options);
   const DType dtype = options.has_dtype() ? options.dtype() : dtype_of_number(fill_value);
   Tensor t = empty_contiguous(size, dtype, options.device());
-  inplace::fill_(t, fill_value);  // not an operation on the tensor: its version stays 0
+  inplace::fill_(t, fill_value);  // this is not an operation on the tensor, so its version stays 0
   return made_with(std::move(t), options);
 }
 
@@ -193,7 +193,7 @@ DType sequence_dtype(const char* op, const Scalar& start, const Scalar& end, con
   return options.dtype();
 }
 
-// A bound as an element of the result holds it.
+// A bound, rounded to an element of the result.
 Scalar as_element(const Scalar& bound, DType dtype) {
   check_number_fits(bound, dtype);
   return mica::scalar_tensor(bound, TensorOptions(dtype).device(kCPU)).item();
@@ -219,7 +219,7 @@ Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double ba
   MICA_CHECK_KIND(dtype != DType::Bool, NotImplemented, "\"logspace\" not implemented for 'Bool'");
   const TensorOptions plain =
       options.dtype(is_complex(dtype) ? DType::Complex128 : DType::Float64).requires_grad(false).pinned_memory(false);
-  // A single element is the power of `start` as it was given.
+  // A single element is the power of `start` itself, not of a rounded one.
   const Tensor exponents = steps == 1
                                ? composite::linspace(start, end, steps, plain)
                                : composite::linspace(as_element(start, dtype), as_element(end, dtype), steps, plain);

@@ -80,7 +80,7 @@ void check_spacing(const Tensor& self, size_t spacings, IntArrayRef dims, bool d
   }
 }
 
-// The element at place i, kept as a dimension of size one; counted from the end where negative.
+// The slice at place i, with its dimension kept as size one. A negative i counts from the end.
 Tensor at(const Tensor& t, int64_t dim, int64_t i) {
   const int64_t n = t.size(dim), from = i < 0 ? i + n : i;
   return mica::slice(t, dim, from, from + 1);
@@ -185,7 +185,7 @@ std::vector<Tensor> gradient(const Tensor& self, TensorList spacing, IntArrayRef
 
 namespace {
 
-// The distances between sample points, shaped to stand beside the intervals of y.
+// The distances between sample points, shaped to broadcast with the intervals of y.
 Tensor intervals(const char* op, const Tensor& y, const Tensor& x, int64_t dim) {
   MICA_CHECK(y.dtype() != DType::Bool && x.dtype() != DType::Bool, op,
              ": received a bool input for `x` or `y`, but bool is not supported");

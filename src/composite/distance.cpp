@@ -17,9 +17,9 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   Tensor norm1 = norm(a, Scalar(2), IntArrayRef(dim), true).clone();
   Tensor norm2 = norm(b, Scalar(2), IntArrayRef(dim), true).clone();
   {
-    NoGradGuard unrecorded;  // a norm below eps keeps its slope
+    NoGradGuard unrecorded;  // unrecorded, so that a norm below eps keeps its slope
     const Tensor least = mica::scalar_tensor(eps, norm1.options().dtype(DType::Float64))
-                             .to(norm1.dtype());  // infinite where the dtype does not reach so far
+                             .to(norm1.dtype());  // infinite where eps is beyond the dtype
     norm1.copy_(norm1.maximum(least));
     norm2.copy_(norm2.maximum(least));
   }

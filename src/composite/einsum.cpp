@@ -117,7 +117,7 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
   for (const Operand* o : {&a, &b})
     for (size_t d = 0; d < o->labels.size(); ++d)
       if (o->tensor.sizes()[d] != 1) sizes[o->labels[d]] = o->tensor.sizes()[d];
-  // What only one of them has and nobody needs is summed before the product.
+  // Labels that only one operand has and nobody needs later are summed before the product.
   Labels keep_a = needed_later, keep_b = needed_later;
   keep_a.insert(keep_a.end(), b.labels.begin(), b.labels.end());
   keep_b.insert(keep_b.end(), a.labels.begin(), a.labels.end());
@@ -144,7 +144,7 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
   }
   for (int label : b.labels)
     if (!contains(a.labels, label)) columns.push_back(label);
-  if (alike && a.tensor.dtype() != b.tensor.dtype()) {  // one was summed, which makes small integers int64
+  if (alike && a.tensor.dtype() != b.tensor.dtype()) {  // a sum makes small integers int64
     a.tensor = a.tensor.to(DType::Int64);
     b.tensor = b.tensor.to(DType::Int64);
   }

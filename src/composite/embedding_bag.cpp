@@ -52,7 +52,7 @@ Tensor functional_embedding_bag(const Tensor& input, const Tensor& weight, const
     MICA_CHECK_KIND(!offsets.defined(), Value,
                     "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                     "sequences. However, found offsets of type <class 'torch.Tensor'>");
-    // Rows of no columns are as many empty bags; a step of zero would be none.
+    // A row without columns is an empty bag. A step of zero would give none of them.
     starts = input.size(1) ? arange(Scalar(0), Scalar(input.numel()), Scalar(input.size(1)), input.options())
                            : zeros({input.size(0)}, input.options());
     include_last_offset = false;

@@ -20,7 +20,7 @@ int64_t normalization_of(OptionalString norm, bool forward) {
   return 1;
 }
 
-// Integers become the default float, and reals complex where the transform is.
+// Integers become the default float, and reals become complex where the transform is complex.
 Tensor promoted(const Tensor& x, bool complex) {
   DType dtype = x.dtype();
   if (!is_floating(dtype) && !is_complex(dtype)) dtype = default_dtype();
@@ -32,7 +32,7 @@ Tensor promoted(const Tensor& x, bool complex) {
 
 void check_points(int64_t n) { MICA_CHECK(n >= 1, "Invalid number of data points (", n, ") specified"); }
 
-// Cut, or filled up with zeros, to the sizes given; -1 leaves a size as it is.
+// Cuts dimensions, or fills them with zeros, to the given sizes; -1 leaves a size as it is.
 Tensor resized(const Tensor& x, IntArrayRef dims, IntArrayRef sizes) {
   DimVector pad(static_cast<size_t>(2 * x.dim()), 0);
   Tensor result = x;
@@ -51,7 +51,7 @@ Tensor resized(const Tensor& x, IntArrayRef dims, IntArrayRef sizes) {
   return pads ? constant_pad_nd(result, pad) : result;
 }
 
-// The whole spectrum, or of reals its first half where that is asked for. A backward transform of reals is the
+// The whole spectrum, or for real inputs its first half where that is asked for. A backward transform of reals is the
 // conjugate of the forward one.
 Tensor transform(const Tensor& self, std::optional<int64_t> n, int64_t dim, OptionalString norm, bool forward,
                  bool half) {
@@ -130,7 +130,7 @@ Tensor from_reals(const char* name, const Tensor& self, OptionalSizes s, Optiona
   return _fft_r2c(resized(x, axes.dims, axes.sizes), axes.dims, normalization_of(norm, true), true);
 }
 
-// The size of the last transformed dimension of a real result, and that of its spectrum in the axes.
+// Returns the size of the last transformed dimension of a real result, and puts the size of its spectrum into the axes.
 int64_t real_size(const Tensor& x, Axes& axes, OptionalSizes s, const char* name) {
   MICA_CHECK(!axes.dims.empty(), name, " must transform at least one axis");
   const size_t last = axes.dims.size() - 1;

@@ -1,4 +1,4 @@
-// Operations of the index family that are made of others. What changes some places of a tensor changes a copy here.
+// Operations of the index family that are made of others. Those that change some places of a tensor change a copy here.
 #include "core/kernel_arguments.h"
 #include "mica/core/grad_mode.h"
 #include "mica/core/recording.h"
@@ -75,7 +75,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
   const Tensor wide = from.expand(sizes);
   sizes[d] = count;
   const Tensor plain = plain_index(index, self.device());
-  // Negative indices count from the end here, which gather does not know.
+  // Negative indices count from the end here. gather does not take them.
   const bool negative = capabilities_of(plain.device()).reports_indices || index_outside(plain, 0, n).has_value();
   const Tensor at = negative ? mica::where(plain < 0, plain + n, plain) : plain;
   return wide.gather(d, at.expand(sizes));

@@ -19,7 +19,7 @@ Tensor stack(TensorList tensors, int64_t dim) {
   return mica::cat(TensorList(wide), d);
 }
 
-// A list of more pieces could not be held in memory, and would take hours to find that out.
+// A list of more pieces would not fit into memory, and it would take hours to find that out.
 static void check_pieces(const char* name, int64_t count) {
   MICA_CHECK(count < int64_t{1} << 32, name, ": a list of ", count, " tensors is more than memory holds");
 }
@@ -29,7 +29,7 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   MICA_CHECK(chunks > 0, "chunk expects `chunks` to be greater than 0, got: ", chunks);
   const int64_t n = self.size(dim);
   const int64_t size = n == 0 ? 0 : (n - 1) / chunks + 1;
-  if (size == 0) {  // as many empty pieces
+  if (size == 0) {  // that many empty pieces
     check_pieces("chunk", chunks);
     return self.split_with_sizes(DimVector(static_cast<size_t>(chunks), 0), dim);
   }
@@ -182,7 +182,7 @@ Tensor block_diag(TensorList tensors) {
     rows += blocks.back().size(0), columns += blocks.back().size(1);
   }
   if (blocks.empty()) return mica::empty({1, 0});
-  // Each block padded with zeros to a full row of blocks.
+  // Pads each block with zeros to a full row of blocks.
   std::vector<Tensor> bands;
   int64_t left = 0;
   const DType dtype = result_type(blocks);

@@ -21,7 +21,7 @@ const RecurrentLibrary* library_of(Device device) {
   return b.extension ? static_cast<const RecurrentLibrary*>(b.extension("recurrent_library")) : nullptr;
 }
 
-// What a library is asked, where all arguments fit each other.
+// Describes the layers to the library, where all arguments fit each other.
 std::optional<RecurrentStack> described(const RecurrentLayers& layers, const Tensor& data, IntArrayRef batch_sizes,
                                         const Tensor& hx, const Tensor& cx) {
   const DType dtype = data.dtype();
@@ -86,7 +86,7 @@ struct DenseParameters {
   }
 };
 
-// Nothing where no plan works.
+// Runs the forward pass; returns nothing where no plan works.
 TensorVec forward(const RecurrentLibrary& library, const Call& call, bool training, RecurrentPlan& plan,
                   Tensor& reserve) {
   const RecurrentStack& s = call.stack;
@@ -105,7 +105,7 @@ TensorVec forward(const RecurrentLibrary& library, const Call& call, bool traini
   return {};
 }
 
-// The same layers as operations, whose derivative can be differentiated again.
+// The gradients of the same layers as operations, whose derivative can be differentiated again.
 TensorVec unrolled_gradients(const Call& call, const TensorVec& grads, const std::vector<bool>& wanted) {
   const RecurrentStack& s = call.stack;
   TensorVec list = call.list, inputs, outputs, output_grads, result(list.size());
@@ -166,7 +166,7 @@ TensorVec backward(const Call& call, const RecurrentPlan& plan, const Tensor& ou
   result[1] = room(wanted[1], hx);
   if (call.has_cell()) result[2] = room(wanted[2], cx);
   const Tensor weights = weights_wanted ? mica::empty({plan.weights}, data.options()) : Tensor();
-  // The library writes into what the forward kept, which another pass may need.
+  // The library writes into the reserve of the forward pass, which another pass may need, so it gets a copy.
   const Tensor changed = autograd::current_graph_task_keeps_graph() ? reserve.clone() : reserve;
   const DenseParameters parameters(call);
   library_of(s.device)->backward(
@@ -203,7 +203,7 @@ struct LibraryStack : autograd::Function<LibraryStack> {
     const auto plan = context->saved_data["plan"].to<RecurrentPlan>();
     TensorVec list = context->saved();
     const size_t inputs = list.size() - 2;
-    TensorVec result(inputs + 2);  // none for the stack and the plan
+    TensorVec result(inputs + 2);  // the stack and the plan have no gradient
     if (std::none_of(grads.begin(), grads.end(), [](const Tensor& t) { return t.defined(); })) return result;
     const Tensor output = list[inputs], reserve = list[inputs + 1];
     list.resize(inputs);

@@ -31,7 +31,7 @@ Tensor converted(const Tensor& x, std::optional<DType> dtype, const char* operat
   return x.to(*dtype);
 }
 
-// Without elements there is no least and no greatest one, so that these norms have no value.
+// The smallest and the largest of no elements do not exist, so these norms have no value there.
 void check_identity(const Tensor& x, const Scalar& ord, IntArrayRef dims) {
   const double order = ord.to<double>();
   if (x.numel() > 0 || (order >= 0 && order != kInfinity)) return;
@@ -56,14 +56,14 @@ Tensor singular_values(const Tensor& x, int64_t rows, int64_t columns) {
   return linalg_svdvals(mica::movedim(x, IntArrayRef(from), IntArrayRef(to)));
 }
 
-// The largest or the smallest. Norms are not negative, so that zero is the largest of none.
+// The largest or the smallest norm. Norms are not negative, so that zero is the largest of none.
 Tensor extremum(const Tensor& norms, int64_t dim, bool keepdim, bool largest) {
   if (!largest) return amin(norms, dim, keepdim);
   if (norms.size(dim) > 0) return amax(norms, dim, keepdim);
   return norms.sum(IntArrayRef(dim), keepdim);
 }
 
-// A number for each matrix, with dimensions of size one where the matrices' were, if they are to be kept.
+// Gives back, as size one, the dimensions of the matrices, where they are to be kept.
 Tensor restored(const Tensor& values, int64_t rows, int64_t columns, bool keepdim) {
   if (!keepdim) return values;
   return values.unsqueeze(std::min(rows, columns)).unsqueeze(std::max(rows, columns));

@@ -176,8 +176,8 @@ Tensor linalg_named_cond(const Tensor& self, std::string_view p) {
 
 namespace {
 
-// A polynomial of x of the exponential's first terms, in blocks of `width`: powers up to x^width, then a block after
-// the other by Horner's rule; width - 2 + blocks products. The last block has one term more.
+// The first terms of the exponential series as a polynomial of x, in blocks of `width`: powers up to x^width, then one
+// block after the other by Horner's rule. That takes width - 2 + blocks products. The last block has one term more.
 Tensor taylor(const Tensor& x, int64_t width, int64_t blocks) {
   std::vector<Tensor> powers = {eye(x.size(-1), x.options()), x};
   while (static_cast<int64_t>(powers.size()) <= width) powers.push_back(matmul(powers.back(), x));
@@ -218,7 +218,7 @@ Tensor linalg_matrix_exp(const Tensor& self) {
     result =
         halvings.dim() == 0 ? squared : where(gt(halvings, Scalar(i)).unsqueeze(-1).unsqueeze(-1), squared, result);
   }
-  // A product of batches is a view of one of matrices, and was added to: nobody may see it as one.
+  // A product of batches is a view of a product of matrices, to which more was added. Nobody may see it as that view.
   return mica::_unsafe_view(result, self.sizes()).to(self.dtype());
 }
 
@@ -226,7 +226,7 @@ Tensor matrix_exp(const Tensor& self) { return mica::linalg_matrix_exp(self); }
 
 Tensor linalg_matrix_power(const Tensor& self, int64_t n) {
   check_square(self, "linalg.matrix_power");
-  if (n == 0) {  // it depends on the matrix, though its derivative is zero
+  if (n == 0) {  // keeps the result in the graph of the matrix, though its derivative is zero
     const Tensor result = clone(self, MemoryFormat::Contiguous).zero_();
     result.diagonal(0, -2, -1).fill_(1);
     return result;

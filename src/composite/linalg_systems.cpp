@@ -250,7 +250,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
       0 <= apart && apart <= 1,
       "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
   check_kernel_dtype(self, "torch.linalg.lstsq");
-  // What is no vector for each matrix is one matrix for all.
+  // A right side that is not a vector for each matrix is one matrix for all.
   const bool vector = b.dim() == 1 || (apart == 1 && b.sizes() == self.sizes().slice(0, self.sizes().size() - 1));
   if (vector) {
     MICA_CHECK(self.size(-2) == b.size(-1), "torch.linalg.lstsq: input.size(-2) should match other.size(-1)");
@@ -259,7 +259,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
   }
   MICA_CHECK(!driver || *driver == "gels" || *driver == "gelsy" || *driver == "gelsd" || *driver == "gelss",
              "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
-  // On a GPU torch has the driver for full rank alone; others are there for who names them.
+  // On a GPU torch has only the driver for matrices of full rank. Here the others can be asked for by name too.
   const std::string_view usual = self.is_cpu() || self.is_meta() ? "gelsy" : "gels";
   const Tensor right = vector ? b.unsqueeze(-1) : b;
   auto [x, residuals, rank, values] = mica::_linalg_lstsq(self, right, rcond, driver.value_or(usual));

@@ -36,10 +36,10 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
 
   DimVector sizes(input1.sizes());
   sizes.back() = outputs;
-  // x1 meets every output's matrix in one product; x2 then meets the rows that come of it.
+  // One product multiplies x1 with the matrices of all outputs; x2 is multiplied with the rows of that.
   const Tensor rows = matmul(input1.reshape({-1, n1}), weight.transpose(0, 1).reshape({n1, outputs * n2}));
   const Tensor products = mul(rows.view({-1, outputs, n2}), input2.reshape({-1, 1, n2}));
-  const Tensor result = products.sum({-1}, false, products.dtype()).view(sizes);  // integers stay of their width
+  const Tensor result = products.sum({-1}, false, products.dtype()).view(sizes);  // integers keep their width
   return bias.defined() ? add(result, bias) : result;
 }
 

@@ -117,7 +117,7 @@ Tensor functional_huber_loss(const Tensor& input, const Tensor& target, std::str
   const int64_t how = reduction_of(reduction);
   if (!weight.defined()) return mica::huber_loss(input, target, how, delta);
   check_weight(weight, input);
-  return reduced(mica::huber_loss(input, target, kNone, delta) * weight, how);  // the mean is a plain one, as torch's
+  return reduced(mica::huber_loss(input, target, kNone, delta) * weight, how);  // as in torch, the mean is not weighted
 }
 
 Tensor functional_gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var, bool full, double eps,
@@ -129,7 +129,7 @@ Tensor functional_gaussian_nll_loss(const Tensor& input, const Tensor& target, c
     if (n && input.sizes().slice(0, n - 1) == var.sizes()) {
       variance = var.unsqueeze(-1);
     } else {
-      // One variance for all of a single dimension.
+      // A single dimension may have one variance for all.
       int64_t differing = 0;
       for (size_t d = 0; d < n && var.dim() == input.dim(); ++d)
         if (input.sizes()[d] != var.sizes()[d]) differing += var.sizes()[d];
@@ -140,7 +140,7 @@ Tensor functional_gaussian_nll_loss(const Tensor& input, const Tensor& target, c
   MICA_CHECK_KIND(reduction == "none" || reduction == "mean" || reduction == "sum", Value, reduction, " is not valid");
   variance = variance.clone();
   {
-    NoGradGuard unrecorded;  // the gradient of a variance below eps is that at eps
+    NoGradGuard unrecorded;  // unrecorded, so that the gradient of a variance below eps is that at eps
     variance.clamp_(Scalar(eps));
   }
   Tensor loss = (log(variance) + square(input - target) / variance) * Scalar(0.5);

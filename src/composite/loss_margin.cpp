@@ -62,7 +62,7 @@ Tensor functional_margin_ranking_loss(const Tensor& input1, const Tensor& input2
 
 namespace {
 
-// A number, a vector or a matrix of rows, and as many rows of targets.
+// Takes a number, a vector or a matrix of rows, and the same number of rows of targets.
 void check_rows(const Tensor& self) {
   MICA_CHECK(self.dim() == 0 || (self.dim() == 1 && self.size(0) > 0) || (self.dim() == 2 && self.size(1) > 0),
              "Expected non-empty vector or matrix with optional 0-dim batch size, but got: ", self.sizes());
@@ -94,7 +94,7 @@ Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar&
   const Tensor labels = target.reshape({rows, 1}), x = self.reshape({rows, classes});
   const Tensor outside = labels.lt(Scalar(0)).logical_or(labels.ge(Scalar(classes)));
   MICA_CHECK(labels.is_meta() || !any(outside).item<bool>(), "target out of range");
-  // relu rather than a bound: where a class is exactly at the margin, the loss has no slope.
+  // Computed by relu, not by a bound: a class that is exactly at the margin has no slope.
   Tensor lacking = relu(Scalar(margin) - x.gather(1, labels) + x);
   if (power == 2) lacking = square(lacking);
   if (weight.defined()) lacking = lacking * weight.index_select(0, labels.view({rows})).unsqueeze(1);
@@ -126,7 +126,7 @@ Tensor multilabel_margin_loss(const Tensor& self, const Tensor& target, int64_t 
   const Tensor places = labels * valid, flags = valid.to(self.dtype());
   const int64_t longest = labels.is_meta() || rows == 0 ? classes : amax(sum(valid, 1)).item<int64_t>();
   const Tensor others =
-      zeros_like(x).scatter_add(1, places, flags).eq(Scalar(0)).to(self.dtype());  // classes that are no target
+      zeros_like(x).scatter_add(1, places, flags).eq(Scalar(0)).to(self.dtype());  // classes that are not targets
   const Tensor chosen = x.gather(1, places.narrow(1, 0, longest)).unsqueeze(2);
   const Tensor lacking =
       relu(Scalar(1) - chosen + x.unsqueeze(1)) * flags.narrow(1, 0, longest).unsqueeze(2) * others.unsqueeze(1);

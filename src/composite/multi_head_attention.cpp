@@ -36,7 +36,7 @@ struct Projected {
 
 Tensor part(const Tensor& t, int64_t first, int64_t count) { return t.defined() ? t.narrow(0, first, count) : t; }
 
-// One weight for all three; inputs that are one tensor are multiplied once.
+// One weight projects all three. Where the three inputs are one tensor, it is multiplied once.
 Projected project(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& weight,
                   const Tensor& bias) {
   const int64_t e = query.size(-1);
@@ -111,7 +111,7 @@ std::tuple<Tensor, Tensor> _multi_head_attention_forward(
              "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
              "`generate_square_subsequent_mask` to create this mask.");
   if (is_causal && !padding.defined() && !need_weights) {
-    mask = Tensor();  // the kernel knows it
+    mask = Tensor();  // the kernel needs no mask for that
   } else {
     mask = mica::_canonical_mask(mask, "attn_mask", std::nullopt, "", dtype, false);
     if (padding.defined()) is_causal = false;

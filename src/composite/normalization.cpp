@@ -9,7 +9,7 @@ namespace mica::composite {
 
 namespace {
 
-// One value has no spread: statistics of the batch would be those of nothing.
+// Refuses a batch of one value per channel: it has no spread to normalise by.
 void check_several_values(IntArrayRef sizes) {
   int64_t values = sizes[0];
   for (size_t d = 2; d < sizes.size(); ++d) values *= sizes[d];
@@ -24,7 +24,7 @@ void check_several_places(IntArrayRef sizes) {
                   sizes, ")");
 }
 
-// Torch takes an empty list, which has no channels, as it is.
+// torch returns an empty list, which has no channels, unchanged.
 bool is_nothing(const Tensor& input) { return input.dim() == 1 && input.numel() == 0; }
 
 // Torch returns statistics in the dtype of the parameters, or of the input where there are none.
@@ -112,15 +112,17 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
   // Every channel of every sample is a group of its own. Results are contiguous, whatever the input's layout.
   if (use_input_stats && !running_mean.defined())
     return mica::group_norm(input.contiguous(), std::max<int64_t>(channels, 1), weight, bias, eps);
-  if (use_input_stats)  // before the first of them is written to
+  if (use_input_stats)  // checked before the first of them is written
     for (const Tensor& t : {running_mean, running_var}) check_no_internal_overlap("instance_norm", t);
-  // Otherwise a batch of one in which the samples' channels stand side by side; its running statistics are averaged.
+  // Otherwise the channels of all samples stand side by side in a batch of one, and its running statistics are
+  // averaged.
   DimVector sizes(input.sizes());
   sizes[0] = 1;
   sizes[1] = batch * channels;
   MICA_CHECK(running_mean.dtype() == running_var.dtype(), "expected scalar type ", info(running_mean.dtype()).legacy,
              " but found ", info(running_var.dtype()).legacy, ": running_mean and running_var must share a dtype");
-  // Statistics of another dtype are converted, and keep theirs; 16-bit floats have some of float32 anyway.
+  // Statistics of another dtype are converted for the kernel and keep their dtype. Those of 16-bit floats are float32
+  // anyway.
   const bool converts = input.dtype() == DType::Float32 || input.dtype() == DType::Float64;
   const DType kept = converts ? input.dtype() : running_mean.dtype();
   const Tensor mean = repeated(running_mean, batch).to(kept), var = repeated(running_var, batch).to(kept);

@@ -46,7 +46,7 @@ Tensor pad(const Tensor& self, IntArrayRef pad, std::string_view mode, std::opti
   if (mode != "circular" && self.dtype() == DType::Bool)
     unsupported_dtype(cat(mode == "reflect" ? "reflection_pad" : "replication_pad", pad.size() / 2, "d").c_str(),
                       self.dtype());
-  // Autocast goes by torch's separate operations: of these, all but circular ones and reflections of volumes are cast.
+  // Autocast follows torch's separate operations: all of them are cast but circular padding and reflections of volumes.
   using autocast::Policy;
   const bool widens = mode == "replicate" || (mode == "reflect" && pad.size() < 6);
   const autocast::Cast cast(thread_modes & mode_bit::kAutocast && widens ? Policy::Float32 : Policy::None, Policy::None,

@@ -1,4 +1,4 @@
-// Pointwise operations that choose between others, and what pointwise operations check before anything is computed.
+// Pointwise operations that choose between others, and checks that they make before anything is computed.
 #include "core/pointwise.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
@@ -15,7 +15,7 @@ void refuse_complex_clamp(bool is_complex) {
   MICA_CHECK_KIND(!is_complex, NotImplemented, "clamp is not supported for complex types");
 }
 
-// A bound is converted to the dtype of the result, which a wider kind of number makes wider.
+// Checks that a bound can be converted to the dtype of the result. A bound of a wider kind makes that dtype wider.
 void check_bound(const Tensor& self, const Scalar& bound) {
   refuse_complex_clamp(self.is_complex() || bound.is_complex());
   ResultType type;
@@ -47,7 +47,7 @@ Tensor clamp(const Tensor& self, const std::optional<Scalar>& min, const std::op
 
 Tensor ldexp(const Tensor& self, const Tensor& other) {
   if (other.is_floating_point() || other.is_complex()) return self * mica::pow(Scalar(2.0), other);
-  // A power may be out of range where the product is not: two of half the exponent are in range.
+  // A power may be out of range where the product is not. Two powers of half the exponent are in range.
   const Tensor whole = other.to(DType::Int64), half = mica::bitwise_right_shift(whole, Scalar(1)), rest = whole - half;
   const DType dtype = self.is_floating_point() || self.is_complex() ? self.dtype() : default_dtype();
   const Tensor wide = self.to(self.is_complex() ? DType::Complex128 : DType::Float64);

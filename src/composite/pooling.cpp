@@ -1,4 +1,4 @@
-// Pooling said in terms of its kernels' operations: the forms that torch.nn.functional has.
+// The poolings of torch.nn.functional in terms of the operations that have kernels.
 #include <cmath>
 
 #include "mica/autograd.h"
@@ -28,7 +28,7 @@ Tensor max_pool(const char* op, const Tensor& self, IntArrayRef kernel_size, Int
                                      expanded(op, "dilation", dilation, n), ceil_mode, compute_requires_grad(self)));
 }
 
-// torch checks these of max_pool1d alone, in words of its own.
+// Checks that torch makes for max_pool1d only, in words of its own.
 void check_max_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
                       IntArrayRef dilation, bool ceil_mode) {
   const bool filled = self.dim() >= 2 && self.size(-1) != 0 && self.size(-2) != 0;
@@ -80,7 +80,7 @@ static bool is_volume_channels_last(const Tensor& self) {
          self.unsqueeze(0).is_contiguous(MemoryFormat::ChannelsLast3d);
 }
 
-// The volume as a batch of one, whose strides say that.
+// The volume as a batch of one, whose strides show that channels come last.
 static Tensor batch_of_one(const Tensor& self) {
   const int64_t sizes[] = {1, self.size(0), self.size(1), self.size(2), self.size(3)};
   const int64_t strides[] = {self.numel(), self.stride(0), self.stride(1), self.stride(2), self.stride(3)};
@@ -144,7 +144,8 @@ Tensor adaptive_avg_pool(const char* op, const Tensor& self, IntArrayRef output_
   for (size_t d = ndim - n; d < ndim; ++d) dims.push_back(static_cast<int64_t>(d));
   const Tensor mean = mica::mean(self, dims.ref(), true);
   const MemoryFormat format = self.suggest_memory_format();
-  return format == MemoryFormat::Contiguous ? mean : mean.clone(format);  // for its strides: one pixel fits either way
+  // Copied for its strides: one pixel fits either format.
+  return format == MemoryFormat::Contiguous ? mean : mean.clone(format);
 }
 
 }  // namespace
@@ -224,7 +225,8 @@ struct Unpooling {
   DimVector stride, padding, sizes;
 };
 
-// The size whose pooling gives the input, or the one asked for if a pooling could have given the input from it.
+// The size of the unpooled result. Where one is given, pooling it must be able to give the input; otherwise it is the
+// usual one.
 Unpooling prepare_unpooling(const Tensor& input, IntArrayRef kernel_size, OptionalIntArrayRef stride,
                             IntArrayRef padding, OptionalIntArrayRef output_size, int64_t n) {
   const auto at = [n](IntArrayRef given, int64_t i) {
@@ -293,7 +295,7 @@ Tensor lp_pool(const Tensor& input, const Scalar& norm_type, IntArrayRef kernel_
                Average average) {
   const double p = norm_type.to<double>();
   if (std::isinf(p)) return p > 0 ? max(mica::abs(input)) : mica::neg(max(mica::neg(mica::abs(input))));
-  double count = 1;  // of a window far larger than the input too
+  double count = 1;  // also where a window is far larger than the input
   for (size_t i = 0; i < n; ++i) count *= static_cast<double>(kernel_size[kernel_size.size() == 1 ? 0 : i]);
   const Tensor means = average(mica::pow(input, norm_type));
   return mica::pow(mica::mul(mica::sign(means) * mica::relu(mica::abs(means)), count), 1.0 / p);

@@ -107,7 +107,7 @@ Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Sc
     MICA_CHECK(!factor->is_complex() || is_complex(dtype),
                "value cannot be converted to type float without overflow: ", name, " is complex, the matrices are not");
   }
-  // Factors of bool matrices are true or false.
+  // For bool matrices the factors count as true or false.
   const auto scaled = [dtype](const Tensor& t, const Scalar& factor) {
     if (factor.to_complex() == complex128(1)) return t;
     return t * (dtype == DType::Bool ? Scalar(factor.to<bool>()) : factor);

@@ -72,7 +72,7 @@ Tensor quantile_of(const Tensor& self, const Tensor& q, std::optional<int64_t> d
     const Tensor fraction = interpolation == "midpoint" ? mica::full_like(rank, 0.5) : rank - below.to(self.dtype());
     result = mica::lerp(result, upper, fraction);
   }
-  // The quantiles become the first dimension, or none when q is a number.
+  // The quantiles become the first dimension. If q is a number, there is none.
   result = result.movedim(-1, 0);
   DimVector shape;
   if (q.dim() == 1) shape.push_back(q.size(0));

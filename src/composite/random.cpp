@@ -25,7 +25,7 @@ TensorOptions integral(TensorOptions o) {
 }
 
 Tensor finished(const Tensor& t, const TensorOptions& o) {
-  if (t.storage()) t.storage()->set_version(0);  // its first numbers are no change
+  if (t.storage()) t.storage()->set_version(0);  // filling a new tensor does not count as a change
   return made_with(t, o);
 }
 

@@ -94,14 +94,14 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
              "repeats has to be Long or Int tensor");
   if (repeats.is_meta() && output_size) return mica::empty(*output_size, repeats.options());
   MICA_CHECK(!repeats.is_meta(), "repeat_interleave: how often an index stands is not known on the meta device");
-  // The counts are the lengths of rows, and the answer is each element's row: what compressed sparse rows ask for.
+  // The counts are lengths of rows, and the result is each element's row, as for compressed sparse rows.
   const int64_t n = repeats.numel();
   const Tensor counts = repeats.to(DType::Int64), begins = mica::zeros({n + 1}, counts.options());
   int64_t total = 0;
   if (n > 0) {
     const Tensor ends = counts.cumsum(0);
     MICA_CHECK(counts.min().item<int64_t>() >= 0, "repeats can not be negative");
-    // A sum of numbers that are not negative is negative where it first leaves the range.
+    // The running sum of counts becomes negative where it first overflows, because no count is negative.
     MICA_CHECK(ends.min().item<int64_t>() >= 0, "repeat_interleave: the sum of repeats does not fit 64 bits");
     begins.narrow(0, 1, n).copy_(ends);
     total = ends.select(0, n - 1).item<int64_t>();

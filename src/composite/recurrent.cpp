@@ -18,7 +18,7 @@ namespace {
 
 enum : int64_t { kRelu, kTanh, kLstm, kGru };
 
-// Stacked layers over packed sequences, as all public forms share them.
+// Stacked layers over packed sequences: the form that all public forms are brought into.
 struct Stack {
   int64_t mode;
   TensorList params;
@@ -29,7 +29,8 @@ struct Stack {
   bool has_projection = false;
 };
 
-// One layer in one direction, by the kernel where it knows the dtype. Autocast treats the layer as one operation.
+// Runs one layer in one direction: by the kernel, or by operations where it does not know the dtype. Autocast treats
+// the layer as one operation.
 RecurrentResult run_layer(const Tensor& data, IntArrayRef batch_sizes, const Tensor& h0, const Tensor& c0,
                           const RecurrentWeights& w, int64_t mode, bool reverse, autocast::Policy policy) {
   if (thread_modes & mode_bit::kAutocast) {
@@ -59,7 +60,7 @@ RecurrentResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, 
              "Expected more hidden states in stacked_rnn: ", runs, " layers and directions, but the cell state is ",
              cx);
   if (thread_modes & mode_bit::kAutocast) {
-    // On a GPU all of them run in the lower dtype, as torch's do.
+    // On a GPU the whole stack runs in the lower dtype, as torch's does.
     if (autocast::Cast cast(autocast::Policy::None, autocast::Policy::Lower, data); cast.active()) {
       const std::vector<Tensor> params = cast(s.params);
       Stack lower = s;

@@ -1,4 +1,4 @@
-// How losses say what becomes of their elements, by name in nn.functional and by torch's numbers below.
+// Reductions of losses: names in nn.functional, torch's numbers below it.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace mica::composite {
 
 int64_t reduction_of(std::string_view name);
-// The flags of old prevail where one is given, with a warning.
+// The old flags size_average and reduce win where one of them is given, with a warning.
 int64_t reduction_of(std::optional<bool> size_average, std::optional<bool> reduce, std::string_view name);
 
 inline Tensor reduced(const Tensor& elements, int64_t reduction) {

@@ -31,7 +31,7 @@ Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, doub
   MICA_CHECK_KIND(ndim >= 3, Value, "Expected 3D or higher dimensionality                          input (got ", ndim,
                   " dimensions)");
   if (input.numel() == 0) return input;
-  // Channels become the height of images, or the depth of volumes, of one channel.
+  // Channels become the height of images of one channel, or the depth of such volumes.
   const Tensor squares = input * input;
   const int64_t before = size / 2, behind = (size - 1) / 2;
   Tensor means;

@@ -8,7 +8,7 @@ namespace mica::composite {
 
 namespace {
 
-// What torch chose before `dim` had to be given.
+// The dimension that torch chose before `dim` had to be given.
 int64_t dim_or_default(const char* op, const Tensor& input, std::optional<int64_t> dim) {
   if (dim) return *dim;
   warn(mica::cat("Implicit dimension choice for ", op,

@@ -14,7 +14,7 @@ namespace mica::composite {
 
 namespace {
 
-// A window for pieces of n_fft elements: the one given in the middle, ones where there is none.
+// A window for pieces of n_fft elements: the given window in the middle, or ones where none is given.
 Tensor whole_window(const Tensor& window, int64_t length, int64_t n_fft, const TensorOptions& options) {
   Tensor result = window.defined() ? window : ones({length}, options);
   if (length == n_fft) return result;
@@ -119,7 +119,7 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   const int64_t total = n_fft + hop * (frames - 1);
   const TensorOptions plain = self.options().dtype(to_real(self.dtype()));
   Tensor weights = whole_window(window, width, n_fft, plain);
-  if (weights.dtype() == DType::Bool) weights = weights.to(plain);  // its squares are summed
+  if (weights.dtype() == DType::Bool) weights = weights.to(plain);  // its squares are summed, which bools cannot be
   x = x.transpose(1, 2);
   const int64_t along = 2, mode = normalized ? 1 : 2;
   Tensor pieces;
@@ -160,7 +160,7 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
 
 namespace {
 
-// `length` weights from those of a symmetric window: a periodic one is that of one element more, without its last.
+// `length` weights of a symmetric window. A periodic window is a symmetric one of one element more, without its last.
 template <class Weights>
 Tensor make_window(const char* name, int64_t length, bool periodic, const TensorOptions& options,
                    const Weights& weights) {

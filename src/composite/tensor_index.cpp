@@ -33,12 +33,12 @@ int64_t checked_index(int64_t index, int64_t size, int64_t dim) {
   return index < 0 ? index + size : index;
 }
 
-// A view in the making. While autograd records, every step is an operation; otherwise the steps only change sizes and
-// strides, and the view is made known to autograd in the end.
+// Builds a view step by step. While autograd records, every step is an operation. Otherwise steps only change sizes and
+// strides, and autograd learns of the finished view.
 class ViewSteps {
  public:
-  // Rare tensors take every step as an operation too: only its entry knows what becomes of them. So do all under a
-  // dispatch mode, which sees operations.
+  // For rare kinds of tensors every step is an operation too, because only the operation's entry knows how to treat
+  // them. So it is under a dispatch mode, which has to see operations.
   explicit ViewSteps(const Tensor& x)
       : x_(x),
         recorded_(compute_requires_grad(x) || view_requires_grad(x.impl()) ||
@@ -77,7 +77,7 @@ Tensor without_leading_ones(const Tensor& value, int64_t ndim) {
   return v;
 }
 
-// The mask in the target's dimensions, if it is all that is indexed with; else undefined.
+// The mask, shaped to the target's dimensions, if the index has nothing else; otherwise undefined.
 Tensor only_mask(const Indexed& target) {
   if (target.indices.empty() || target.indices.back().dtype() != DType::Bool) return {};
   for (size_t i = 0; i + 1 < target.indices.size(); ++i)
@@ -124,7 +124,7 @@ Indexed apply(const Tensor& x, ArrayRef<TensorIndex> entries) {
 
   ViewSteps view(x);
   std::vector<Tensor> indices;
-  int64_t dim = 0, named = 0;  // the dimension in the view so far, in x
+  int64_t dim = 0, named = 0;  // the present dimension, counted in the view and in x
   int64_t folded = 0;          // dimensions that masks take up beyond their one entry
   auto record = [&](Tensor index) {
     const int64_t covered = is_mask(index) ? index.dim() : 1;
@@ -143,7 +143,7 @@ Indexed apply(const Tensor& x, ArrayRef<TensorIndex> entries) {
         view.unsqueeze(dim++);
         break;
       case Kind::Ellipsis:
-        // Only the first one stands for anything.
+        // Only the first ellipsis stands for dimensions.
         dim += x.dim() - taken;
         named += x.dim() - taken;
         taken = x.dim();
@@ -183,11 +183,11 @@ Tensor get(const Tensor& x, ArrayRef<TensorIndex> entries) {
 void assign(const Indexed& target, const Tensor& value) {
   if (target.indices.empty()) {
     const Tensor fitting = without_leading_ones(value, target.self.dim());
-    // One number may be one of those that it replaces: x[1] = x[1, 0].
+    // A single number may lie among the elements that it replaces: x[1] = x[1, 0].
     target.self.copy_(value.numel() == 1 ? apart_from(fitting, target.self) : fitting);
     return;
   }
-  if (value.numel() == 1) {  // a number, of any dtype
+  if (value.numel() == 1) {  // one number may have any dtype
     if (const Tensor mask = only_mask(target); mask.defined()) {
       target.self.masked_fill_(mask, apart_from(value.reshape({}), target.self));
       return;

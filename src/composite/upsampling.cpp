@@ -1,4 +1,4 @@
-// Resampling as torch.nn.functional has it.
+// The resampling functions of torch.nn.functional.
 #include <cmath>
 
 #include "core/geometry.h"
@@ -116,7 +116,7 @@ Tensor upsample_bilinear(const Tensor& input, OptionalIntArrayRef size, std::opt
 
 Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t interpolation_mode, int64_t padding_mode,
                     bool align_corners) {
-  const bool plane_or_volume = input.dim() == 4 || input.dim() == 5;  // which are checked below
+  const bool plane_or_volume = input.dim() == 4 || input.dim() == 5;  // their sizes are checked below
   MICA_CHECK(plane_or_volume || input.dim() < 2 || grid.dim() == 0 || grid.size(-1) == input.dim() - 2,
              "grid_sampler(): expected grid to have size ", input.dim() - 2,
              " in last dimension, but got grid with sizes ", grid.sizes());

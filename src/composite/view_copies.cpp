@@ -1,4 +1,4 @@
-// What views show, copied.
+// Copies of what view operations show.
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"

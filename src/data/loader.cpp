@@ -9,7 +9,7 @@
 
 namespace mica::data {
 
-// One pass over the dataset. Workers take the next indices in turn and put their batch under its number.
+// One pass over the dataset. Each worker takes the next indices and stores its batch under its number.
 struct DataLoader::Iterator::Epoch {
   std::shared_ptr<Dataset> dataset;
   std::function<Example(const std::vector<Example>&)> collate;
@@ -111,7 +111,7 @@ DataLoader::DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions optio
 int64_t DataLoader::size() const { return options_.batch_sampler->size(); }
 
 DataLoader::Iterator DataLoader::begin() {
-  random_seed(options_.generator);  // Python draws one for its workers: the stream stays in step
+  random_seed(options_.generator);  // Python draws a number for its workers, so this keeps the streams equal
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
   epoch->collate = options_.collate;

@@ -86,7 +86,7 @@ Example ConcatDataset::get(int64_t index) const {
   return datasets_[which]->get(which == 0 ? index : index - ends_[which - 1]);
 }
 
-// The lengths are rounded down, and what is missing is dealt out from the first on, as in Python.
+// Rounds the lengths down and gives the remaining samples to the first parts, one each, as Python does.
 std::vector<std::shared_ptr<Subset>> random_split_by_share(const std::shared_ptr<Dataset>& dataset,
                                                            const std::vector<double>& shares,
                                                            std::optional<Generator> generator) {
@@ -157,7 +157,7 @@ std::vector<int64_t> RandomSampler::order() {
     }
     return all;
   }
-  // One permutation more than is needed when the last is whole: the stream then stays in step with Python's.
+  // When the last permutation is whole, one more than needed is drawn: the stream then stays in step with Python's.
   for (int64_t i = 0; i <= num_samples_ / size_; ++i) {
     const auto drawn = permutation(size_, generator);
     all.insert(all.end(), drawn.begin(), drawn.end());

@@ -19,7 +19,7 @@ namespace mica::data {
 namespace {
 
 constexpr size_t kSmallestSegment = size_t{64} << 10;
-constexpr size_t kMostFreeBytes = size_t{64} << 20;  // kept for later allocations of other sizes
+constexpr size_t kMostFreeBytes = size_t{64} << 20;  // memory that is kept for later allocations of other sizes
 
 // Four sizes between powers of two, so that batches of almost equal sizes use the same segments.
 size_t capacity_for(size_t nbytes) {
@@ -48,8 +48,8 @@ class Mapping {
 struct Segment {
   int fd = -1;
   std::unique_ptr<Mapping> mapping;
-  uint32_t sent = 0;  // and not yet given back
-  bool held = false;  // by a storage of the sender's own
+  uint32_t sent = 0;  // how often it was sent and not yet given back
+  bool held = false;  // a storage of the sender holds it
   bool announced = false;
   uint64_t last_use = 0;
   Segment() = default;
@@ -79,7 +79,7 @@ struct SegmentPool::State {
   uint32_t next_id = 0;
   uint64_t clock = 0;
 
-  // With the mutex held.
+  // The caller holds the mutex.
   void drop_excess() {
     for (;;) {
       size_t free_bytes = 0;

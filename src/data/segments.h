@@ -11,7 +11,7 @@
 namespace mica::data {
 
 // The sender's side, for one receiver. A segment is free again when the sender's own storage over it is gone and the
-// receiver has given back all that it was sent of it.
+// receiver has given back everything it was sent.
 class SegmentPool {
  public:
   SegmentPool();
@@ -22,11 +22,11 @@ class SegmentPool {
     size_t capacity;
     int fd;  // for a receiver that has not seen the segment; else -1
   };
-  // How to refer to a storage that allocate() gave, which is thereby sent; nothing for any other storage.
+  // Marks a storage that allocate() made as sent, and returns how to refer to it. Nothing for any other storage.
   std::optional<Handle> send(const StorageImpl& storage);
-  void close_descriptors();  // of segments that have been sent: the receiver has them
+  void close_descriptors();  // of segments that were sent: the receiver has its own
   void give_back(uint32_t id);
-  // Undoes a send() whose message was never sent; `announced`: its handle had a descriptor.
+  // Undoes a send() whose message was never sent. `announced` says that its handle had a descriptor.
   void take_back(uint32_t id, bool announced);
   std::vector<uint32_t> take_dropped();  // segments that the receiver can forget
 
@@ -40,7 +40,7 @@ class SegmentPool {
 class SegmentViews {
  public:
   SegmentViews();
-  void add(uint32_t id, int fd, size_t capacity);  // keeps no descriptor
+  void add(uint32_t id, int fd, size_t capacity);  // does not keep the descriptor
   Storage open(uint32_t id, size_t nbytes);
   void forget(uint32_t id);
   std::vector<uint32_t> take_returned();  // segments whose storages have died: to be given back

@@ -1,4 +1,4 @@
-// Calls that a mode takes over, and what the engine asks of its answers.
+// Calls that a mode takes over, and the checks of its answers.
 #include "mica/core/dispatch.h"
 
 #include "core/observe.h"
@@ -33,7 +33,7 @@ static bool is_among(const Tensor& t, Arguments arguments) {
   return false;
 }
 
-// A view that was made while nothing was recorded requires grad as its base does, and has no node.
+// A view that was made while nothing was recorded requires grad with its base, but has no node.
 static bool is_recorded(const Tensor& t) { return t.requires_grad() && (t.grad_fn() || !t.is_view()); }
 
 std::vector<Tensor> call(const char* name, Arguments arguments, int count, bool recorded) {
@@ -46,7 +46,8 @@ std::vector<Tensor> call(const char* name, Arguments arguments, int count, bool 
   }
   direct = in_formula;
   if (recorded) {
-    // The operation's node is for a tensor of its own: not for an argument, nor for what the mode has recorded itself.
+    // The operation's node is attached to a new tensor, not to an argument, nor to an answer that the mode has recorded
+    // itself.
     const NoGradGuard unrecorded;
     for (Tensor& each : results)
       if (each.defined() && (is_among(each, arguments) || is_recorded(each))) each = each.detach();
@@ -54,7 +55,7 @@ std::vector<Tensor> call(const char* name, Arguments arguments, int count, bool 
   return results;
 }
 
-// The engine reads the memory of what it copies for itself: an answer must be such a copy.
+// The engine reads the memory of copies that it makes for itself, so the mode's answer must be such a copy.
 static void check_copy(const char* name, const Tensor& self, const Tensor& copy) {
   const std::string_view called(name);
   if (called != "clone" && called != "_to_copy") return;

@@ -1,4 +1,4 @@
-// Operations that are one of several operators of torch: which of them a mode is handed.
+// Operations for which torch has several operators: chooses the one that a mode is handed.
 #include <string>
 
 #include "dispatch/lowered.h"
@@ -15,7 +15,7 @@ std::string upsample_name(std::string_view mode, size_t dims, bool antialias) {
   return cat(antialias ? "_" : "", "upsample_", mode, dims, "d", antialias ? "_aa" : "");
 }
 
-// A factor that follows from the sizes is not handed over.
+// A factor that follows from the sizes is not handed to the mode.
 std::optional<double> factor(ArrayRef<double> scales, size_t i) {
   return i < scales.size() && scales[i] != 0 ? std::optional<double>(scales[i]) : std::nullopt;
 }

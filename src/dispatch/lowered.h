@@ -1,5 +1,5 @@
-// What torch computes by other operations than Mica does: a dispatch mode is to see torch's. Named in
-// ops/modes/dispatch.toml.
+// Operations that torch computes by other operations than Mica does. A dispatch mode sees torch's.
+// ops/modes/dispatch.toml names them.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ Tensor log_sigmoid_backward(const Tensor& grad_output, const Tensor& self);
 Tensor _masked(const Tensor& self, const Tensor& mask);
 std::tuple<Tensor, Tensor> _fused_rms_norm(const Tensor& input, IntArrayRef normalized_shape, const Tensor& weight,
                                            std::optional<double> eps);
-// Pools over one dimension are those over two, the first of which has one place.
+// A pool over one dimension is one over two dimensions, the first of which has size one.
 std::tuple<Tensor, Tensor> max_pool1d_with_indices(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
                                                    IntArrayRef padding, IntArrayRef dilation, bool ceil_mode);
 Tensor avg_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, bool ceil_mode,

@@ -1,5 +1,5 @@
-// Whether a formula of the engine's own runs in a backward pass: a mode then sees what it makes for itself, too, since
-// nothing else tells it of the pass.
+// Tells whether a formula of the engine runs in a backward pass. A mode then also sees tensors that the formula makes
+// for itself, since nothing else tells it of the pass.
 #pragma once
 
 #include <utility>
@@ -9,9 +9,9 @@
 namespace mica::dispatch {
 
 extern constinit thread_local bool in_formula;
-extern constinit thread_local bool asked_by_formula;  // whether the last call of a mode came from one
+extern constinit thread_local bool asked_by_formula;  // whether the last call of a mode came from a formula
 
-// In this scope a formula runs, or in the midst of one a program: a mode, a hook, a function of its own.
+// In this scope a formula runs; or, inside a formula, code of the program: a mode, a hook, a custom function.
 class FormulaGuard {
  public:
   explicit FormulaGuard(bool formula)

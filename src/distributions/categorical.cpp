@@ -66,7 +66,7 @@ void OfCategorical::finish_categorical(std::optional<bool> validate_args) {
   if (validate_args.value_or(default_validate_args())) {
     add("probs", constraints::simplex(), probs(), Seen::Quiet);
     add("logits", constraints::real_vector(), logits(), Seen::Quiet);
-  } else {  // they are not computed to be checked
+  } else {  // the others are not computed only to be checked
     add_computed("probs", constraints::simplex());
     add_computed("logits", constraints::real_vector());
   }
@@ -126,7 +126,8 @@ Tensor Multinomial::log_prob(const Tensor& given) const {
   check(given);
   const auto both = broadcast_all({logits(), given});
   const Tensor& value = both[1];
-  const Tensor scores = both[0].masked_fill((value == 0) & (both[0] == -kInf), 0);  // what cannot come up did not
+  // Zero for outcomes that cannot come up and did not.
+  const Tensor scores = both[0].masked_fill((value == 0) & (both[0] == -kInf), 0);
   return lgamma(value.sum({-1}) + 1) - lgamma(value + 1).sum({-1}) + (scores * value).sum({-1});
 }
 

@@ -164,7 +164,7 @@ Tensor TransformedDistribution::log_prob(const Tensor& value) const {
   return jacobians.defined() ? jacobians + base : base;
 }
 
-// A probability from below turned into one from above where the transforms turn the order around.
+// Turns a probability from below into one from above where the transforms reverse the order.
 Tensor TransformedDistribution::monotonized(const Tensor& value) const {
   const Argument sign = ComposeTransform(transforms_).sign();
   if (sign.is_number() && sign.number().to_int() == 1) return value;

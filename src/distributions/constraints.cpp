@@ -81,7 +81,7 @@ struct IntegerIntervalRule : BetweenRule {
     return value.is_floating_point() ? whole(value) & inside : inside;
   }
 };
-struct IntegerGreaterThanRule : AboveRule {  // torch's name; the bound itself is in
+struct IntegerGreaterThanRule : AboveRule {  // torch's name; the bound itself is allowed
   using AboveRule::AboveRule;
   std::string name() const override { return "IntegerGreaterThan"; }
   bool is_discrete() const override { return true; }

@@ -1,4 +1,4 @@
-// Bernoulli distributions, continuous ones too, and what is counted: binomial, geometric, Poisson.
+// Bernoulli distributions, continuous ones too, and distributions of counts: binomial, geometric, Poisson.
 #include <cmath>
 #include <limits>
 
@@ -10,7 +10,7 @@
 
 namespace mica::distributions {
 
-// The log probability of outcomes, negated, each by itself.
+// The negative log probability of each outcome.
 static Tensor cross_entropy(const Tensor& logits, const Tensor& value) {
   return binary_cross_entropy_with_logits(logits, value, {}, {}, 0);
 }
@@ -59,7 +59,7 @@ ContinuousBernoulli::ContinuousBernoulli(const OddsOptions& odds) : ContinuousBe
 ContinuousBernoulli::ContinuousBernoulli(const OddsOptions& odds, Limits limits) : limits_(limits) {
   Tensor value = broadcast_all({given_of(odds)})[0];
   if (odds.probs) {
-    // Checked here: the clamped ones would always pass.
+    // Checked here, because the clamped probabilities would always pass.
     MICA_CHECK_KIND(!odds.validate_args || all_true(constraints::unit_interval().check(value)), Value,
                     "The parameter probs has invalid values");
     value = clamp_probs(value);
@@ -212,7 +212,7 @@ Tensor NegativeBinomial::mode() const { return ((total_count() - 1) * logits().e
 Tensor NegativeBinomial::variance() const { return mean() / sigmoid(-logits()); }
 Tensor NegativeBinomial::sample(IntArrayRef sample_shape) const {
   NoGradGuard no_grad;
-  // Not validated: the count may be zero.
+  // Made without checks, because the count may be zero.
   return poisson(Gamma(total_count(), exp(-logits()), {.validate_args = false}).sample(sample_shape));
 }
 Tensor NegativeBinomial::log_prob(const Tensor& value) const {
@@ -220,7 +220,8 @@ Tensor NegativeBinomial::log_prob(const Tensor& value) const {
   const Tensor& count = total_count();
   const Tensor unnormalized = count * log_sigmoid(-logits()) + value * log_sigmoid(logits());
   const Tensor normalization = -lgamma(count + value) + lgamma(1.0 + value) + lgamma(count);
-  // No failures to wait for: zero successes are certain, though lgamma(0) is infinite.
+  // With a total count of zero there is no failure to wait for: zero successes are certain, though lgamma(0) is
+  // infinite.
   return unnormalized - normalization.masked_fill(count + value == 0.0, 0.0);
 }
 

@@ -48,7 +48,7 @@ void Distribution::finish(IntArrayRef batch_shape, IntArrayRef event_shape, cons
 
 void Distribution::check_parameters() const {
   for (const Parameter& p : parameters_) {
-    if (p.seen == Seen::Hidden || p.computed) continue;  // what is computed follows from what is checked
+    if (p.seen == Seen::Hidden || p.computed) continue;  // a computed parameter follows from those that are checked
     if (all_true(p.constraint.check(p.value))) continue;
     fail(ErrorKind::Value, mica::cat("Expected parameter ", p.name, " (Tensor of shape ", tuple_text(p.value.sizes()),
                                      ") of distribution ", str(), " to satisfy the constraint ", p.constraint.str(),
@@ -93,7 +93,7 @@ void Distribution::widen(IntArrayRef batch_shape) {
 }
 
 void Distribution::widen_batch(IntArrayRef batch_shape) {
-  const DimVector shape(batch_shape);  // it may be that of a part of this object
+  const DimVector shape(batch_shape);  // copied, because it may belong to a part of this object
   widen(shape);
   batch_shape_ = shape;
 }

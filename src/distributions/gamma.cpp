@@ -50,7 +50,7 @@ Tensor Gamma::variance() const { return concentration() / rate().pow(2); }
 Tensor Gamma::rsample(IntArrayRef sample_shape) const {
   const DimVector shape = extended_shape(sample_shape);
   const Tensor value = _standard_gamma(concentration().expand(shape)) / rate().expand(shape);
-  value.detach().clamp_(Scalar(limits_of(value).tiny));  // unseen by the graph: the slope stays
+  value.detach().clamp_(Scalar(limits_of(value).tiny));  // clamped outside of the graph, so that the slope stays
   return value;
 }
 Tensor Gamma::log_prob(const Tensor& given) const {
@@ -99,7 +99,7 @@ Tensor Dirichlet::mean() const { return concentration() / concentration().sum({-
 Tensor Dirichlet::mode() const {
   const Tensor above = (concentration() - 1).clamp(Scalar(0.0));
   const Tensor mode = above / above.sum({-1}, true);
-  // Where all the mass is at the corners: the first of them.
+  // Where all the mass is at the corners, the first of them.
   const Tensor corners = (concentration() < 1).all(-1);
   const Tensor corner = one_hot(mode.argmax(-1), above.size(-1)).to(mode.options());
   return where(corners.unsqueeze(-1), corner, mode);
@@ -194,7 +194,7 @@ Tensor StudentT::variance() const {
   const Tensor finite = scale().pow(2) * df() / (df() - 2);
   return finite.masked_fill(df() <= 2, kInf).masked_fill(df() <= 1, kNan);
 }
-// A normal number over the root of a chi-squared one by its degrees of freedom.
+// A normal number divided by the root of a chi-squared number over its degrees of freedom.
 Tensor StudentT::rsample(IntArrayRef sample_shape) const {
   const Tensor noise = standard_normal(extended_shape(sample_shape), df());
   const Tensor chi2 = Chi2(df(), {.validate_args = false}).rsample(sample_shape);

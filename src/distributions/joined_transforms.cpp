@@ -1,4 +1,4 @@
-// Transforms made of transforms: one after the other, side by side, of wider events.
+// Transforms made of transforms: one after the other, side by side, or over wider events.
 #include <algorithm>
 
 #include "distributions/shared.h"
@@ -72,7 +72,7 @@ struct ComposeRule : Transform::Rule {
     for (size_t i = parts.size(); i-- > 0;) x = parts[i].inv()(x);
     return x;
   }
-  // The parts have caches.
+  // The parts have caches of their own.
   Tensor call(const Tensor& x) const override { return forward(x); }
   Tensor call_inverse(const Tensor& y) const override { return inverse(y); }
   Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const override {
@@ -205,7 +205,7 @@ struct CatTransformRule : PartsRule {
       terms.push_back(sum_rightmost(parts[i].log_abs_det_jacobian(before[i], after[i]),
                                     std::max<int64_t>(most - parts[i].event_dim(), 0)));
     if (place < 0) return mica::cat(terms, place);
-    Tensor total = terms[0];  // summed where the dimension is the event's
+    Tensor total = terms[0];  // summed where the dimension belongs to the event
     for (size_t i = 1; i < terms.size(); ++i) total = total + terms[i];
     return total;
   }

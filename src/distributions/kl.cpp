@@ -25,9 +25,10 @@ struct Table {
 
   void add(DivergenceEntry entry) {
     auto kept = std::make_shared<const DivergenceEntry>(std::move(entry));
-    decltype(found) forgotten;  // functions of the program die after the lock is released, as does an entry replaced
+    // Removed functions of the program, and a replaced entry, die after the lock is released.
+    decltype(found) forgotten;
     std::lock_guard lock(mutex);
-    forgotten.swap(found);  // a better match may have come
+    forgotten.swap(found);  // an entry that fits better may have come
     for (auto& other : entries) {
       if (*other->type_p != *kept->type_p || *other->type_q != *kept->type_q) continue;
       other.swap(kept);
@@ -40,7 +41,7 @@ struct Table {
 MadeOnce<Table> filled_table;
 
 Table& table() {
-  // Filled at the first use, and never destroyed: a thread may be at it when the process ends.
+  // Filled at the first use, and never destroyed: a thread may still use it when the process ends.
   return filled_table.get([] {
     auto* made = new Table;
     const Register add = [made](DivergenceEntry entry) { made->add(std::move(entry)); };
@@ -50,7 +51,7 @@ Table& table() {
   });
 }
 
-// The most special pair, by the class of p, then by that of q; and the other way round.
+// The entry of the most derived pair, found by the class of p first and then by that of q; and the other way round.
 std::shared_ptr<const DivergenceEntry> dispatch(const Table& t, const Distribution& p, const Distribution& q,
                                                 bool& is_ambiguous) {
   std::shared_ptr<const DivergenceEntry> left, right;

@@ -9,7 +9,7 @@ namespace mica::distributions {
 
 namespace {
 
-// Where p has mass that q has none for: infinite, of the shape of one of p's parameters.
+// Infinity, in the shape of one of p's parameters, where p has mass and q has none.
 template <class P, class... Qs, class F>
 void add_infinite(const Register& add, F parameter) {
   (add_divergence<P, Qs>(add, [parameter](const P& p, const Qs&) { return full_like(parameter(p), kInf); }), ...);

@@ -131,7 +131,7 @@ using Full = MultivariateNormal;
 using LowRank = LowRankMultivariateNormal;
 
 void check_events(const Distribution& p, const Distribution& q, const char* kind) {
-  // torch's words have a line's indent in them.
+  // torch's message has the indent of its source line in it.
   MICA_CHECK_KIND(p.event_shape() == q.event_shape(), Value, "KL-divergence between two ", kind, " with",
                   std::string(26, ' '), "different event shapes cannot be computed");
 }
@@ -149,7 +149,7 @@ Tensor mahalanobis(const Full& q, const Tensor& x) { return batch_mahalanobis(q.
 Tensor mahalanobis(const LowRank& q, const Tensor& x) {
   return lowrank_mahalanobis(q.unbroadcasted_cov_factor(), q.unbroadcasted_cov_diag(), x, q.capacitance_tril());
 }
-// W' D^-1, solved by the capacitance: the inverse covariance of q is D^-1 less its square.
+// W' D^-1, solved by the capacitance. The inverse covariance of q is D^-1 minus the square of this.
 Tensor under(const LowRank& q) {
   const Tensor scaled = q.unbroadcasted_cov_factor().mT() / q.unbroadcasted_cov_diag().unsqueeze(-2);
   return linalg_solve_triangular(q.capacitance_tril(), scaled, false);

@@ -6,7 +6,8 @@
 namespace mica::distributions {
 
 Tensor batch_mv(const Tensor& matrices, const Tensor& vectors);  // products, batches broadcast
-// The squared lengths of L^-1 x. The batch of L, which need not be x's, is not expanded: its factors are reused.
+// The squared lengths of L^-1 x. The batch of L may differ from that of x. It is not expanded, so that its factors are
+// reused.
 Tensor batch_mahalanobis(const Tensor& factors, const Tensor& x);
 Tensor log_diagonal(const Tensor& factor);  // the sum of the logarithms of the diagonals
 // log |W W' + D| by the matrix determinant lemma, and x' (W W' + D)^-1 x by the Woodbury identity.

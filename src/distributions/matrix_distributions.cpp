@@ -93,7 +93,8 @@ Tensor Wishart::any_of_batch(const Tensor& flags) const {
   for (size_t i = 0; i < batch_shape().size(); ++i) dims.push_back(-static_cast<int64_t>(i + 1));
   return flags.amax(dims);
 }
-// The first check marks what passes, not what fails: torch's does, and the stream of numbers is torch's.
+// As in torch, the first check marks samples that pass, not those that fail: the stream of random numbers has to be
+// torch's.
 Tensor Wishart::rsample(IntArrayRef sample_shape, int64_t max_try_correction) const {
   const Constraint region = support();
   Tensor drawn = bartlett_sample(sample_shape);

@@ -17,7 +17,7 @@ Tensor batch_mv(const Tensor& matrices, const Tensor& vectors) {
 Tensor batch_mahalanobis(const Tensor& factors, const Tensor& x) {
   const int64_t n = x.size(-1);
   const DimVector batch(without_last(x.sizes())), own(without_last(factors.sizes(), 2));
-  if (own.ref() == batch.ref())  // one vector to each factor
+  if (own.ref() == batch.ref())  // one vector for each factor
     return linalg_solve_triangular(factors, x.unsqueeze(-1), false).squeeze(-1).pow(2).sum({-1});
   MICA_CHECK(batch.size() >= own.size(), "x has fewer batch dimensions than its factors: ", batch.ref(), " and ",
              own.ref());
@@ -52,7 +52,7 @@ Tensor lowrank_mahalanobis(const Tensor& factor, const Tensor& diag, const Tenso
   return (x.pow(2) / diag).sum({-1}) - batch_mahalanobis(capacitance_tril, projected);
 }
 
-// Turned end for end, the factor of P is the inverse of the transpose of what is looked for.
+// With rows and columns in reverse order, the factor of P is the inverse of the transpose of the wanted factor.
 static Tensor precision_to_scale_tril(const Tensor& precision) {
   const Tensor turned = linalg_cholesky(flip(precision, {-2, -1}));
   const Tensor inverse = flip(turned, {-2, -1}).mT();

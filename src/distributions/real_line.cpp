@@ -227,7 +227,7 @@ Tensor VonMises::sample(IntArrayRef sample_shape) const {
   const Tensor rho = (tau - (2 * tau).sqrt()) / (2 * kappa);
   const Tensor r = where(kappa < 1e-5, 1 / kappa + kappa, (1 + rho.pow(2)) / (2 * rho));
   Tensor x = zeros(extended_shape(sample_shape), kappa.options());
-  // Where the parameters make no distribution, no sample would ever be accepted: the result is NaN there.
+  // Where the parameters are not valid, no sample would ever be accepted, so the result is NaN there.
   const Tensor hopeless = (~(kappa > 0) | r.isnan()).expand(x.sizes());
   Tensor done = hopeless;
   while (!all_true(done)) {
@@ -236,7 +236,7 @@ Tensor VonMises::sample(IntArrayRef sample_shape) const {
     const Tensor f = (1 + r * z) / (r + z);
     const Tensor c = kappa * (r - f);
     const Tensor accept = ((c * (2 - c) - u[1]) > 0) | ((c / u[1]).log() + 1 - c >= 0);
-    // A sample that was accepted is drawn again with the others: that is torch's stream.
+    // An accepted sample is drawn again with the others, because that is torch's stream.
     x = where(accept, (u[2] - 0.5).sign() * f.acos(), x);
     done = done | accept;
   }

@@ -1,4 +1,4 @@
-// What the sources of the distributions share: shapes, limits of dtypes, sums over events.
+// Functions that the sources of the distributions share: shapes, limits of dtypes, sums over events.
 #pragma once
 
 #include <limits>
@@ -29,13 +29,13 @@ inline DimVector joined(const IntArrayRef& a, const IntArrayRef& b) {
 std::string size_text(IntArrayRef shape);   // "torch.Size([2, 3])"
 std::string tuple_text(IntArrayRef shape);  // "(2, 3)"
 
-// Of a floating-point dtype; others are refused, in the words of torch.finfo.
+// The limits of a floating-point dtype. Other dtypes are refused, in the words of torch.finfo.
 struct FloatLimits {
   double eps, tiny, max;
 };
 FloatLimits limits_of(const Tensor& t);
 
-Tensor sum_rightmost(const Tensor& value, int64_t count);  // over the last dimensions
+Tensor sum_rightmost(const Tensor& value, int64_t count);  // sums over the last dimensions
 Tensor standard_normal(IntArrayRef shape, const Tensor& like);
 inline Tensor clamp_below(const Tensor& x, double low) { return x.clamp(Scalar(low)); }
 bool all_true(const Tensor& flags);

@@ -1,4 +1,4 @@
-// What the rules of the built-in transforms share.
+// Base classes that the rules of the built-in transforms share.
 #pragma once
 
 #include <typeinfo>
@@ -8,7 +8,7 @@
 
 namespace mica::distributions {
 
-// A rule that is copied to change the size of its cache.
+// A rule that can be copied with another size of its cache.
 template <class Self>
 class RuleOf : public Transform::Rule {
  public:
@@ -20,7 +20,7 @@ class RuleOf : public Transform::Rule {
   }
 };
 
-// One without parameters: all of a type do the same.
+// A rule without parameters: all objects of one type do the same.
 template <class Self>
 class Parameterless : public RuleOf<Self> {
  public:

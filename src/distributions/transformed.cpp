@@ -22,7 +22,7 @@ Gumbel::Gumbel(const Argument& loc, const Argument& scale, const Options& option
 }
 Tensor Gumbel::log_prob(const Tensor& value) const {
   check(value);
-  const Tensor y = (loc() - value) / scale();  // directly: the way back through the steps loses digits
+  const Tensor y = (loc() - value) / scale();  // computed directly, because the way back through the steps loses digits
   return (y - y.exp()) - scale().log();
 }
 Tensor Gumbel::mean() const { return loc() + scale() * kEuler; }
@@ -126,7 +126,7 @@ Tensor LogNormal::variance() const {
 Tensor LogNormal::entropy() const { return base_->entropy() + loc(); }
 
 static Normal of_vectors(const Normal& base) { return base.batch_shape().empty() ? base.expand({1}) : base; }
-// The parameters have the event's dimension, of one number less than a sample, after the batch.
+// The parameters have the event's dimension after the batch, with one number less than a sample.
 LogisticNormal::LogisticNormal(const Argument& loc, const Argument& scale, const Options& options) {
   const Normal base = of_vectors(Normal(loc, scale, options));
   add("loc", constraints::real(), base.loc(), Seen::Quiet);

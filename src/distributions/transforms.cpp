@@ -35,7 +35,7 @@ Transform Transform::with_cache(int64_t cache_size) const {
 Transform::Rule::Rule(int64_t cache_size) : cache_size_(cache_size) { check_cache_size(cache_size); }
 
 void Transform::Rule::remember(Tensor x, Tensor y) const {
-  std::lock_guard lock(mutex_);  // the pair before dies with the parameters, after the lock is released
+  std::lock_guard lock(mutex_);  // the old pair dies with the parameters, after the lock is released
   std::swap(cached_x_, x);
   std::swap(cached_y_, y);
 }

@@ -30,8 +30,7 @@ void run_loop(const Tensor& self, const Tensor& src) {
   if (plan.has_work()) plan.run("copy", MICA_KERNEL(plan.loop.device, copy));
 }
 
-// Whether elements of several dimensions are the same ones though none is repeated by a stride of zero: windows of a
-// row.
+// Whether several indices reach one element although no stride is zero, as in overlapping windows of a row.
 bool windows_overlap(const Tensor& self) {
   if (self.impl()->contiguous || self.numel() < 2 || self.dim() < 2) return false;
   for (int64_t d = 0; d < self.dim(); ++d)
@@ -57,7 +56,7 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (!(from.sizes() == self.sizes())) from = from.expand(self.sizes());
   if (windows_overlap(self)) {
     if (self.is_meta()) return;
-    // Row after row: the last one that is written to an element stays, as in torch.
+    // Copies row after row, so that the last value written to an element stays, as in torch.
     const Tensor apart = may_share_memory(self, from) ? from.clone() : from;
     for (int64_t i = 0; i < self.size(0); ++i) inplace::copy_(self.select(0, i), apart.select(0, i), non_blocking);
     return;
@@ -78,7 +77,7 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   run_loop(self, from);
 }
 
-// An expanded tensor without its repetitions.
+// An expanded tensor with each repeated element once.
 static Tensor each_element_once(const Tensor& self) {
   if (self.impl()->contiguous) return self;
   DimVector sizes(self.sizes());
@@ -89,8 +88,8 @@ static Tensor each_element_once(const Tensor& self) {
 
 void fill_(const Tensor& self, const Scalar& number) {
   if (self.numel() == 0 || self.is_meta()) return;
-  // torch refuses here what its older floating-point dtypes cannot hold, and lets the newer ones saturate. A tensor of
-  // one element takes what its element becomes.
+  // torch refuses a value here that its older floating-point dtypes cannot hold; the newer ones saturate. A tensor of
+  // one element takes its converted element.
   const DType checked = self.dtype() == DType::Complex32 && self.numel() > 1 ? DType::Complex64 : self.dtype();
   const bool saturates = checked == DType::BFloat16 || (is_float8(checked) && checked != DType::Float8_e8m0fnu);
   Scalar value = number;
@@ -102,7 +101,7 @@ void fill_(const Tensor& self, const Scalar& number) {
     check_number_fits(value, checked);
   const Tensor target = each_element_once(self);
   if (!target.impl()->contiguous && has_internal_overlap(target.sizes(), target.strides())) {
-    // Windows that overlap get the same value twice.
+    // Where windows overlap, an element gets the same value twice.
     for (int64_t i = 0; i < target.size(0); ++i) inplace::fill_(target.select(0, i), value);
     return;
   }
@@ -135,7 +134,7 @@ void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat> m
   MICA_CHECK(format != MemoryFormat::Preserve, "Unsupported memory format Preserve for resize_");
   const int64_t numel = count_elements(size);
   if (!memory_format && self.sizes() == size) {
-    // Nothing changes. The entry will count a change all the same, so that one is taken back before.
+    // Nothing changes. The entry counts a change all the same, so one is taken back first.
     if (!self.impl()->own_version()) self.storage()->set_version(self.storage()->version() - 1);
     return;
   }

@@ -31,7 +31,7 @@ void resize_as_(const Tensor& self, const Tensor& the_template, std::optional<Me
   if (self.impl()->bits & tensor_bit::kSpecial) {
     self.resize_(the_template.sizes(), memory_format);
   } else {
-    inplace::resize_(self, the_template.sizes(), memory_format);  // counted as one change, by the entry
+    inplace::resize_(self, the_template.sizes(), memory_format);  // the entry counts it as one change
   }
 }
 
@@ -41,7 +41,7 @@ void set_(const Tensor& self, const Tensor& source) {
   MICA_CHECK(self.device() == source.device(), "Attempted to set the storage of a tensor on device \"", self.device(),
              "\" to a storage on different device \"", source.device(),
              "\". This is no longer allowed; the devices must match.");
-  // Graphs made before go on adding up gradients of what the tensor was.
+  // Graphs that were made before keep adding to the gradient of the tensor as it was.
   if (AutogradMeta* meta = self.impl()->autograd) meta->accumulator = nullptr;
   self.impl()->storage = source.storage();
   self.impl()->set_own_version(source.impl()->own_version());

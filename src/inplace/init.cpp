@@ -65,7 +65,7 @@ double normal_distribution(double x) { return (1.0 + std::erf(x / std::sqrt(2.0)
 
 bool is_true(const Tensor& t) { return t.item().to_bool(); }
 
-// Draws all numbers, and those that lie outside again and again.
+// Draws all numbers, and draws those outside the bounds again until all are inside.
 void draw_until_inside(const Tensor& self, double mean, double std, double a, double b,
                        const MaybeGenerator& generator) {
   const TensorOptions plain = TensorOptions(self.dtype()).device(kCPU);
@@ -86,7 +86,7 @@ void draw_until_accepted(const Tensor& self, double mean, double std, double a, 
   const double mode = std::max(a, std::min(mean, b));
   const double log_peak = -0.5 * std::pow((mode - mean) / std, 2);
   const Tensor candidates = empty_like(self), chances = empty_like(self);
-  // Of the candidates, in place.
+  // The log density of the candidates, computed in place.
   const auto log_density = [&] { candidates.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(log_peak); };
   const auto rejected = [&] { return gt(chances.uniform_(0, 1, generator).log_(), candidates); };
   self.uniform_(a, b, generator);
@@ -185,7 +185,7 @@ void init_orthogonal_(const Tensor& self, double gain, const MaybeGenerator& gen
   const Tensor values = empty({rows, cols}, TensorOptions(self.dtype()).device(self.device())).normal_(0, 1, generator);
   NoGradGuard no_grad;
   const auto [orthonormal, triangle] = linalg_qr((rows < cols ? values.t() : values).to(DType::Float64), "reduced");
-  // With the signs of r's diagonal, q is the one whose distribution is uniform.
+  // Multiplied by the signs of r's diagonal, q has the uniform distribution.
   Tensor q = mul(orthonormal, sign(triangle.diagonal())).to(self.dtype());
   if (rows < cols) q = q.t();
   self.view(q.sizes()).copy_(q);

@@ -18,7 +18,7 @@ struct Scatter {
   void run(const Tensor& from, std::string_view reduce) const {
     MICA_KERNEL(self.device(), scatter)(self.view_of(), dim, index.view_of(), from.view_of(), reduce);
   }
-  // Of the value, as often as the index has elements.
+  // The value, repeated for each element of the index.
   Tensor repeated(const Scalar& value) const { return scalar_tensor(value, self.options()).expand(index.sizes()); }
 
   Tensor self, index, src;
@@ -130,7 +130,7 @@ void reduce_into(const Tensor& target, int64_t dim, const Tensor& index, const T
     counting.self = ones_like(self);
     if (!include_self) counting.run(counting.repeated(0), "");
     counting.run(counting.repeated(1), "sum");
-    // Places that nothing was sent to are divided by one.
+    // A place that got no value is divided by one.
     divide_by_counts(self, counting.self);
   };
   round_each ? body(checked.self, checked.src) : in_wide(checked.self, checked.src, body);
@@ -173,7 +173,7 @@ void scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const
   reduce_into(self, dim, index, src, checked_reduction(reduce), include_self);
 }
 
-// The slices of source, each sent to one place, are its elements, all with the index of their slice.
+// Treats each slice of `source` as elements that all have the index of their slice.
 void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce,
                    bool include_self) {
   MICA_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",

@@ -1,4 +1,4 @@
-// The clock of all that is measured here.
+// The clock by which everything in this folder is measured.
 #pragma once
 
 #include <chrono>

@@ -30,7 +30,7 @@ std::deque<Place>& places() {
 
 struct Running {
   const char* name;
-  std::string node;  // of a backward node: its name may die with it
+  std::string node;  // the name of a backward node, copied: the node may die first
   profiler::Copies copies = profiler::Copies::Unsaid;
 };
 const char* name_of(const Running& r) { return r.name ? r.name : r.node.c_str(); }
@@ -41,7 +41,7 @@ struct Recording {
 // The time of operations, by name and place.
 struct Timing {
   std::map<std::pair<std::string, uint32_t>, OperationTotal> totals;
-  std::vector<OperationTotal> pending;  // their place is not known yet
+  std::vector<OperationTotal> pending;  // totals whose place is not known yet
   int64_t started = 0;
 };
 struct Watched {
@@ -148,7 +148,7 @@ std::vector<OperationTotal> stop_operations() {
   return list;
 }
 
-// What the program called. Ranges that it names are no operations.
+// The operation that the program called. Ranges that a program names are not operations.
 static const Running* outermost() {
   for (const Running& r : watched.operations)
     if (*name_of(r)) return &r;

@@ -10,7 +10,7 @@ namespace mica::inspect {
 
 namespace {
 
-// Dimensions from the innermost outwards, as a format lays them down.
+// The dimensions from the innermost to the outermost, in the order of a memory format.
 std::vector<int64_t> inner_to_outer(int64_t ndim, MemoryFormat format) {
   if (format == MemoryFormat::ChannelsLast) return {1, 3, 2, 0};
   if (format == MemoryFormat::ChannelsLast3d) return {1, 4, 3, 2, 0};
@@ -69,7 +69,7 @@ Reach reach(IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
   const Extent e = extent(sizes, strides);
   r.lowest = offset + e.low;
   r.highest = offset + e.high - 1;
-  // A stretched dimension reaches nothing new.
+  // An expanded dimension reaches no further elements.
   std::vector<int64_t> n, step;
   int64_t count = 1;
   for (size_t d = 0; d < sizes.size(); ++d) {

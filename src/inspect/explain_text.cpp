@@ -67,7 +67,7 @@ std::string plural(int64_t n, const std::string& thing) {
   return std::to_string(n) + " " + (thing == "index" ? "indices" : thing + "s");
 }
 
-// The storage as a bar: the part that the tensor spans, and of it what it reaches.
+// The storage as a bar: the part that the tensor spans, and within it the part that it reaches.
 std::string bar(const Anatomy& a, const Page& page) {
   constexpr int kCells = 48;
   const int64_t total = a.storage_bytes / a.element_size;

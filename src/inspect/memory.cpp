@@ -31,7 +31,7 @@ struct Ledger {
   std::mutex mutex;
   HeldOverFork held{mutex, LockOrder::Blocks};
   std::unordered_map<const void*, Known> live;
-  std::vector<Known> dead;  // of the recording that runs
+  std::vector<Known> dead;  // blocks of the present recording that were freed
   uint64_t serials = 0;
   int64_t events = 0, started_ns = 0;
 };
@@ -73,7 +73,7 @@ void note_allocation(const void* storage, const void* data, size_t bytes, Device
   b.device = device;
   b.operation = outermost_operation();
   b.in_backward = inside_backward();
-  if (b.in_backward) b.operation = "";  // a node's name does not outlive it
+  if (b.in_backward) b.operation = "";  // the name belongs to the node, which may die before
   b.born_ns = nanoseconds_now();
   const uint32_t place = current_place ? current_place() : 0;
   Ledger& l = ledger();
@@ -181,7 +181,7 @@ MemoryRecord stop_memory() {
     recording_memory = false;
     --watching_memory;
     l.dead.clear();
-    // What is small is forgotten: nobody looks for it when it is freed.
+    // Small blocks are forgotten: nobody looks for them when they are freed.
     std::erase_if(l.live,
                   [](const auto& entry) { return static_cast<size_t>(entry.second.block.bytes) < kAlwaysNoted; });
     noted_blocks.store(static_cast<uint32_t>(l.live.size()), std::memory_order_relaxed);

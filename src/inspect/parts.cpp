@@ -46,7 +46,7 @@ void explain_sparse(const Tensor& t, Anatomy& a) {
   s.sparse_dims = p.sparse_dim;
   s.dense_dims = p.dense_dim;
   s.coalesced = !coo || p.coalesced;
-  // Values of one index: a block, or the dense dimensions.
+  // The number of values of one index: those of a block, or of the dense dimensions.
   const int64_t first = coo ? 1 : p.indices.dim();
   int64_t values = 1;
   for (int64_t d = first; d < p.values.dim(); ++d) values *= p.values.size(d);

@@ -1,4 +1,4 @@
-// What a tensor that is not a plain one is made of.
+// The parts of sparse, quantized and nested tensors.
 #pragma once
 
 #include "mica/inspect.h"

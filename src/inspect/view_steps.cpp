@@ -18,7 +18,7 @@ struct Geometry {
   int64_t offset = 0;
 };
 bool same(const Geometry& a, const Geometry& b) {
-  // The stride of a dimension of one element is of no consequence.
+  // The stride of a dimension of one element makes no difference.
   if (!(a.sizes.ref() == b.sizes.ref()) || a.offset != b.offset) return false;
   for (size_t d = 0; d < a.sizes.size(); ++d)
     if (a.sizes[d] != 1 && a.strides[d] != b.strides[d]) return false;
@@ -28,8 +28,8 @@ bool same(const Geometry& a, const Geometry& b) {
 // What becomes of one dimension of the base: one index of it, or a slice.
 struct Range {
   int64_t start = 0, count = 1, step = 1;
-  bool kept = false;  // is a dimension of the view
-  size_t target = 0;  // which
+  bool kept = false;  // whether it is a dimension of the view
+  size_t target = 0;  // which dimension of the view
 };
 
 class Finder {
@@ -110,7 +110,7 @@ class Finder {
       left -= start * stride;
     }
     if (left != 0) return std::nullopt;
-    // A dimension of one element in both stays what it is, in order, where nothing else has taken its place.
+    // A dimension that has one element in both stays the same one, in order, where nothing else has taken its place.
     for (size_t b = 0, v = 0; b < nb; ++b) {
       if (ranges[b].kept || now_.sizes[b] != 1) continue;
       while (v < nv && !(view_.sizes[v] == 1 && source[v] < 0)) ++v;
@@ -122,7 +122,7 @@ class Finder {
     return carry_out(ranges, source);
   }
 
-  // A contiguous base is seen in another shape first, one whose strides are those of the view.
+  // First views a contiguous base in another shape, whose strides are those of the view.
   std::optional<std::vector<ViewStep>> by_folding() {
     if (!is_row_major(now_.sizes, now_.strides)) return std::nullopt;
     int64_t numel = 1;

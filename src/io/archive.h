@@ -22,9 +22,9 @@ class ArchiveWriter {
   ArchiveWriter(Sink& sink, std::string folder, bool with_checksums = true, uint32_t alignment = kRecordAlignment);
 
   void write(std::string_view name, const void* data, size_t nbytes);
-  // Leaves room for a record whose bytes come later: it has no checksum.
+  // Leaves room for a record whose bytes are written later. It has no checksum.
   void reserve(std::string_view name, size_t nbytes);
-  // The records that every archive ends with, and the directory.
+  // Writes the records that every archive ends with, and the directory.
   void finish();
   bool finished() const { return finished_; }
 

@@ -38,8 +38,8 @@ constexpr Entry kEntries[] = {
     {"torch._utils._rebuild_tensor_v3", Builder::RebuildTensorV3},
 };
 
-// Dtypes of quantized tensors that are no element types of the engine, ways of quantizing, and the storages of
-// quantized tensors.
+// Dtypes of quantized tensors that are not element types of the engine, quantization schemes, and storages of quantized
+// tensors.
 constexpr std::string_view kPlaceholders[] = {"qint8",
                                               "quint8",
                                               "qint32",

@@ -1,5 +1,5 @@
-// What a checkpoint may name. This one list serves both readers of pickles, the one here (pickle_reader.cpp) and
-// Python's (mica/_checkpoints/safe_globals.py), which asks for it by _C._buildable_names(). A name that is not on it is
+// The names that a checkpoint may use. This one list serves both readers of pickles: the one here (pickle_reader.cpp),
+// and Python's (mica/_checkpoints/safe_globals.py), which asks for it by _C._buildable_names(). Any other name is
 // refused.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace mica::io {
 
-// What is made where a file calls a name.
+// What is made when a file calls a name.
 enum class Builder : uint8_t {
   Nothing,  // a dtype or a class of storages: it can be named, not called
   Bytes,
@@ -36,7 +36,8 @@ enum class Builder : uint8_t {
   RebuildFromType,
 };
 
-// Null: a file must not name it. Names of Python 2 ("__builtin__.set") mean those of Python 3.
+// How to build what the name stands for; nothing where a file must not name it. Names of Python 2 ("__builtin__.set")
+// mean those of Python 3.
 std::optional<Builder> buildable(std::string_view name);
 
 std::vector<std::string> buildable_names();

@@ -6,7 +6,7 @@
 
 namespace mica::io {
 
-// The checksum of what `crc` stands for followed by these bytes; 0 stands for nothing.
+// Continues the checksum `crc` of earlier bytes with these bytes. 0 is the checksum of no bytes.
 uint32_t crc32(uint32_t crc, const void* data, size_t nbytes);
 
 }  // namespace mica::io

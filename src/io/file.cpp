@@ -27,7 +27,7 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Where the links lead; the path itself if they lead nowhere.
+// The path to which symbolic links lead, or the path itself where they lead nowhere.
 std::string link_target(const std::string& path) {
   char resolved[PATH_MAX];
   return realpath(path.c_str(), resolved) ? resolved : path;
@@ -57,7 +57,7 @@ void AtomicFile::fail_to(const char* what) const {
 AtomicFile::AtomicFile(const std::string& path) : path_(link_target(path)) {
   struct stat status {};
   const bool exists = stat(path_.c_str(), &status) == 0;
-  // Whoever may not change the file may not replace it either.
+  // A user who may not change the file may not replace it either.
   if (exists && access(path_.c_str(), W_OK) != 0) fail_to("open");
   struct stat link {};
   const bool dangling = !exists && lstat(path_.c_str(), &link) == 0;
@@ -67,7 +67,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(link_target(path)) {
     fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd_ < 0) fail_to("open");
   } else if (exists) {
-    // Where the system refuses, the new file has the permissions of one that was not there.
+    // Where the system refuses this, the new file has the permissions of a file that did not exist before.
     if (fchown(fd_, status.st_uid, status.st_gid) == 0 || status.st_uid == geteuid()) [[maybe_unused]]
       const int refused = fchmod(fd_, status.st_mode & 07777);
   }

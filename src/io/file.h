@@ -1,4 +1,4 @@
-// Where the bytes of an archive come from and go to.
+// The sources from which the bytes of an archive are read, and the sinks to which they are written.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ class Sink {
   virtual void skip(size_t nbytes);  // bytes that are zero, or become so
 };
 
-// A file that appears under its name, whole, on commit(): until then the bytes lie in a temporary file beside it, and
-// what had the name before stays as it was. What is not a regular file (a pipe, /dev/null) is written to directly, and
-// so is a file in a folder where none can be made. An existing file's permissions are kept. The bytes are handed to the
-// system, not forced to the disk.
+// A file that appears under its name, complete, on commit(). Until then its bytes lie in a temporary file beside it,
+// and an older file of that name stays as it was. Something that is not a regular file (a pipe, /dev/null) is written
+// directly, and so is a file in a folder where no other can be made. An existing file's permissions are kept. The bytes
+// are handed to the system, not forced to the disk.
 class AtomicFile : public Sink {
  public:
   explicit AtomicFile(const std::string& path);
@@ -33,8 +33,8 @@ class AtomicFile : public Sink {
   void open_beside();
   [[noreturn]] void fail_to(const char* what) const;
 
-  std::string path_;       // of the file itself, where a symbolic link leads
-  std::string temporary_;  // empty: written to directly
+  std::string path_;       // the path of the file itself, to which symbolic links lead
+  std::string temporary_;  // empty where the file is written directly
   int fd_ = -1;
 };
 
@@ -43,7 +43,8 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual uint64_t size() const = 0;
-  virtual void read(uint64_t offset, void* out, size_t nbytes) const = 0;  // all of them, within size(), or throws
+  // Reads all of them, within size(), or throws.
+  virtual void read(uint64_t offset, void* out, size_t nbytes) const = 0;
 };
 
 // The part of an open file from `begin` on; keeps a duplicate of the descriptor.

@@ -145,7 +145,7 @@ DimVector sizes_of(Hid space) {
 std::vector<HSize> as_sizes(IntArrayRef sizes) {
   std::vector<HSize> result;
   for (const int64_t n : sizes) result.push_back(static_cast<HSize>(n));
-  result.push_back(0);  // so that there is an address without dimensions
+  result.push_back(0);  // so that a list without dimensions has an address
   return result;
 }
 
@@ -241,14 +241,15 @@ Tensor Hdf5File::read(const std::string& dataset, IntArrayRef start, IntArrayRef
   for (const int64_t n : count) MICA_CHECK(n >= 0, "HDF5: a block of ", dataset, " cannot have ", n, " elements");
   const DType dtype = this->dtype(dataset);
   {
-    // Before there is memory for it: a block outside of the dataset may be of any size.
+    // Checked before memory is allocated: a block outside of the dataset may have any size.
     std::lock_guard lock(io::hdf5_lock());
     const Object set(lib().dataset_open(handle_->file, dataset.c_str(), 0), lib().dataset_close,
                      handle_->path + " has no dataset " + dataset);
     const Object space(lib().dataset_space(set), lib().space_close, "no shape");
     select_block(space, start, count, dataset);
   }
-  const Tensor tensor = empty(count, TensorOptions(dtype).device(kCPU));  // an operation: not under the lock
+  // An operation runs here, so the lock is not held.
+  const Tensor tensor = empty(count, TensorOptions(dtype).device(kCPU));
   if (tensor.numel() == 0) return tensor;
   std::lock_guard lock(io::hdf5_lock());
   const Object set(lib().dataset_open(handle_->file, dataset.c_str(), 0), lib().dataset_close,
@@ -257,7 +258,7 @@ Tensor Hdf5File::read(const std::string& dataset, IntArrayRef start, IntArrayRef
   const Object space(lib().dataset_space(set), lib().space_close, "no shape");
   select_block(space, start, count, dataset);
   MICA_CHECK(tensor_dtype(type, dataset) == dtype, "HDF5: ", dataset, " has changed while it was read");
-  // A file's own type where its bytes are as ours; else the library converts.
+  // Reads with the file's own type where its bytes are the same as ours. Otherwise the library converts.
   const FileType ours(dtype);
   const bool same = lib().type_order(type) == kLittleEndian || dtype == DType::Bool || tensor.is_complex();
   const std::vector<HSize> dims = as_sizes(count);

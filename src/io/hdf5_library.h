@@ -1,5 +1,5 @@
-// The functions of the HDF5 library that are used, found when the library is opened. Its headers are not needed: these
-// are the parts of its interface that have kept their form since version 1.10.
+// The functions of the HDF5 library that are used here, found when the library is opened. Its headers are not needed:
+// these functions have kept their form since version 1.10.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ struct Hdf5Library {
   Hid constant(const char* name) const;  // a type or class that the library names by a variable
 };
 
-// The library, ready; throws, saying what to install, where there is none. It is not safe to use from several threads:
-// hold the lock.
+// The library, opened. Throws, and says what to install, where there is none. Hold the lock while using it: it does not
+// support several threads.
 const Hdf5Library& hdf5_library();
 std::mutex& hdf5_lock();
 

@@ -1,4 +1,4 @@
-// JSON as headers of tensor files and archives of programs use it.
+// Reads JSON as headers of tensor files and archives of programs use it.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Json {
   const Json* find(std::string_view key) const;
 };
 
-// Throws Error where the text is no JSON, nests deeper than `deepest`, or holds numbers that are not whole, unless they
-// are allowed.
+// parse_json throws Error where the text is not JSON, nests deeper than `deepest`, or holds numbers that are not whole,
+// unless they are allowed.
 struct JsonLimits {
   int deepest = 16;
   bool reals = false;

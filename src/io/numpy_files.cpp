@@ -28,7 +28,7 @@ constexpr TypeName kTypes[] = {
     {DType::Complex64, "<c8"}, {DType::Complex128, "<c16"},
 };
 
-// What follows 'key': in the header, up to the comma that ends it.
+// The text after 'key': in the header, up to the comma that ends the entry.
 std::string_view entry_of(std::string_view header, std::string_view key) {
   for (const char quote : {'\'', '"'}) {
     const std::string name = std::string(1, quote) + std::string(key) + quote;
@@ -47,7 +47,7 @@ struct Header {
   DType dtype = DType::Undefined;
   bool fortran = false;
   DimVector sizes;
-  uint64_t begin = 0;  // of the array's bytes, from the magic on
+  uint64_t begin = 0;  // where the array's bytes begin, counted from the magic
 };
 
 Header parse_header(std::string_view text) {
@@ -106,7 +106,8 @@ DimVector strides_of(const Header& header) {
   return strides;
 }
 
-// The array whose file is bytes [at, at + nbytes) of the source; `mapped` is the whole of it, or nothing.
+// The array whose file is bytes [at, at + nbytes) of the source. `mapped` is the whole source as mapped memory, or
+// null.
 Tensor read_array(const io::Source& source, const Storage& mapped, uint64_t at, uint64_t nbytes) {
   const Header header = read_header(source, at, nbytes);
   const int64_t elements = count_elements(header.sizes);

@@ -98,7 +98,7 @@ Value rebuild_sparse(const std::string& layout, const Value& parts) {
   refuse(cat("no sparse layout is called ", layout));
 }
 
-// Of 4-bit and 2-bit integers, whose storage holds fewer bytes than the tensor has elements.
+// A tensor of 4-bit or 2-bit integers, whose storage holds fewer bytes than the tensor has elements.
 Value rebuild_packed(const Tensor& storage, const Value& arguments) {
   const Value& quantizer = argument(arguments, 4);
   const std::string& scheme = argument(quantizer, 0).as_string();
@@ -134,8 +134,8 @@ Value rebuild_quantized(const Value& arguments) {
   refuse(cat("a tensor that is quantized as ", scheme));
 }
 
-// A tensor of a subclass, or with attributes: what is kept is the tensor. The function is one that makes tensors, so
-// that calls do not nest.
+// A tensor of a subclass, or one with attributes: only the tensor itself is kept. The named function must be one that
+// makes tensors, so that calls do not nest.
 Value rebuild_from_type(const Value& arguments) {
   const Value &function = argument(arguments, 0), &inner = argument(arguments, 2);
   if (function.kind() != Value::Kind::Name || inner.kind() != Value::Kind::Tuple)

@@ -1,4 +1,4 @@
-// What a pickle's calls make: tensors, containers and plain values, and nothing else.
+// Carries out the calls in a pickle, which make tensors, containers and plain values and nothing else.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ namespace mica::io {
 // Throws for a name that a file must not use.
 Builder builder_named(const std::string& name);
 
-// What calling `name` with a tuple of arguments gives.
+// The result of calling `name` with a tuple of arguments.
 Value build(const std::string& name, const Value& arguments);
 
-// Of a tensor as the first versions of torch pickled it: (storage, offset, sizes, strides, ...).
+// A tensor as the first versions of torch pickled it: (storage, offset, sizes, strides, ...).
 Value tensor_from_state(const Value& state);
 
 }  // namespace mica::io

@@ -22,10 +22,10 @@ std::string resolve_named_globals(std::string_view pickle) {
   out.reserve(pickle.size());
   PickleLexer lexer(pickle);
   std::unordered_set<uint64_t> named;  // places in the memo that hold a class instead of its name
-  uint64_t memoized = 0;               // how many Memoize there were: each takes the next place
+  uint64_t memoized = 0;               // how many Memoize instructions there were: each takes the next place
 
-  // The instructions that may turn out to be an id are held back: a string and its place in the memo, or a fetch of
-  // one.
+  // Instructions that may turn out to be an id are held back: a string and its place in the memo, or a fetch from the
+  // memo.
   Instruction held{Opcode::Stop, {}, {}};
   std::string_view place_bytes;
   uint64_t place = 0;
@@ -81,7 +81,7 @@ std::string resolve_named_globals(std::string_view pickle) {
           continue;
         }
         break;
-      case Opcode::Frame:  // its length is no longer right, and it need not be there
+      case Opcode::Frame:  // its length is no longer right, and a pickle may lack it
         let_go();
         continue;
       default:

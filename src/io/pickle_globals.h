@@ -6,9 +6,9 @@
 
 namespace mica::io {
 
-// Python's pickler writes a class under the name that it has in the running process. To write it under another, the
-// pickler is told to treat it as a persistent object whose id is the string "module\nname"; here such ids become what a
-// class is in a pickle. Ids that are no strings stay what they are.
+// Python's pickler writes a class under the name that it has in the running process. To have another name written, the
+// pickler is told to treat the class as a persistent object whose id is the string "module\nname". This function turns
+// such ids into ordinary references to classes. Ids that are not strings stay as they are.
 std::string resolve_named_globals(std::string_view pickle);
 
 }  // namespace mica::io

@@ -1,4 +1,4 @@
-// The grammar of pickles, protocols 0 to 5: which opcodes there are, and how much belongs to each.
+// The grammar of pickles, protocols 0 to 5: the opcodes, and how many bytes belong to each.
 #pragma once
 
 #include <cstdint>
@@ -79,15 +79,15 @@ enum class Opcode : uint8_t {
 
 struct Instruction {
   Opcode opcode;
-  std::string_view argument;  // without counts and line ends; of Global and Inst: "module\nname"
-  std::string_view bytes;     // all of it
+  std::string_view argument;  // without counts and line ends; for Global and Inst "module\nname"
+  std::string_view bytes;     // all bytes of the instruction
 };
 
 // Cuts a pickle into instructions.
 class PickleLexer {
  public:
   explicit PickleLexer(std::string_view pickle) : pickle_(pickle) {}
-  Instruction next();  // throws at the end, and at what is no opcode
+  Instruction next();  // throws at the end, and at a byte that is not an opcode
   size_t position() const { return at_; }
 
  private:

@@ -28,7 +28,7 @@ bool any_holds_itself(const std::vector<Value>& containers) {
     const Items* items;
     size_t next;
   };
-  std::unordered_map<const Items*, bool> open;  // false: all within was looked at
+  std::unordered_map<const Items*, bool> open;  // false: everything within has been looked at
   for (const Value& root : containers) {
     if (open.count(&root.items())) continue;
     std::vector<Place> path{{&root.items(), 0}};
@@ -60,7 +60,7 @@ class PickleReader {
       : lexer_(pickle), fetch_(fetch) {}
   PickleReader(const PickleReader&) = delete;
   PickleReader& operator=(const PickleReader&) = delete;
-  // What was made by a pickle that failed may hold itself, and would then never be freed.
+  // A container that a failed pickle made may hold itself, and would then never be freed.
   ~PickleReader() {
     if (!finished_)
       for (const Value& container : changeable_) container.clear();
@@ -227,7 +227,7 @@ class PickleReader {
       case Opcode::Build: {
         const Value state = pop();
         Value& object = top();
-        // Of a dict or a parameter: the attributes, of which nothing here has any.
+        // The state of a dict or a parameter holds attributes, which nothing here keeps.
         if (object.is_tensor() && state.kind() == Value::Kind::Tuple && state.size() >= 4 && state[0].is_tensor())
           object = tensor_from_state(state);
         return;
@@ -260,7 +260,7 @@ class PickleReader {
     for (size_t i = 0; i < items.size(); i += 2) dict.set(items[i], std::move(items[i + 1]));
   }
 
-  // Refused where it is named, whether or not it is called.
+  // A forbidden name is refused where it is named, whether or not it is called.
   void push_name(std::string name) {
     builder_named(name);
     push(Value::name(std::move(name)));

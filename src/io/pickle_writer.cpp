@@ -28,7 +28,7 @@ constexpr StorageClass kStorageClasses[] = {
     {"BoolStorage", DType::Bool},
     {"ComplexDoubleStorage", DType::Complex128},
     {"ComplexFloatStorage", DType::Complex64},
-    // Of quantized tensors, whose elements are integers.
+    // Storages of quantized tensors, whose elements are integers.
     {"QInt8Storage", DType::Int8},
     {"QUInt8Storage", DType::UInt8},
     {"QInt32Storage", DType::Int32},
@@ -248,7 +248,7 @@ class PickleWriter {
     }
     put(Opcode::Tuple);
     put(Opcode::NewFalse);
-    write_global("collections", "OrderedDict");  // of hooks
+    write_global("collections", "OrderedDict");  // for hooks, of which there are none
     put(Opcode::EmptyTuple);
     put(Opcode::Reduce);
     put(Opcode::Tuple);
@@ -269,7 +269,7 @@ class PickleWriter {
     put(Opcode::Mark);
     write_elements(t, storage_class);
     put(requires_grad ? Opcode::NewTrue : Opcode::NewFalse);
-    write_global("collections", "OrderedDict");  // of hooks
+    write_global("collections", "OrderedDict");  // for hooks, of which there are none
     put(Opcode::EmptyTuple);
     put(Opcode::Reduce);
     if (!storage_class) write_global("torch", std::string(name(t.dtype())));

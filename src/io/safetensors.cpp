@@ -116,7 +116,7 @@ TensorFile read_mapped(const Storage& mapped, uint64_t size, Device device) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
   for (const Entry& entry : entries) {
     Storage storage = part_of(mapped, start + entry.begin, entry.end - entry.begin);
-    if ((start + entry.begin) % static_cast<uint64_t>(element_size(entry.dtype))) {  // no element may lie askew
+    if ((start + entry.begin) % static_cast<uint64_t>(element_size(entry.dtype))) {  // every element must be aligned
       Storage copy = StorageImpl::allocate(entry.end - entry.begin, kCPU);
       std::memcpy(copy->data(), storage->data(), entry.end - entry.begin);
       storage = copy;

@@ -41,7 +41,7 @@ Value Value::dict(const std::vector<std::pair<Value, Value>>& entries) {
   return made;
 }
 
-// The items of a container that dies with this one are taken over instead of being destroyed from within.
+// Takes over the items of containers that die with this one, instead of destroying them recursively.
 Value::Container::~Container() {
   std::vector<Value> doomed = std::move(items);
   while (!doomed.empty()) {

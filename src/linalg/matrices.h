@@ -27,7 +27,7 @@ Tensor empty_info(const Tensor& a);  // an int32 for each matrix, zeros
 Tensor expand_batch(const Tensor& a, IntArrayRef batch);
 DimVector broadcast_batch(const Tensor& a, const Tensor& b);
 
-// Makes a computed tensor the result; no view, which a result must not be.
+// Makes a computed tensor the result. A view is copied, because a result must not be one.
 void give(Out& out, const Tensor& computed);
 
 // Throws a LinAlgError in torch's words for the first matrix whose number is not zero. `op` is linalg.inv and so on.

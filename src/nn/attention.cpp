@@ -4,7 +4,7 @@
 
 namespace mica::nn {
 
-// What Python calls the output's projection; tools for quantization leave it alone.
+// The class of the output's projection has this name in Python, by which tools for quantization leave it alone.
 class NonDynamicallyQuantizableLinearImpl : public LinearImpl {
  public:
   using LinearImpl::LinearImpl;
@@ -48,7 +48,7 @@ std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(const Tensor& query, 
                                                            const AttentionCall& call) {
   const bool turns = options.batch_first && query.dim() == 3;
   const auto turned = [&](const Tensor& t) { return turns ? t.transpose(0, 1) : t; };
-  // One tensor stays one tensor, so that it is projected once.
+  // If query, key and value are one tensor, they stay one, so that it is projected once.
   const Tensor q = turned(query);
   const Tensor k = key.is_same(query) ? q : turned(key);
   const Tensor v = value.is_same(key) ? k : value.is_same(query) ? q : turned(value);

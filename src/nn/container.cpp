@@ -14,7 +14,7 @@ SequentialImpl::SequentialImpl(std::initializer_list<detail::NamedStep> steps) {
 void SequentialImpl::add(detail::NamedStep s) { add(std::move(s.name), std::move(s.module), s.step); }
 
 void SequentialImpl::extend(const SequentialImpl& other) {
-  const size_t count = other.size();  // it may be this one
+  const size_t count = other.size();  // counted first: `other` may be this container
   for (size_t i = 0; i < count; ++i) add(std::to_string(size()), other[i], other.steps_[i]);
 }
 

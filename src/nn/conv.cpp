@@ -95,7 +95,7 @@ void ConvBase::members_replaced() {
 void ConvBase::reset_parameters() {
   if (weight.is_contiguous()) {
     init_kaiming_uniform_(weight, std::sqrt(5.0));
-  } else {  // drawn in the order of the elements, whatever lies beside what in memory
+  } else {  // drawn in the order of the elements, whatever their order in memory
     NoGradGuard no_grad;
     const Tensor drawn = empty_like(weight, {}, MemoryFormat::Contiguous);
     init_kaiming_uniform_(drawn, std::sqrt(5.0));
@@ -129,7 +129,8 @@ std::string ConvBase::extra_repr() const {
 
 namespace {
 
-// The input with its edges continued, for paddings other than zeros: last dimension first, before and after.
+// The input with its edges continued, for paddings other than zeros. Sizes go from the last dimension to the first,
+// before and after each.
 Tensor padded(const ConvBase& c, const Tensor& x) {
   DimVector amounts;
   for (size_t d = c.kernel_size.size(); d-- > 0;) {
@@ -159,7 +160,8 @@ MICA_CONVOLUTION_FORWARD(Conv2d, conv2d)
 MICA_CONVOLUTION_FORWARD(Conv3d, conv3d)
 #undef MICA_CONVOLUTION_FORWARD
 
-// What must be added to one side of the result so that it has the wanted size, which may leave batch and channels out.
+// The numbers to add to one side of the result so that it has the wanted size. That size may leave batch and channels
+// out.
 static DimVector padding_for(const ConvBase& c, const Tensor& x, const std::optional<Dims>& output_size) {
   if (!output_size) return c.output_padding;
   const size_t ndim = c.kernel_size.size();

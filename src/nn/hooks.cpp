@@ -40,7 +40,7 @@ HookHandle add(Hooks<Callable>& hooks, Callable call, bool prepend = false, bool
 template <class Callable>
 HookHandle add_for_all(Hooks<Callable> ModuleHooks::*kind, Callable call, bool always_call = false) {
   HooksOfAll& all = hooks_of_all();
-  Hooks<Callable> before;  // functions of the program that were removed die after the lock is released
+  Hooks<Callable> before;  // removed functions of the program die after the lock is released
   const std::lock_guard lock(all.mutex);
   before = all.hooks.*kind;
   HookHandle handle = add(all.hooks.*kind, std::move(call), false, always_call);
@@ -48,7 +48,7 @@ HookHandle add_for_all(Hooks<Callable> ModuleHooks::*kind, Callable call, bool a
   return handle;
 }
 
-// What acts on one call, in order.
+// The hooks that act on one call, in order.
 struct CallHooks {
   Hooks<ForwardPreHook> forward_pre;
   Hooks<ForwardHook> forward;
@@ -90,8 +90,8 @@ struct PassOn : autograd::Function<PassOn> {
   static TensorVec backward(autograd::AutogradContext*, TensorVec grads) { return grads; }
 };
 
-// The backward hooks of one call. Its inputs pass through one node and its outputs through another: gradients that
-// reach the second are kept, after the pre-hooks; when some leave the first, the hooks see both.
+// The backward hooks of one call. The call's inputs pass through one node, its outputs through another. Gradients that
+// reach the output node are kept, after the pre-hooks; when gradients leave the input node, the hooks see both.
 class BackwardCall : public std::enable_shared_from_this<BackwardCall> {
  public:
   BackwardCall(std::shared_ptr<ModuleHooks> owner, Hooks<BackwardPreHook> pre_hooks, Hooks<BackwardHook> hooks)
@@ -109,7 +109,7 @@ class BackwardCall : public std::enable_shared_from_this<BackwardCall> {
  private:
   using Positions = std::vector<size_t>;
 
-  // Where the tensors are; nowhere if none of them needs a gradient.
+  // Sends the tensors that need a gradient through a node. Returns their positions, none if no tensor needs one.
   Positions pass_on(TensorVec& values, void (BackwardCall::*hook)(TensorVec&, const TensorVec&)) {
     TensorVec tensors;
     Positions positions;
@@ -138,7 +138,7 @@ class BackwardCall : public std::enable_shared_from_this<BackwardCall> {
   }
 
   void leave_inputs(TensorVec& grad_inputs, const TensorVec&) {
-    if (!grad_outputs_) return;  // the outputs have seen no gradient in this pass
+    if (!grad_outputs_) return;  // no gradient has reached the outputs in this pass
     TensorVec grads = spread(inputs_, grad_inputs, input_count_);
     for (const auto& hook : hooks_) {
       hook->call(*owner_->module, grads, *grad_outputs_);
@@ -161,7 +161,7 @@ class BackwardCall : public std::enable_shared_from_this<BackwardCall> {
       grad_outputs_ = std::move(grads);
       return;
     }
-    // No input needs a gradient, so that no node will be left: the hooks run now.
+    // No input needs a gradient, so no gradient will leave the input node: the hooks run now.
     if (!hooks_.empty())
       warn(
           "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
@@ -190,7 +190,7 @@ TensorVec call_with_hooks(Module& module, TensorVec inputs, const Forward& forwa
   const CallHooks hooks(module);
   const size_t input_count = inputs.size();
   TensorVec outputs;
-  size_t called = 0;  // of the forward hooks
+  size_t called = 0;  // how many forward hooks were called
   try {
     for (const auto& hook : hooks.forward_pre) {
       hook->call(module, inputs);

@@ -185,7 +185,7 @@ void Module::requires_grad_(bool on) {
   for (const Tensor& p : parameters()) p.requires_grad_(on);
 }
 
-// Replaces what tensors hold, so that all who share them see it.
+// Replaces the contents of tensors, so that everybody who shares them sees the change.
 template <class F>
 void Module::convert(const F& function) {
   NoGradGuard no_grad;

@@ -17,7 +17,7 @@ using Hooks = std::vector<std::shared_ptr<Hook<Callable>>>;
 struct ModuleHooks {
   explicit ModuleHooks(Module* module) : module(module) {}
 
-  Module* module;  // null when it is gone: the graph may keep this longer
+  Module* module;  // null when the module is gone: the graph may keep this object longer
   Hooks<ForwardPreHook> forward_pre;
   Hooks<ForwardHook> forward;
   Hooks<BackwardPreHook> backward_pre;
@@ -28,18 +28,18 @@ struct ModuleHooks {
   Hooks<LoadStateDictPostHook> load_state_dict_post;
 
   static ModuleHooks& of(Module& module) { return *shared(module); }
-  static const std::shared_ptr<ModuleHooks>& shared(Module& module);  // made if there is none
+  static const std::shared_ptr<ModuleHooks>& shared(Module& module);  // makes the object if the module has none
   static const ModuleHooks* find(const Module& module) { return module.hooks_.get(); }
   std::shared_ptr<ModuleHooks> copy_for(Module* other) const;
 };
 
-// Those that have not been taken off.
+// The hooks that have not been removed.
 template <class Callable>
 void add_live(Hooks<Callable>& to, const Hooks<Callable>& from) {
   for (const auto& hook : from)
     if (!hook->removed) to.push_back(hook);
 }
-// A module's own hooks of one kind: a list of its own, since a hook may change the module's.
+// A copy of a module's own hooks of one kind, since a hook may change the module's list.
 template <class Callable>
 Hooks<Callable> own_hooks(const Module& module, Hooks<Callable> ModuleHooks::*kind) {
   Hooks<Callable> found;

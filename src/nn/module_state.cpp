@@ -1,4 +1,4 @@
-// What modules keep: writing it, loading it, and cloning a module with it.
+// The states of modules: writing them, loading them, and cloning a module with its state.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,7 +21,7 @@ NamedTensors Module::state_dict() const {
 }
 
 void Module::save_part(NamedTensors& state, const std::string& prefix) const {
-  auto& self = const_cast<Module&>(*this);  // for hooks: who gets a module wants to work with it
+  auto& self = const_cast<Module&>(*this);  // hooks get a module that they may change
   for (const auto& hook : own_hooks(*this, &ModuleHooks::state_dict_pre)) hook->call(self, prefix);
   MICA_CHECK(!has_uninitialized_params(), "the parameters of ", name(), prefix.empty() ? "" : " at ", prefix,
              " have no shape yet: call the module once, and they take it from its input");
@@ -44,7 +44,7 @@ struct Module::Loading {
   void check(const Module& module, bool strict) const;
 };
 
-// Finds what goes where in the part of a state that belongs to this module and those below.
+// Finds the tensors in the part of a state that belongs to this module and those below it.
 void Module::load_part(NamedTensors part, const std::string& prefix, Loading& loading) {
   prepare_load(part, prefix);
   for (const auto& hook : own_hooks(*this, &ModuleHooks::load_state_dict_pre)) hook->call(*this, part, prefix);
@@ -68,7 +68,8 @@ void Module::load_part(NamedTensors part, const std::string& prefix, Loading& lo
       return;
     }
     Tensor value = found->second;
-    if (e.tensor.dim() == 0 && value.sizes() == IntArrayRef{1}) value = value[0];  // as files of old hold numbers
+    // Older files hold single numbers in this form.
+    if (e.tensor.dim() == 0 && value.sizes() == IntArrayRef{1}) value = value[0];
     if (value.sizes() == e.tensor.sizes())
       loading.copies.emplace_back(e.tensor.detach(), value);
     else

@@ -44,7 +44,7 @@ void ChannelNorm::members_replaced() {
   const Tensor& member = affine ? weight : running_mean;
   if (num_features == 0 && member.defined()) num_features = member.numel();
 }
-// Files that are older than the count of batches have none.
+// Files from before num_batches_tracked existed do not have it.
 void ChannelNorm::prepare_load(NamedTensors& state, const std::string& prefix) {
   if (!track_running_stats) return;
   const std::string name = prefix + "num_batches_tracked";
@@ -77,7 +77,7 @@ Tensor ChannelNorm::normalize_batch(const Tensor& x) {
   if (counts && !momentum) factor = 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>() + 1);
   const bool uses_batch = is_training() || !track_running_stats;
   Tensor y = functional_batch_norm(x, running_mean, running_var, weight, bias, uses_batch, factor, eps);
-  if (counts) num_batches_tracked.add_(1);  // now that nothing has failed
+  if (counts) num_batches_tracked.add_(1);  // counted last, when nothing can fail any more
   return y;
 }
 Tensor ChannelNorm::normalize_instances(const Tensor& x) {
@@ -103,7 +103,7 @@ MICA_CHANNEL_NORM_FORWARD(BatchNorm2d, normalize_batch, 4)
 MICA_CHANNEL_NORM_FORWARD(BatchNorm3d, normalize_batch, 5)
 #undef MICA_CHANNEL_NORM_FORWARD
 
-// Instances may come without a batch.
+// Whether an instance comes without a batch.
 static bool lacks_batch(const Tensor& x, int64_t dims) {
   check_dims(x, {dims - 1, dims});
   return x.dim() == dims - 1;

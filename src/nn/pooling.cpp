@@ -63,7 +63,7 @@ MICA_FRACTIONAL_MAX_POOL(FractionalMaxPool3d, functional_fractional_max_pool3d)
 
 // ---- means and norms
 
-// Python keeps, and prints, tuples of one here.
+// Python keeps and prints tuples of one number here.
 AvgPool1dImpl::AvgPool1dImpl(const Dims& kernel_size, const Options& o)
     : AvgPoolBase(kernel_size.expand(1, "kernel_size"), {.stride = o.stride.value_or(kernel_size).expand(1, "stride"),
                                                          .padding = o.padding.expand(1, "padding"),

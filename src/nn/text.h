@@ -1,4 +1,4 @@
-// What the printing of modules shares.
+// Functions that the printing of modules shares.
 #pragma once
 
 #include <optional>

@@ -23,7 +23,7 @@ static LayerNormOptions norm_options(const TransformerLayerOptions& o) {
 
 // ---- masks
 
-// The encoder's masks as numbers that are added to scores.
+// Turns the encoder's masks into numbers that are added to scores.
 static EncoderCall with_added_masks(const EncoderCall& call, DType dtype) {
   EncoderCall added = call;
   std::optional<DType> other;
@@ -37,7 +37,7 @@ static EncoderCall with_added_masks(const EncoderCall& call, DType dtype) {
   return added;
 }
 
-// Whether attention is causal: as told, or if that is left open, as the mask says.
+// Whether attention is causal: as the caller says, or as the mask says where the caller does not.
 static bool sees_only_before(const Tensor& mask, std::optional<bool> told, const Tensor& x, bool batch_first) {
   if (told || !mask.defined()) return told.value_or(false);
   const int64_t length = x.dim() == 2 ? x.size(0) : x.size(batch_first ? 1 : 0);

@@ -23,8 +23,8 @@ static void by_operations(const AdamItem& item, const AdamOptions& o, double t) 
   add_quotient(param, kept(average, o.differentiable), divisor, -(lr / (Number(1) - pow(beta1, t))));
 }
 
-// Steps that are counted on the device, where the kernel reads them: nothing comes back to the host, so that a step can
-// be captured in a graph. False where a parameter does not fit the kernel; nothing has been changed then.
+// A step whose count lies on the device, where the kernel reads it. Nothing comes back to the host, so that the step
+// can be captured in a graph. Returns false, and has changed nothing, where a parameter does not fit the kernel.
 static bool step_on_device(std::span<AdamItem> items, const AdamOptions& o) {
   if (o.differentiable || items.empty() || o.betas[0].is_tensor() || o.betas[1].is_tensor()) return false;
   const Device device = items[0].param.device();
@@ -44,7 +44,7 @@ static bool step_on_device(std::span<AdamItem> items, const AdamOptions& o) {
         o.amsgrad ? batch.add({&item.param, &item.grad, &item.exp_avg, &item.exp_avg_sq, &item.max_exp_avg_sq},
                               flags_of(o) | FusedParameter::kAmsgrad)
                   : batch.add({&item.param, &item.grad, &item.exp_avg, &item.exp_avg_sq}, flags_of(o));
-    // Only the first parameter can still turn back.
+    // Only at the first parameter can the step still be given up.
     if (!p) {
       if (counters.empty()) return false;
       item.step.add_(1);
@@ -79,7 +79,8 @@ void adam_step(std::span<AdamItem> items, const AdamOptions& o) {
   FusedBatch batch(&LayerKernelTable::adam_step);
   const double lr = o.lr.value(), beta1 = o.betas[0].value(), beta2 = o.betas[1].value();
   const double decay = o.weight_decay.value();
-  double counted = 0, correction1 = 0, root = 0;  // of the step before: most parameters have taken equally many
+  // The corrections of the last count: most parameters have taken the same number of steps.
+  double counted = 0, correction1 = 0, root = 0;
   for (AdamItem& item : items) {
     MICA_CHECK(!o.differentiable || !item.step.requires_grad(),
                "`requires_grad` is not supported for `step` in differentiable mode");

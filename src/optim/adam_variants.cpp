@@ -103,7 +103,7 @@ void nadam_step(std::span<NAdamItem> items, const NAdamOptions& o) {
 
 // ---- RAdam
 
-// By how much the variance of the adaptive step is known after t steps; zero while it is not.
+// The factor by which the adaptive step is rectified after t steps; zero while its variance is not known.
 static double rectification(double beta2, double t) {
   const double most = 2 / (1 - beta2) - 1;
   const double length = most - 2 * t * std::pow(beta2, t) / (1 - std::pow(beta2, t));

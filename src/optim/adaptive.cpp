@@ -80,7 +80,7 @@ static void by_operations(const AdagradItem& item, const AdagradOptions& o, doub
   add_quotient(as_real(item.param), grad, sum.sqrt().add(o.eps), -rate);
 }
 
-// A sparse gradient moves the elements that it holds, and no others.
+// A sparse gradient changes only the elements that it holds.
 static void by_elements(const AdagradItem& item, const AdagradOptions& o, double t) {
   const Tensor grad = (o.maximize ? -item.grad : item.grad).coalesce();
   const Tensor values = grad._values();

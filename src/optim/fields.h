@@ -1,4 +1,4 @@
-// Reads or writes the fields of a dict by torch's names, so that what is saved and what is loaded is said once.
+// Reads or writes the fields of a dict by torch's names, so that one list of fields serves saving and loading.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class Fields {
     else if (const Value* found = dict_.find(name))
       from_value(*found, field);
   }
-  // What torch has and nothing here asks for.
+  // An entry that torch has and nothing here uses.
   void none(const char* name) {
     if (!loads_) dict_.set(name, Value());
   }
@@ -48,7 +48,7 @@ class Fields {
       second = (*pair)[1].as_double();
     }
   }
-  // What torch keeps as an option and is always the same here.
+  // An option that torch has and that always has this value here.
   void constant(const char* name, bool value) {
     if (!loads_) dict_.set(name, Value(value));
   }

@@ -7,7 +7,7 @@
 
 namespace mica::optim {
 
-// The dtype of which a fused kernel sees the elements; undefined if there is none.
+// The dtype by which a fused kernel takes the elements; undefined if there is none.
 static DType fused_dtype(DType dtype) {
   switch (dtype) {
     case DType::Float32:
@@ -73,7 +73,7 @@ FusedParameter* FusedBatch::add(std::initializer_list<const Tensor*> tensors, ui
 // Fewer elements than this are walked by one thread.
 static constexpr int64_t kSmall = 32768;
 
-// Of parameters that share memory, each must see what the one before it has written.
+// Where parameters share memory, each must see what the one before it has written.
 bool FusedBatch::overlapping() const {
   std::vector<std::pair<const char*, const char*>> ranges;
   ranges.reserve(parameters_.size());

@@ -1,4 +1,4 @@
-// Gathers the parameters of a step that one fused kernel can take.
+// Gathers those parameters of a step that one fused kernel can take.
 #pragma once
 
 #include <initializer_list>
@@ -21,9 +21,9 @@ class FusedBatch {
   FusedBatch(const FusedBatch&) = delete;
   FusedBatch& operator=(const FusedBatch&) = delete;
 
-  // The parameter, its gradient and its states; null if the kernel cannot take them: the caller computes the step
-  // otherwise. They may be complex: each number is then two of the real dtype. Until run(), the caller fills in the
-  // rest and keeps the tensors alive.
+  // Adds a parameter, its gradient and its states. Returns null if the kernel cannot take them; the caller then
+  // computes the step otherwise. They may be complex: each number is then two of the real dtype. The caller fills in
+  // the rest and keeps the tensors alive until run().
   FusedParameter* add(std::initializer_list<const Tensor*> tensors, uint32_t flags);
   void run();
 

@@ -83,7 +83,7 @@ class FlatParameters {
 
 double largest(const Tensor& t) { return t.abs().max().item().to_double(); }
 
-// The quasi-Newton direction: two loops over what the last steps have shown of the curvature.
+// The quasi-Newton direction: two loops over the differences of the last steps, which tell the curvature.
 Tensor newton_direction(LBFGSState& s, const Tensor& gradient, int64_t history_size) {
   const size_t count = s.old_dirs.size();
   s.al.resize(static_cast<size_t>(history_size));

@@ -21,7 +21,7 @@ static bool fits_kernel(const Tensor& t) {
          t.is_non_overlapping_and_dense() && layer_kernel_table(t.device()).unscale_gradients;
 }
 
-// Everything on one device whose backend needs nothing read back.
+// For gradients that all lie on one device whose backend needs nothing read back.
 static bool unscale_on_device(TensorList gradients, const Tensor& found_inf, const Tensor& inv_scale) {
   const Device device = inv_scale.device();
   if (device.is_cpu() || device.is_meta() || found_inf.device() != device ||

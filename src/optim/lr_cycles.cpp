@@ -1,4 +1,4 @@
-// Schedules in cycles, with the momentum against the rate, and the one that waits for progress.
+// Schedules in cycles, in which momentum moves against the rate, and the schedule that waits for progress.
 #include <algorithm>
 #include <cmath>
 #include <limits>

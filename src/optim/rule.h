@@ -1,4 +1,4 @@
-// What the rules in terms of operations are made of.
+// The building blocks of rules that are written in terms of operations.
 #pragma once
 
 #include "mica/autograd.h"
@@ -37,7 +37,7 @@ inline void set_decay(FusedParameter& p, double weight_decay, bool decoupled, do
 
 // ---- sparse gradients
 
-// A rule whose averages every element moves refuses sparse gradients before it has changed anything.
+// Every element moves the averages of such a rule, so it refuses sparse gradients, before it changes anything.
 template <class Item>
 void refuse_sparse(std::span<Item> items, const char* name, const char* advice = "") {
   for (const Item& item : items) MICA_CHECK(!item.grad.is_sparse(), name, " does not support sparse gradients", advice);
@@ -45,11 +45,11 @@ void refuse_sparse(std::span<Item> items, const char* name, const char* advice =
 
 // ---- operations with a Number
 
-// A complex tensor as pairs of reals: every rule treats the two parts alike. A lazily conjugated one is a copy, so that
-// only gradients may be such.
+// A complex tensor as pairs of reals: every rule treats the two parts alike. For a lazily conjugated tensor the result
+// is a copy, so only gradients may be conjugated.
 Tensor as_real(const Tensor& t);
 
-// The gradient of what is minimised, with the weight decay that is part of it.
+// The gradient that is minimised by, with the weight decay that is part of it.
 Tensor effective_gradient(const Tensor& grad, const Tensor& param, bool maximize, const Number& weight_decay);
 void shrink(const Tensor& param, const Number& lr, const Number& weight_decay);  // param *= 1 - lr * weight_decay
 
@@ -62,7 +62,7 @@ void average_square(const Tensor& self, const Tensor& value, const Number& beta)
 Tensor divided(const Tensor& a, const Number& b);
 Tensor multiplied(const Tensor& a, const Number& b);
 
-// A tensor that a later step changes in place must not be the one that autograd keeps.
+// A copy where autograd records: a later step changes the tensor in place, and autograd must not keep that one.
 inline Tensor kept(const Tensor& t, bool differentiable) { return differentiable ? t.clone() : t; }
 
 }  // namespace mica::optim

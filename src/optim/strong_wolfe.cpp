@@ -41,7 +41,7 @@ class Search {
   bool too_high(const LinePoint& p) const { return Real(p.f) > Real(start_.f) + Real(kDecrease) * p.t * start_.slope; }
   bool flat_enough(const LinePoint& p) const { return abs(p.slope) <= -Real(kCurvature) * start_.slope; }
 
-  // Goes on until two points enclose what is sought, or one is it.
+  // Searches until two points enclose the wanted one, or one of them is it.
   void bracket(LinePoint now) {
     LinePoint before = start_;
     before.t = 0;

@@ -25,7 +25,8 @@ enum class Arithmetic : uint8_t {
   Min
 };
 
-// Of numbers that are no complex ones. Throws where a whole number would leave int64, and for a division by zero.
+// Computes with numbers that are not complex. Throws where a whole number would leave int64, and for a division by
+// zero.
 Scalar compute(Arithmetic what, const Scalar& a, const Scalar& b);
 
 }  // namespace mica::program

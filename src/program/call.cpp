@@ -45,7 +45,7 @@ const Tensor& Call::tensor_of(int32_t slot, bool optional) const {
   return none;
 }
 
-// A number beside a tensor: it has the dtype that both have together, as if it were no tensor.
+// A number in the place of a tensor. It takes the dtype that the operation gives to both, as a plain number does.
 const Tensor& Call::tensor_of_number(size_t i, const Scalar& number) {
   for (size_t other = 0; other < size(); ++other) {
     const auto* place = std::get_if<Place>(&at(other));
@@ -64,7 +64,7 @@ const Tensor& Call::tensor(size_t i) {
     return tensor_of(place->slot, place->optional);
   }
   if (!std::holds_alternative<std::monostate>(at(i))) wrong(i, "tensor");
-  return tensor_of(kNone, true);  // whether it may be none was asked as the program was read
+  return tensor_of(kNone, true);  // whether it may be None was checked when the program was read
 }
 
 TensorList Call::tensors(size_t i) {

@@ -1,5 +1,6 @@
-// A call of an operation by its name: how programs that were read from files call the engine. The functions that take
-// arguments from a call are generated (codegen/boxed.py); what is no operation of the table is in hand_written.cpp.
+// A call of an operation by its name: programs that were read from files call the engine in this way. The functions
+// that take arguments from a call are generated (codegen/boxed.py); operators that are not in the table are in
+// hand_written.cpp.
 #pragma once
 
 #include <array>
@@ -20,20 +21,20 @@ namespace mica::program {
 
 struct Graph;
 
-// What a name of the program stands for while it runs. A tensor is defined; what an operation does not return is none.
+// The value of a name of the program while it runs. A tensor is always defined; an operation's missing result is none.
 using Value = std::variant<std::monostate, Tensor, int64_t, double, bool>;
 
-// Arguments as a step keeps them: constants as the operation wants them, or places of values of the run.
+// Arguments as a step keeps them: constants in the form that the operation wants, or places of values of the run.
 struct Place {
   int32_t slot;
   bool optional = false;  // whether the value may be none
 };
 struct Places {
-  std::vector<int32_t> slots;  // of tensors; kNone: none
+  std::vector<int32_t> slots;  // slots of tensors; kNone for none
   bool optional = false;       // whether elements may be none
 };
 struct OpenNumber {
-  int32_t slot;  // kNone: the number is known
+  int32_t slot;  // kNone where the number is known
   int64_t number;
 };
 using OpenNumbers = std::vector<OpenNumber>;
@@ -50,12 +51,12 @@ using Operand = std::variant<std::monostate, Place, Places, OpenNumbers, Scalar,
 class Call;
 
 struct Operator {
-  const char* schema;  // torch's
+  const char* schema;  // torch's schema
   void (*function)(Call&);
 };
-// Of the table, by family.
+// The operators of the table, by family.
 std::vector<ArrayRef<Operator>> all_operators();
-// Those that are no operations of the table: sizes, arithmetic of sizes, assertions; branches and loops.
+// The operators that are not in the table: sizes, arithmetic on them, assertions; branches and loops.
 ArrayRef<Operator> hand_written_operators();
 ArrayRef<Operator> operators_of_graphs();
 
@@ -63,8 +64,8 @@ struct Step {
   const Operator* op = nullptr;
   std::string target;                   // as the file names it, for errors
   std::vector<Operand> operands;        // in the order of the schema, defaults filled in
-  std::vector<int32_t> results;         // slots; kNone: nobody asks for it
-  std::vector<int32_t> last_used_here;  // slots whose values are let go afterwards
+  std::vector<int32_t> results;         // slots; kNone where nobody asks for the result
+  std::vector<int32_t> last_used_here;  // slots whose values are released after the step
 };
 
 struct Graph {
@@ -84,7 +85,7 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // The argument at a place of the schema. `*_if` is of an optional one. What is borrowed lives as long as the call.
+  // The argument at a place of the schema; `*_if` takes an optional one. References live as long as the call.
   const Tensor& tensor(size_t i);
   TensorList tensors(size_t i);
   int64_t integer(size_t i);
@@ -112,11 +113,11 @@ class Call {
   TensorOptions options(size_t i);  // dtype, layout, device and pin_memory, from this place on
 
   const Operator& op() const { return *step_.op; }
-  // Of calls whose arguments have no declared types.
+  // For calls whose arguments have no declared types.
   size_t size() const { return step_.operands.size(); }
   const Graph& graph(size_t i);
   std::vector<Value> values(size_t i);       // a list counts as its elements
-  std::vector<Value> values_from(size_t i);  // of all arguments from this place on
+  std::vector<Value> values_from(size_t i);  // all arguments from this place on
   std::optional<Device> moved_to() const { return device_; }
 
   void give(const Tensor& result);

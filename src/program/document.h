@@ -1,4 +1,4 @@
-// The JSON of an archive, read with care: what is missing or of another kind is an error that says so.
+// Reads the JSON of an archive with checks: a missing entry, or one of another kind, is an error that names it.
 #pragma once
 
 #include <string_view>
@@ -13,10 +13,10 @@ using io::Json;
 
 [[noreturn]] void damaged(std::string_view what);
 const Json& member(const Json& object, std::string_view key, Json::Kind kind);
-const Json* member_if(const Json& object, std::string_view key);  // null: absent, or null
+const Json* member_if(const Json& object, std::string_view key);  // null where it is absent or null
 const std::string& text_member(const Json& object, std::string_view key);
 
-// The schema's unions are objects of one entry: which it is, and what is in it.
+// A union of the schema is an object with one entry, whose key says which kind it is.
 struct Union {
   const std::string& kind;
   const Json& value;

@@ -72,7 +72,7 @@ Graph GraphReader::read(const Json& data) {
   for (const Json& output : member(data, "outputs", Json::Kind::Array).items) {
     Operand made = operand_without_type(output);
     const bool is_told = std::holds_alternative<std::string>(made) || std::holds_alternative<DType>(made);
-    graph_.outputs.push_back(is_told ? Operand() : std::move(made));  // a text is no result
+    graph_.outputs.push_back(is_told ? Operand() : std::move(made));  // a text is not a result
   }
   find_last_uses();
   return std::move(graph_);
@@ -174,7 +174,7 @@ void GraphReader::add_results(const Json& outputs, Step& step) {
   for (const Json& output : outputs.items) add_one(output);
 }
 
-// Programs that write to what outlives a call are run by one thread at a time.
+// Notes whether the program writes to something that outlives a call. One thread at a time runs such a program.
 void GraphReader::note_state(const Declaration& declaration, const Step& step) {
   bool is_view = is_one_of(declaration.name, {"dropout", "type_as", "alpha_dropout", "feature_dropout"});
   bool of_state = false, trains = false;
@@ -202,7 +202,7 @@ void GraphReader::find_last_uses() {
       if (slot != kNone && later.insert(slot).second) step->last_used_here.push_back(slot);
     };
     for (const Operand& operand : step->operands) visit_slots(operand, note);
-    for (const int32_t slot : step->results) note(slot);  // that nobody reads
+    for (const int32_t slot : step->results) note(slot);  // those that nobody reads
   }
 }
 
@@ -339,7 +339,7 @@ Operand GraphReader::operand_without_type(const Json& argument) {
     GraphReader inner;
     auto graph = std::make_shared<const Graph>(inner.read(member(value, "graph", Json::Kind::Object)));
     writes_ |= inner.writes_;
-    changes_state_ |= inner.writes_;  // perhaps to an operand that outlives the call
+    changes_state_ |= inner.writes_;  // perhaps a write to an operand that outlives the call
     return graph;
   }
   fail(ErrorKind::NotImplemented, cat("Mica reads no values of the kind ", kind, " from .pt2 archives"));

@@ -33,7 +33,8 @@ class GraphReader {
   int32_t add_copy(int32_t base, const std::string& name);
   std::optional<int32_t> part_of_copies(const std::string& prefix, const std::vector<int32_t>& copies, Given& given);
   Operand changed_argument(const Declared& declared, const std::vector<int32_t>& copies, Given& given);
-  // An operator with the arguments of a row; the operand of one argument. None: they do not fit, and why_ says why.
+  // Fills in an operator with the arguments of a row; makes the operand of one argument. Where they do not fit, they
+  // return false or nothing, and why_ says why.
   bool fill(const Operator& op, const Json& inputs, Step& step, bool by_position);
   std::optional<Operand> operand(const Json& argument, const Declared& declared);
   std::optional<Operand> list_operand(const Union& given, const Declared& declared);
@@ -48,8 +49,8 @@ class GraphReader {
   std::unordered_map<std::string, int32_t> slots_;
   std::unordered_set<std::string> of_state_;
   std::unordered_set<int32_t> state_slots_;
-  bool changes_state_ = false;       // of what outlives a call
-  bool writes_ = false;              // to any tensor
+  bool changes_state_ = false;       // writes to something that outlives a call
+  bool writes_ = false;              // writes to any tensor
   bool numbers_as_tensors_ = false;  // whether a number may stand for a tensor
   std::string why_;
 };

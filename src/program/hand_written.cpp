@@ -1,5 +1,5 @@
-// Operators of programs that are no operations of the table: questions about sizes and arithmetic on them, assertions,
-// and a few of torch's operators in terms of others, as mica/_operators has them in Python.
+// Operators of programs that are not in the table: questions about sizes and arithmetic on them, assertions, and a few
+// of torch's operators in terms of others, as mica/_operators has them in Python.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -123,7 +123,7 @@ void trilinear(Call& c) {
   c.give(c.integers(6).empty() ? product : product.sum(c.integers(6)));
 }
 
-// x & y, and x &= y.
+// The operators x & y and x &= y.
 template <auto function>
 void with_tensor(Call& c) {
   c.give(function(c.tensor(0), c.tensor(1)));
@@ -142,7 +142,7 @@ void with_number(Call& c) {
       {"__i" name "__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",                           \
        with_number<static_cast<const Tensor& (*)(const Tensor&, const Scalar&)>(mica::function##_)>},
 
-// upsample_*: `mode` of F.interpolate. With scales beside a size, they only say how places are found.
+// upsample_*, by the `mode` of F.interpolate. Where scales come with a size, they only say how places are found.
 void resize(Call& c, const char* mode, bool has_corners) {
   const auto size = c.integers_if(1);
   const std::optional<bool> corners = has_corners ? c.boolean_if(2) : std::nullopt;
@@ -218,7 +218,7 @@ constexpr Operator kOperators[] = {
     {"lift_fresh(Tensor(a) self) -> Tensor(a)", itself},
     {"lift_fresh_copy(Tensor self) -> Tensor", copied},
     {"detach(Tensor(a) self) -> Tensor(a)", detached},
-    {"detach_(Tensor(a!) self) -> Tensor(a!)", itself},  // nothing is recorded here
+    {"detach_(Tensor(a!) self) -> Tensor(a!)", itself},  // detach: nothing is recorded here
     {"copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", copied_into},
     {"arange(Scalar end, *, " MICA_OPTIONS ") -> Tensor", counted},
     {"arange.start(Scalar start, Scalar end, *, " MICA_OPTIONS ") -> Tensor", counted_from},

@@ -9,7 +9,7 @@ namespace mica::program {
 
 namespace {
 
-// Reads an expression as SymPy's srepr writes it. Whatever it does not know makes it give up.
+// Reads an expression as SymPy's srepr writes it. It gives up at anything that it does not know.
 class Evaluator {
  public:
   Evaluator(std::string_view text, const std::map<std::string, int64_t>& symbols) : text_(text), symbols_(symbols) {}

@@ -1,4 +1,4 @@
-// What a program was exported for: the sizes and dtypes of its inputs, which may be open.
+// The sizes and dtypes of inputs for which a program was exported. Sizes may be open.
 #pragma once
 
 #include <map>
@@ -19,17 +19,17 @@ class InputSizes {
   InputSizes() = default;
   InputSizes(std::string name, const Json& meta);
 
-  // Throws if the tensor is not one that the program was exported for. `symbols` are what other inputs have said.
+  // Throws if the program was not exported for such a tensor. `symbols` holds the values that other inputs have given.
   void check(const Tensor& given, std::map<std::string, int64_t>& symbols,
              const std::map<std::string, Range>& ranges) const;
-  // Sizes that follow from symbols, once all are known.
+  // Checks the sizes that follow from symbols, once all are known.
   void check_expressions(const Tensor& given, const std::map<std::string, int64_t>& symbols) const;
 
  private:
   struct Size {
-    int64_t number = -1;     // -1: open
-    std::string symbol;      // of a size that is a symbol
-    std::string expression;  // of another one, in SymPy's words: Add(Integer(1), Symbol('s0', ...))
+    int64_t number = -1;     // -1 where the size is open
+    std::string symbol;      // of a size that is one symbol
+    std::string expression;  // of a size that is an expression, in SymPy's words: Add(Integer(1), Symbol('s0', ...))
   };
   std::string name_;
   DType dtype_ = DType::Undefined;
@@ -38,7 +38,7 @@ class InputSizes {
 
 std::map<std::string, Range> read_ranges(const Json& document);
 
-// The value of an expression of sizes; nothing where it holds what is not known here, such as a symbol without a value.
+// The value of an expression of sizes. Nothing where it holds something unknown, such as a symbol without a value.
 std::optional<int64_t> evaluate(std::string_view expression, const std::map<std::string, int64_t>& symbols);
 
 }  // namespace mica::program

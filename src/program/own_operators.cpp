@@ -60,7 +60,7 @@ void define_operator(const std::string& schema, OperatorFunction function) {
   made->schema = made->text.c_str();
   made->function = program::call_own;
   made->body = std::move(function);
-  program::read_schema(*made);  // what is wrong with it is said here
+  program::read_schema(*made);  // throws an error that says what is wrong with it
   const std::lock_guard lock(program::defining);
   MICA_CHECK(program::defined().emplace(target, std::move(made)).second, "define_operator: ", target,
              " is defined already");

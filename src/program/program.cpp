@@ -87,7 +87,7 @@ void read_weights(const io::ArchiveReader& archive, const std::string& folder, c
 struct Input {
   enum class Kind : uint8_t { Tensor, Number, Weight, Constant };
   Kind kind;
-  size_t weight = 0;  // which one
+  size_t weight = 0;  // which parameter, buffer or constant
   program::InputSizes sizes;
   std::string name;
 };
@@ -146,7 +146,7 @@ std::vector<Value> run(const Graph& graph, std::vector<Value> inputs, std::optio
 
 struct Program::State {
   program::Graph graph;
-  std::vector<Input> inputs;  // of the graph
+  std::vector<Input> inputs;  // the inputs of the graph
   std::vector<Output> outputs;
   Weights weights;
   std::map<std::string, program::Range> ranges;
@@ -154,7 +154,7 @@ struct Program::State {
   std::optional<Device> device;
   bool changes_state = false;
   std::atomic<bool> compiled = true;
-  std::mutex running;  // of programs that change what outlives a call
+  std::mutex running;  // held while a program runs that changes something that outlives a call
 
   void read(const Json& document);
   void read_inputs(const Json& module, std::unordered_set<std::string>& of_state);
@@ -312,7 +312,7 @@ std::vector<Value> Program::State::values(const std::vector<Tensor>& given) cons
 std::vector<Tensor> Program::run(const std::vector<Tensor>& given) const {
   State& state = *state_;
   const NoGradGuard without_gradients;
-  // The program has the casts that it was exported with.
+  // The program has the casts with which it was exported; those of the caller are off.
   const autocast::Off of_the_caller;
   std::unique_lock<std::mutex> alone(state.running, std::defer_lock);
   if (state.changes_state) alone.lock();
@@ -366,7 +366,7 @@ Program Program::to(Device device) const {
   moved->changes_state = state_->changes_state;
   moved->compiled = state_->compiled.load();
   moved->device = device;
-  std::unordered_map<const void*, Tensor> copies;  // tensors that are one stay one
+  std::unordered_map<const void*, Tensor> copies;  // tensors that were one stay one
   for (const Weight& weight : state_->weights) {
     Tensor& copy = copies[weight.tensor.impl()];
     if (!copy.defined()) copy = mica::to(weight.tensor, TensorOptions(device), false, true);

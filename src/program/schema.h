@@ -30,9 +30,9 @@ struct Declared {
   bool is_list = false;
   bool element_optional = false;  // elements of a list may be none
   bool changed = false;           // the operator writes to it
-  bool shared = false;            // the result may be a view of it
+  bool shared = false;            // whether the result may be a view of it
   bool keyword_only = false;
-  int64_t list_size = 0;  // one number stands for so many
+  int64_t list_size = 0;  // one number stands for that many
   bool has_default = false;
   Operand fallback;
 };
@@ -40,17 +40,16 @@ struct Declared {
 struct Declaration {
   std::string_view name;  // "add.Tensor"
   std::vector<Declared> arguments;
-  bool returns_view = false;  // of an argument that is `shared`
+  bool returns_view = false;  // whether the result is a view of an argument that is `shared`
 };
 
 std::string_view name_of(const Operator& op);
 Declaration read_schema(const Operator& op);
 
-// The operator of a full name ("add.Tensor", "_operator.mul"), or null; and the overloads of a name without its
-// overload.
+// The operator of a full name ("add.Tensor", "_operator.mul"), or null; and all overloads of a name.
 const Operator* find_operator(std::string_view full_name);
 std::vector<const Operator*> find_overloads(std::string_view name);
-// One that a program of C++ has defined, by what an archive calls it ("torch.ops.mylib.scale.default"), or null.
+// An operator that a program of C++ has defined, by its name in archives ("torch.ops.mylib.scale.default"), or null.
 const Operator* find_own_operator(std::string_view target);
 
 }  // namespace mica::program

@@ -11,7 +11,7 @@ namespace {
 
 enum : int64_t { kRelu, kTanh, kLstm, kGru };
 
-// One time step: the states of its rows, replaced.
+// One time step: replaces the states of its rows.
 void step(const Tensor& projected, Tensor& h, Tensor& c, const RecurrentWeights& w, int64_t mode) {
   const Tensor hidden = mica::linear(h, w.w_hh, w.b_hh);
   if (mode == kGru) {

@@ -1,5 +1,5 @@
-// One direction of a recurrent layer as operations, step by step: what the kernel does not take (complex and integer
-// tensors), and derivatives that are themselves differentiated.
+// One direction of a recurrent layer as operations, step by step. For tensors that the kernel does not take (complex
+// and integer ones), and for derivatives that are themselves differentiated.
 #pragma once
 
 #include "mica/tensor.h"

@@ -1,4 +1,4 @@
-// Checks of arguments that rules of many families share.
+// Checks of arguments that shape rules of many families share.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline void check_one_device(const char* op, std::initializer_list<const Tensor*
   }
 }
 
-// Sizes and steps of windows are numbers of 32 bits, as in torch: their products with one another fit 64.
+// Sizes and steps of windows are 32-bit numbers, as in torch: products of two of them fit 64 bits.
 inline void check_window_numbers(const char* name, IntArrayRef values) {
   for (int64_t v : values)
     MICA_CHECK(v >= INT32_MIN && v <= INT32_MAX, "value cannot be converted to type int without overflow (", name, "=",

@@ -34,7 +34,7 @@ void _scaled_dot_product_flash_attention_for_cpu(Out& output, Out& logsumexp, co
              "Number of heads in key and value must divide the number of heads in query, but got ", kv_heads, " and ",
              heads);
 
-  // The result lies in memory as the query does: heads within positions where it does, so that joining them is a view.
+  // The result has the query's order in memory. Where heads lie within positions, joining the heads is a view.
   const DimVector sizes{batch, heads, length, value.size(3)};
   const bool heads_inside = query.stride(1) < query.stride(2) && heads > 1 && length > 1;
   const int64_t width = value.size(3);

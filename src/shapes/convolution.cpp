@@ -41,10 +41,10 @@ std::string times(IntArrayRef list) {
   return text + ")";
 }
 
-// torch's kernels and what they take, under the names its errors have.
+// The dtypes that torch's kernels take, under the names that its errors have.
 void check_dtype(const Tensor& input, const ConvolutionArguments& args) {
   const DType t = input.dtype();
-  if (input.numel() == 0) return;  // of an empty batch nothing is computed
+  if (input.numel() == 0) return;  // nothing is computed for an empty batch
   if ((is_floating(t) && !is_float8(t)) || mica::is_complex(t) || t == DType::Int64) return;
   const bool dilated = any(args.dilation, [](int64_t d) { return d != 1; });
   const bool small = t == DType::Int8 || t == DType::UInt8 || t == DType::Int16 || t == DType::Int32;
@@ -59,7 +59,7 @@ void check_dtype(const Tensor& input, const ConvolutionArguments& args) {
 
 void check_same_type(const Tensor& input, const Tensor& other, const char* what) {
   if (other.dtype() == input.dtype()) return;
-  // In torch the two sentences are of two kernels, and which one a program gets depends on the machine.
+  // torch has the two messages in two kernels, and the machine decides which one a program gets.
   const bool narrow = input.dtype() == DType::Float16 || input.dtype() == DType::BFloat16;
   MICA_CHECK(narrow || what == std::string_view("bias"), "expected scalar type ", info(input.dtype()).legacy,
              " but found ", info(other.dtype()).legacy, ": Input type (", cpp_name(input.dtype()), ") and ", what,
@@ -115,7 +115,7 @@ ConvolutionArguments::ConvolutionArguments(const Tensor& input, const Tensor& we
                "output padding must be smaller than either stride or dilation, but got output_padding ",
                output_padding.ref(), ", stride ", stride.ref(), ", dilation ", dilation.ref());
     padded.push_back(x[d + 2] + 2 * padding[d]);
-    // A filter of one element has no gaps, and beyond the input there is no next place: any large number will do.
+    // A filter of one element has no gaps, and beyond the input there is no next place. So any large number will do.
     if (w[d + 2] == 1) dilation[d] = 1;
     stride[d] = std::min(stride[d], transposed && x[d + 2] > 1 ? stride[d] : std::max<int64_t>(padded[d], 1));
   }

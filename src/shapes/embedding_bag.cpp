@@ -102,7 +102,7 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
   if (include_last_offset) bags.run_to_the_end(mode, padding_idx, weight);
   const DType index_dtype = indices.dtype() == offsets.dtype() ? indices.dtype() : DType::Int64;
   const Tensor& result = out.set({bags.count(), width}, weight.dtype(), weight.device());
-  // A sum leaves here what torch's leaves: its gradient needs none of it.
+  // For a sum, these results are what torch returns. The gradient of a sum needs none of them.
   const bool no_bags = mode == kSumMode && padding_idx < 0 && weight.dtype() != DType::Float64;
   const int64_t kept = mode == kSumMode ? offsets.numel() : bags.count();
   const Tensor& bag_of = offset2bag.set({no_bags ? 0 : indices.numel()}, index_dtype, weight.device());

@@ -50,8 +50,8 @@ Selection select(const char* op, Out& values, Out& indices, const Tensor& self, 
   return {set(values, self, dims, keepdim, self.dtype()), set(indices, self, dims, keepdim, DType::Int64), dims};
 }
 
-// The dimension to search; the elements of all dimensions are searched in their order, which a copy may have to
-// restore.
+// The dimension to search. Where all elements are searched, they are searched in their order, for which a copy may be
+// needed.
 struct Search {
   Tensor input;
   uint64_t dims;

@@ -22,8 +22,8 @@ void check_kind(const Tensor& x, bool complex, const char* op) {
   if (x.is_complex() != complex || (real != DType::Float32 && real != DType::Float64)) unsupported_dtype(op, x.dtype());
 }
 
-// Dense memory in which the transformed dimensions are the innermost, the last of `dims` the very innermost if it is
-// halved, and the others as they lie in `like`: torch's results on CUDA lie so too.
+// Strides of dense memory in which the transformed dimensions are innermost, and the last of `dims` the very innermost
+// if it is halved. The other dimensions lie as in `like`. torch's results on CUDA have this order too.
 DimVector inner_strides(const Tensor& like, IntArrayRef sizes, IntArrayRef dims, bool halved) {
   DimVector order, rank(sizes.size(), 0);
   for (size_t d = 0; d < sizes.size(); ++d) order.push_back(static_cast<int64_t>(d));
@@ -46,8 +46,8 @@ DimVector inner_strides(const Tensor& like, IntArrayRef sizes, IntArrayRef dims,
 bool takes_many(const TensorView& x) { return !x.device.is_meta() && MICA_LAYER_TAKES(x.device, fft_many, &x); }
 bool takes_many(const Tensor& x) { return takes_many(x.view_of()); }
 
-// The transform along all of `dims` by a backend that has one call for it, the factor included. An input whose
-// innermost dimension is not dense is copied first, but for half a spectrum, which the kernel copies in any case.
+// The transform along all of `dims`, with its factor, by a backend that has one call for it. An input whose innermost
+// dimension is not dense is copied first; half a spectrum is not, since the kernel copies it in any case.
 Tensor transformed(const Tensor& self, IntArrayRef sizes, DType dtype, IntArrayRef dims, bool forward, double scale) {
   const bool halved = dtype != self.dtype(), to_real = halved && self.is_complex();
   const DimVector strides = inner_strides(self, sizes, dims, halved);
@@ -71,8 +71,9 @@ void transform_rest(const TensorView& x, IntArrayRef dims, size_t count, bool fo
     MICA_LAYER_KERNEL(x.device, fft_c2c)(x, x, dims[i], forward, i + 1 == count ? scale : 1);
 }
 
-// Calls `f` with a few slices of the first dimension at a time where transforms go along several others: what one
-// leaves in the caches of a CPU is there for the next. Elsewhere once, with all.
+// On the CPU, where transforms go along several other dimensions, calls `f` with a few slices of the first dimension at
+// a time: each transform then finds in the caches what the one before has left. Elsewhere calls it once, with all
+// slices.
 template <class F>
 void by_slices(const TensorView& out, const TensorView& in, const DimVector& dims, const F& f) {
   constexpr int64_t kSlicesBytes = int64_t{4} << 20;

@@ -173,7 +173,7 @@ AdvancedIndex::AdvancedIndex(const Tensor& source, TensorList given) : self(sour
   const bool together = indexed.back() - first + 1 == static_cast<int64_t>(indexed.size());
   for (int64_t d : indexed) {
     indices.push_back(plain_index(each[d].expand(shape), self.device()));
-    // Once the dimensions have moved, the kernel no longer knows them by their numbers.
+    // The dimensions have moved, so the kernel would no longer name the right one in its error.
     if (together) continue;
     const int64_t n = self.sizes()[d];
     if (const auto bad = index_outside(indices.back(), -n, n))
@@ -199,7 +199,7 @@ std::vector<const TensorView*> AdvancedIndex::views() const {
 
 namespace {
 
-// torch converts nothing into the out= of these operations.
+// For these operations torch does not convert the result into the given out=.
 void check_out_dtype(const char* op, const Out& out, DType dtype) {
   const auto given = out.given_dtype();
   MICA_CHECK(!given || *given == dtype, op, "(): Expected out tensor to have dtype ", dtype, ", but got ",
@@ -218,7 +218,7 @@ void index(Out& out, const Tensor& self, TensorList indices) {
   const AdvancedIndex at(self, indices);
   const Tensor& result = out.set(at.result_sizes, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
-  // An index into nothing has no place to read from: torch's words for it.
+  // An index into an empty dimension has no place to read from. These are torch's words for it.
   for (size_t k = 0; k < at.indices.size(); ++k)
     MICA_CHECK_KIND(at.self.sizes()[at.first + k] > 0, Index, "index is out of bounds for dimension with size 0");
   const auto views = at.views();

@@ -1,4 +1,5 @@
-// What the operations of the index family share: indices made plain, checked, and arranged for the kernels.
+// Functions that operations of the index family share: they make indices plain, check them, and arrange them for the
+// kernels.
 #pragma once
 
 #include <vector>
@@ -13,7 +14,8 @@ namespace mica {
 // An index as kernels want it: contiguous int64 on the tensor's device.
 Tensor plain_index(const Tensor& index, Device device);
 
-// The first entry of a plain index outside [low, high), if its values can be seen from here (they can on the CPU).
+// The first entry of a plain index outside [low, high). Nothing where its values cannot be seen from here, as on
+// devices other than the CPU.
 std::optional<int64_t> index_outside(const Tensor& index, int64_t low, int64_t high);
 
 // A 0-dim tensor as a one-dimensional one over the same memory.
@@ -39,7 +41,7 @@ const Tensor* whole_mask(const Tensor& self, TensorList indices);
 void check_mask_shape(const Tensor& self, const Tensor& mask, int64_t first);
 void warn_byte_mask();
 
-// How many nonzero elements come before each of several equal chunks, and in the end how many there are.
+// How many nonzero elements come before each of several equal chunks; the last entry is their total.
 struct NonzeroCount {
   NonzeroCount(const char* op, const Tensor& self);
   Tensor offsets;
@@ -52,12 +54,12 @@ int64_t check_index_reduction(const char* op, const Tensor& self, int64_t dim, c
 
 bool is_expandable_to(IntArrayRef sizes, IntArrayRef wanted);
 
-// In-place operations: what is read must not be what is written.
+// For in-place operations: a copy of `read` where it shares memory with `written`.
 Tensor apart_from(const Tensor& read, const Tensor& written);
 
-// torch's error where a number does not fit the dtype.
-// Raises where a dense tensor that is read lies in the memory of the one that is written.
+// Throws torch's error where a dense tensor that is read lies in the memory of the one that is written.
 void check_apart(const Tensor& written, const Tensor& read);
+// Throws torch's error where a number does not fit the dtype.
 void check_number_fits(const Scalar& value, DType dtype);
 // A number as one element of the dtype: floats of 16 bits turn into infinity what they cannot hold, as torch's tensors
 // of one element do; other dtypes refuse it.

@@ -15,7 +15,7 @@ void check_embedding_index(const char* op, const Tensor& indices) {
       info(indices.dtype()).legacy, "Tensor instead (while checking arguments for ", op, ")");
 }
 
-// The indices in one dimension, each checked to name one of `rows` rows.
+// The indices as one dimension, after a check that each names one of `rows` rows.
 Tensor row_indices(const char* op, const Tensor& indices, int64_t rows, Device device) {
   check_embedding_index(op, indices);
   Tensor flat = plain_index(indices, device).view({-1});
@@ -25,7 +25,7 @@ Tensor row_indices(const char* op, const Tensor& indices, int64_t rows, Device d
   return flat;
 }
 
-// The copy with the view overwritten: sizes must agree, dtypes need not.
+// Makes the result: a copy in which the view is overwritten. Sizes must agree, dtypes need not.
 void overwrite(Out& out, const Tensor& copy, const Tensor& view, const Tensor& src) {
   MICA_CHECK(view.sizes() == src.sizes(),
              "expected src to have a size equal to the slice of self. src size = ", src.sizes(),

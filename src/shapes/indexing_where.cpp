@@ -1,4 +1,4 @@
-// where, and what masked_fill asks of its arguments.
+// where, and the checks of masked_fill's arguments.
 #include "core/pointwise.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
@@ -21,7 +21,7 @@ void check_same_device(const Tensor&, const Scalar&) {}
 Tensor operand(const Tensor& t, DType dtype) { return t.to(dtype); }
 Scalar operand(const Scalar& s, DType dtype) { return as_one_element(s, dtype); }
 
-// The plan takes its dtype from the first tensor: with two numbers, one of them is made a tensor.
+// The plan takes its dtype from the first tensor, so of two numbers one is made a tensor.
 template <class A, class B>
 void select(Out& out, const Tensor& condition, const A& self, const B& other) {
   MICA_CHECK(condition.dtype() == DType::Bool || condition.dtype() == DType::UInt8,

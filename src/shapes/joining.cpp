@@ -68,12 +68,12 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
       strides = memory_format_strides(sizes, format);
   const Tensor& result = out.set(sizes, dtype, device, strides);
   if (!out.needs_kernel()) return;
-  // Contiguous pieces are moved by one kernel, which on some devices also takes elements from wherever they lie, as in
-  // stack(dim=-1); others, and conversions, one at a time.
+  // One kernel moves all pieces if they are contiguous; on some devices it also takes elements from any place, as for
+  // stack(dim=-1). Other pieces, and conversions, are copied one at a time.
   bool elements =
       capabilities_of(device).joins_strided && d + 1 == lead->dim() && tensors.size() * element_size(dtype) <= 4096;
   for (const Tensor& t : tensors) elements = elements && !is_skipped(t) && t.sizes()[d] == 1;
-  // Within a compiled function pieces are put where they belong as they are computed.
+  // Within a compiled function, each piece is computed directly in its place.
   const bool piecewise = recording::puts_pieces_off(device) && (device.is_cpu() || is_floating(dtype));
   bool alike = result.is_contiguous() && kernel_table(device).cat && !piecewise;
   for (const Tensor& t : tensors)

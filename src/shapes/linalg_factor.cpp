@@ -1,5 +1,5 @@
-// Rules of triangular and orthogonal decompositions. Results are computed in tensors of their own, column-major, since
-// what a failed call has written must not show.
+// Rules of triangular and orthogonal decompositions. They compute into new column-major tensors, so that a call that
+// fails changes no result.
 #include "core/geometry.h"
 #include "linalg/matrices.h"
 #include "mica/backend/layer_backend.h"
@@ -69,7 +69,7 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
       dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Complex64 || dtype == DType::Complex128;
   const bool has_order = MICA_LAYER_TAKES(LU_data.device(), linalg_lu_row_order, &LU_pivots.view_of());
   if (solvable && !has_order && LU_data.numel() > 0) {
-    // What exchanges the rows of a right side exchanges those of the identity: that is P^T.
+    // The row exchanges of a right side, applied to the identity, give P^T.
     const Tensor order =
         arange(Scalar(1), Scalar(m + 1), LU_pivots.options()).expand(with_sizes(batch_sizes(LU_data), {m})).clone();
     order.narrow(-1, 0, k).copy_(LU_pivots);

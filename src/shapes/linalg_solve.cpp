@@ -219,7 +219,7 @@ void linalg_ldl_solve(Out& out, const Tensor& LD, const Tensor& pivots, const Te
   give(out, x);
 }
 
-// One entry for each matrix that was given: those of a matrix that stands for a whole batch are equal.
+// One entry for each matrix that was given. Where one matrix stands for a whole batch, its entries are equal.
 static Tensor by_given_matrix(Tensor entries, const Tensor& matrices) {
   for (int64_t i = 0; i < matrices.dim() - 2 && i < entries.dim(); ++i)
     if (matrices.size(i) == 1 && entries.size(i) > 1) entries = entries.narrow(i, 0, 1);
@@ -254,7 +254,7 @@ void _linalg_lstsq(Out& solution, Out& residuals, Out& rank, Out& singular_value
     }
   }
   const Tensor x = work.narrow(-2, 0, n);
-  // What is left of b beyond the solution, where every matrix has full rank.
+  // The residual of b, where every matrix has full rank.
   bool full = m > n && kind != 1;
   if (full && kind >= 2 && !self.is_meta()) full = ranks.numel() > 0 && all(eq(ranks, Scalar(n))).item<bool>();
   const Tensor rest = full ? work.narrow(-2, n, m - n).abs().square().sum(-2) : empty({0}, real);

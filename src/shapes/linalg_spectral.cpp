@@ -40,7 +40,7 @@ void _linalg_svd(Out& U, Out& S, Out& Vh, const Tensor& A, bool full_matrices, b
        : full_matrices && m != n ? 2
                                  : 1);
       check_info(codes, "linalg.svd");
-    } else if (compute_uv && full_matrices) {  // of matrices without elements, any orthogonal ones will do
+    } else if (compute_uv && full_matrices) {  // for matrices without elements any orthogonal ones will do
       if (u.numel()) u.copy_(eye(m, A.options()).expand(u.sizes()));
       if (vh.numel()) vh.copy_(eye(n, A.options()).expand(vh.sizes()));
     }
@@ -56,7 +56,7 @@ static bool reads_upper(std::string_view uplo) {
   return uplo[0] == 'U' || uplo[0] == 'u';
 }
 
-// A matrix that holds NaN or infinity has no eigenvalues: its results are NaN, and nothing failed.
+// A matrix that holds NaN or infinity has no eigenvalues. Its results are NaN, and the call does not fail.
 static void answer_without_eigenvalues(const Tensor& A, bool upper, const Tensor& codes, const Tensor& values,
                                        const Tensor& vectors) {
   const Tensor broken = mica::logical_not(mica::isfinite(upper ? mica::triu(A) : mica::tril(A)));
@@ -78,7 +78,7 @@ void _linalg_eigh(Out& eigenvalues, Out& eigenvectors, const Tensor& A, std::str
     const Tensor codes = empty_info(A);
     MICA_LAYER_KERNEL(A.device(), linalg_eigh)(vectors.view_of(), values.view_of(), codes.view_of(), upper, compute_v);
     if (mica::any(codes).item<bool>()) [[unlikely]] {
-      // What stands in the other triangle must not count: NaN there is no failure.
+      // The other triangle must not count: a NaN there is not a failure.
       vectors.copy_(upper ? mica::triu(A) : mica::tril(A));
       MICA_LAYER_KERNEL(A.device(), linalg_eigh)
       (vectors.view_of(), values.view_of(), codes.view_of(), upper, compute_v);

@@ -161,7 +161,7 @@ void _cross_entropy(Out& out, Out& statistics, const Tensor& self, const Tensor&
   check_target_dtype(target);
   if (!is_floating(self.dtype())) unsupported_dtype("log_softmax_lastdim_kernel_impl", self.dtype());
   const DType computed = self.dtype() == DType::Float64 ? DType::Float64 : DType::Float32;
-  // Where autocast would have taken the logits to float32, the loss comes out as that; the logits stay as they are.
+  // Where autocast would have cast the logits to float32, the loss is float32, and the logits stay as they are.
   const bool wide = !self.is_cpu() && thread_modes & mode_bit::kAutocast && autocast::is_enabled(self.device().type());
   const Tensor& result =
       out.set(reduction == kNone ? target.sizes() : IntArrayRef(), wide ? computed : self.dtype(), self.device());

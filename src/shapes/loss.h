@@ -1,4 +1,4 @@
-// How the tensors of a loss are brought into the form its kernels take; the derivatives need them in the same.
+// Brings the tensors of a loss into the form that its kernels take. The derivatives use the same form.
 #pragma once
 
 #include "mica/tensor.h"

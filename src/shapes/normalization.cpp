@@ -16,7 +16,7 @@ namespace {
 
 Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
 
-// Parameters have the input's dtype, or float32 beside 16-bit floats, all of them alike.
+// Checks that parameters have the input's dtype, or all float32 beside an input of 16-bit floats.
 void check_parameter_dtypes(const Tensor& input, std::initializer_list<const Tensor*> parameters) {
   DType common = DType::Undefined;
   for (const Tensor* p : parameters) {
@@ -42,7 +42,7 @@ void check_channel_parameter(const char* name, const Tensor& t, int64_t channels
   MICA_CHECK(!t.defined() || t.numel() == channels, name, " should contain ", channels, " elements not ", t.numel());
 }
 
-// Statistics that a kernel changes: itself where that is contiguous, or a copy that is written back.
+// Statistics that a kernel changes: the tensor itself where it is contiguous, otherwise a copy that is written back.
 class InPlace {
  public:
   explicit InPlace(const Tensor& t) : given_(t), dense_(dense(t)) {}
@@ -76,8 +76,8 @@ Tensor ChannelLayout::of(const Tensor& t) const {
 
 namespace {
 
-// In evaluation each channel of each example is computed for itself, so that a compiled function puts it off. `x` and
-// `y` are (outer, channels, inner), in the order of memory.
+// In evaluation each channel of each example is computed by itself, so a compiled function can put the call off. `x`
+// and `y` are (outer, channels, inner), in the order of memory.
 bool put_off_evaluation(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
                         const Tensor& var, double eps) {
   if (!(thread_modes & mode_bit::kRecord) || !x.is_cpu() || x.size(2) == 1) return false;
@@ -89,7 +89,7 @@ bool put_off_evaluation(const Tensor& y, const Tensor& x, const Tensor& weight, 
   }
   const auto kernel = MICA_LAYER_KERNEL(kCPU, batch_norm);
   const auto body = [kernel, eps](const TensorView* views, int dropped) {
-    // A piece is some examples, or some channels of one.
+    // A piece is several examples, or several channels of one.
     int64_t sizes[] = {1, 0, 0}, strides[] = {0, 0, 1};
     TensorView wide[] = {views[0], views[1]};
     if (dropped) {
@@ -125,7 +125,7 @@ void _batch_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input,
   check_channel_parameter("bias", bias, channels);
   check_one_device("batch_norm", {&input, &weight, &bias, &running_mean, &running_var});
   if (!is_floating(input.dtype())) unsupported_dtype("batch_norm", input.dtype());
-  // Where nothing is computed, torch does not look.
+  // torch does not check where nothing is computed.
   if (input.numel() > 0) check_parameter_dtypes(input, {&weight, &bias, &running_mean, &running_var});
   for (const Tensor* t : {&running_mean, &running_var})
     if (training && t->defined()) check_no_internal_overlap("batch_norm", *t);

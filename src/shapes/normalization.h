@@ -1,4 +1,4 @@
-// The layouts in which normalisations by channel see their input; the derivatives see it in the same.
+// The layouts in which normalisations by channel, and their derivatives, see their input.
 #pragma once
 
 #include "mica/tensor.h"
@@ -9,8 +9,8 @@ namespace mica::shapes {
 // (batch * places, channels, 1).
 struct ChannelLayout {
   explicit ChannelLayout(const Tensor& input);
-  Tensor of(const Tensor& t) const;  // a tensor of the input's shape, copied where its memory is not in this order
-  DimVector strides;                 // of a result in this order
+  Tensor of(const Tensor& t) const;  // a tensor of the input's shape in this order, copied where its memory is not
+  DimVector strides;                 // the strides of a result in this order
   int64_t outer = 1, channels = 1, inner = 1;
   MemoryFormat format = MemoryFormat::Contiguous;
 };

@@ -44,8 +44,8 @@ void run(const Matrix& out, const Matrix& a, const Matrix& b, const Scalar& alph
   MICA_KERNEL(out.view.device, matmul)(call);
 }
 
-// What a product may keep of its second matrix: of a layer's weight, which it meets turned round, with rows enough for
-// the weight to be copied.
+// Lets a product keep an arrangement of its second matrix, if that is the weight of a layer, which comes transposed,
+// and there are enough rows for the weight to be copied.
 class WeightScope {
  public:
   WeightScope(const Tensor& a, const Tensor& b) {
@@ -93,7 +93,7 @@ void mm(Out& out, const Tensor& self, const Tensor& mat2) {
   const int64_t sizes[2] = {m, n};
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
-  if (k == 0) {  // a sum of nothing, in every dtype
+  if (k == 0) {  // a sum of no terms is zero in every dtype
     result.zero_();
     return;
   }
@@ -162,7 +162,8 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
   const WeightScope scope(mat1, mat2);
   if (row && is_one(beta))
     return run(Matrix(result), Matrix(mat1), Matrix(kept::view_to_read(mat2)), alpha, 0, self.data_ptr());
-  const Scalar left = begin_with(result, self, beta);  // before its address is asked for: the copy may be put off
+  // Called before the address is asked for, since the copy may be put off.
+  const Scalar left = begin_with(result, self, beta);
   run(Matrix(result), Matrix(mat1), Matrix(kept::view_to_read(mat2)), alpha, left);
 }
 
@@ -192,7 +193,7 @@ void baddbmm(Out& out, const Tensor& self, const Tensor& batch1, const Tensor& b
   MICA_CHECK(batch2.size(0) == sizes[0] && batch2.size(1) == batch1.size(2),
              "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", batch1.size(2),
              "] but got: [", batch2.size(0), ", ", batch2.size(1), "].");
-  self.expand(sizes);  // torch's error where self does not broadcast
+  self.expand(sizes);  // throws torch's error where self does not broadcast
   const Tensor& result = out.set(sizes, batch1.dtype(), batch1.device());
   if (!out.needs_kernel()) return;
   const Scalar left = begin_with(result, self, beta);

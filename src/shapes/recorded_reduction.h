@@ -11,10 +11,10 @@ namespace mica::shapes {
 
 using ReductionKernel = void(const TensorView& out, const TensorView& self, uint64_t dims);
 
-// The leading dimensions of a reduction over all dimensions behind them, each of whose results is computed from a run
-// of elements, in the same order whatever the other results are; else 0.
+// The number of leading dimensions of a reduction over all dimensions after them, if each result is computed from one
+// run of elements, in an order that does not depend on the other results. Otherwise 0.
 inline int leading_dims(const Tensor& t, uint64_t dims) {
-  constexpr int64_t kLongRun = 32768;  // longer ones are cut where there are few
+  constexpr int64_t kLongRun = 32768;  // longer runs are cut where there are few of them
   const int lead = std::countr_zero(dims);
   if (dims == kAllDims || lead == 0 || lead >= t.dim() || dims >> lead != (uint64_t{1} << (t.dim() - lead)) - 1)
     return 0;

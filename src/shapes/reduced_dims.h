@@ -1,4 +1,4 @@
-// Which dimensions a reduction takes away, and what is left.
+// Finds which dimensions a reduction takes away, and what is left.
 #pragma once
 
 #include "core/geometry.h"
@@ -7,7 +7,7 @@
 
 namespace mica::shapes {
 
-// A set of dimensions has a bit for each.
+// A set of dimensions, with one bit for each.
 inline constexpr uint64_t kAllDims = ~uint64_t{0};
 
 inline void check_dims_fit(int64_t ndim) {
@@ -47,7 +47,7 @@ inline int64_t reduced_count(const Tensor& self, uint64_t dims) {
 
 // A reduction without an identity cannot start from nothing.
 void check_not_empty(const char* op, const Tensor& self, uint64_t dims);
-// An out= that is not cast into.
+// Checks an out= into which results are not cast.
 void check_out_dtype(const Out& out, DType wanted);
 
 }  // namespace mica::shapes

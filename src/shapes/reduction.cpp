@@ -26,7 +26,7 @@ namespace {
 
 bool is_number_without_fraction(DType t) { return is_integral(t) || t == DType::Bool; }
 
-// What sums and products are taken in: integers would overflow in their own dtype.
+// The dtype in which sums and products are computed: integers would overflow in their own dtype.
 DType sum_dtype(const Out& out, const Tensor& self, std::optional<DType> dtype) {
   if (dtype) return *dtype;
   if (out.defined_given()) return *out.given_dtype();
@@ -93,7 +93,7 @@ void nansum(Out& out, const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   const DType result = sum_dtype(out, self, dtype);
   run(out, self, reduced_dims(dim, self.dim()), keepdim, result,
       [&](const Tensor& target, const Tensor& t, uint64_t d) {
-        // A NaN has no integer value: it is dropped before the conversion.
+        // A NaN has no integer value, so it is dropped before the conversion.
         const bool loses_nan = is_floating(t.dtype()) && is_number_without_fraction(result);
         const Tensor input = loses_nan ? mica::where(mica::isnan(t), Scalar(0), t) : t;
         MICA_KERNEL(t.device(), reduce_nansum)(target.view_of(), summand(input, result).view_of(), d);
@@ -119,7 +119,7 @@ void check_truth_out(const char* op, const Out& out) {
   MICA_CHECK(t == DType::Bool || t == DType::UInt8, op, " only supports bool tensor for result, got: ", info(t).legacy);
 }
 
-// uint8 stood for bool before there was one, and its tests still give uint8.
+// uint8 stood for bool before there was one, and tests of uint8 still give uint8.
 DType truth_dtype(const Out& out, const Tensor& self) {
   return out.given_dtype().value_or(self.dtype() == DType::UInt8 ? DType::UInt8 : DType::Bool);
 }
@@ -208,7 +208,8 @@ void norm_all(Out& out, const Tensor& self, const Scalar& p) {
 
 namespace {
 
-// The variance and, where asked for, the mean. Complex numbers vary by the sum of what their parts do.
+// The variance and, where it is asked for, the mean. The variance of complex numbers is the sum of the variances of
+// their parts.
 void run_var(const char* op, Out& out, Out* mean, const Tensor& self, OptionalIntArrayRef dim,
              const std::optional<Scalar>& correction, bool keepdim, bool root) {
   MICA_CHECK(is_floating(self.dtype()) || self.is_complex(), mean ? op : "std and var",

@@ -7,7 +7,7 @@ namespace mica::shapes {
 
 namespace {
 
-constexpr int64_t kTileRows = 128, kTileScales = 4;  // of a tile of swizzled scales
+constexpr int64_t kTileRows = 128, kTileScales = 4;  // the size of a tile of swizzled scales
 
 int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 

@@ -13,13 +13,13 @@ namespace mica::shapes {
 
 namespace {
 
-// What a scale belongs to. The numbers are those of torch.nn.functional.ScalingType.
+// The part of a matrix to which a scale belongs. The numbers are those of torch.nn.functional.ScalingType.
 enum class Recipe { TensorWise = 0, RowWise = 1, Blocks1x16 = 2, Blocks1x32 = 3, Blocks1x128 = 4, Blocks128x128 = 5 };
 
 constexpr int64_t kBlock = 128;
 int64_t blocks(int64_t size) { return (size + kBlock - 1) / kBlock; }
 
-// The sizes that the scales of an operand have; `outer` is its number of rows or columns, `inner` what is summed over.
+// The sizes of an operand's scales. `outer` is its number of rows or columns, `inner` the length that is summed over.
 DimVector scale_sizes(Recipe recipe, int64_t outer, int64_t inner) {
   switch (recipe) {
     case Recipe::RowWise:
@@ -33,27 +33,28 @@ DimVector scale_sizes(Recipe recipe, int64_t outer, int64_t inner) {
   }
 }
 
-// Of 16 or 32 numbers of a row; 0 for recipes of other kinds.
+// The length of a small block, 16 or 32 numbers of a row; 0 for recipes of other kinds.
 int64_t small_block(Recipe recipe) { return recipe == Recipe::Blocks1x16 ? 16 : recipe == Recipe::Blocks1x32 ? 32 : 0; }
 
 bool is_float_matrix(const Tensor& scale, IntArrayRef sizes) {
   return scale.dtype() == DType::Float32 && scale.dim() == 2 && scale.sizes() == sizes;
 }
 
-// One operand beside its scale, the sum along its last dimension: the second operand comes transposed.
+// One operand with its scale. It is summed along its last dimension, so the second operand comes transposed.
 struct Operand {
   const Tensor &matrix, &scale;  // as the caller gave them
   int64_t outer, inner;
   bool transposed;
-  Swizzle swizzle = Swizzle::Tiles32x4x4;  // of the scales of small blocks
-  Tensor whole = {};                       // NVFP4 may have a scale of the whole matrix besides; else undefined
+  Swizzle swizzle = Swizzle::Tiles32x4x4;  // the order of the scales of small blocks
+  Tensor whole = {};                       // the second scale of NVFP4, for the whole matrix; undefined otherwise
 
   DimVector sizes_of(Recipe recipe) const {
     DimVector sizes = scale_sizes(recipe, outer, inner);
     if (transposed && sizes.size() == 2) std::swap(sizes[0], sizes[1]);
     return sizes;
   }
-  // Of a format whose small blocks have such scales: MXFP8 and MXFP4 have powers of two, NVFP4 has 8-bit floats.
+  // Whether the recipe's small blocks fit the dtype of the scales: MXFP8 and MXFP4 have powers of two, NVFP4 has 8-bit
+  // floats.
   bool is_small_blocks(Recipe recipe) const {
     const DType dtype = matrix.dtype();
     const bool pairs = dtype == DType::Float4_e2m1fn_x2;
@@ -70,7 +71,7 @@ struct Operand {
     if (recipe == Recipe::RowWise && !scale.is_contiguous()) return false;
     return is_float_matrix(scale, sizes_of(recipe));
   }
-  // In float32, multiplied by its scale.
+  // The operand in float32, multiplied by its scale.
   Tensor scaled(Recipe recipe) const {
     if (recipe == Recipe::TensorWise) return matrix.to(DType::Float32).mul(scale.reshape({}));
     if (const int64_t block = small_block(recipe)) {
@@ -85,7 +86,7 @@ struct Operand {
   }
 };
 
-// A failure of `kind` in torch's words: its operations and devices disagree about the kinds.
+// Throws an error of `kind` in torch's words. torch's operations and devices disagree about the kinds.
 template <class... Parts>
 void require(bool condition, ErrorKind kind, const Parts&... parts) {
   if (!condition) [[unlikely]]
@@ -103,7 +104,7 @@ void check_inner(const Tensor& a, const Tensor& b, ErrorKind kind, const char* n
 
 bool has_core_rules(Device device) { return capabilities_of(device).tensor_core_rules; }
 
-// What _scaled_mm calls a wrong value where there are no tensor cores.
+// The kind of error that _scaled_mm has for a wrong value where there are no tensor cores.
 ErrorKind value_kind(const Tensor& a) { return has_core_rules(a.device()) ? ErrorKind::Runtime : ErrorKind::Value; }
 
 [[noreturn]] void fail_scaling(const Operand& a, const Operand& b, ErrorKind kind) {
@@ -137,14 +138,15 @@ ErrorKind value_kind(const Tensor& a) { return has_core_rules(a.device()) ? Erro
                  " and scale_b.stride()=", b.scale.strides()));
 }
 
-// Blocks meet blocks of their own kind or the other, but not two of 128 x 128; the CPU has none, as in torch.
+// Whether two kinds of blocks can be multiplied: either kind with either, but not two of 128 x 128. The CPU has none,
+// as in torch.
 bool may_meet(Recipe a, Recipe b, Device device) {
   if (a == Recipe::TensorWise || a == Recipe::RowWise || small_block(a)) return a == b;
   const auto is_block = [](Recipe r) { return r == Recipe::Blocks1x128 || r == Recipe::Blocks128x128; };
   return is_block(a) && is_block(b) && !(a == Recipe::Blocks128x128 && b == Recipe::Blocks128x128) && !device.is_cpu();
 }
 
-// The recipe that the scales of _scaled_mm have by their sizes, the simplest first.
+// The recipe of _scaled_mm's scales, found by their sizes, the simplest first.
 std::pair<Recipe, Recipe> recipes_of(const Operand& a, const Operand& b) {
   using enum Recipe;
   for (auto [first, second] :
@@ -157,7 +159,7 @@ std::pair<Recipe, Recipe> recipes_of(const Operand& a, const Operand& b) {
 
 bool has_contiguous_rows(const Tensor& t) { return t.stride(1) == 1 && t.stride(0) >= t.size(1); }
 
-// What torch's kernels of CUDA want of the operands beyond what the CPU takes. The meta device stands for them.
+// The rules of torch's CUDA kernels for operands that the CPU does not have. The meta device follows them too.
 void check_device_rules(const Tensor& a, const Tensor& b) {
   if (a.is_meta()) {
     const auto ordered = [](const Tensor& t) { return (t.stride(0) > t.stride(1) && t.stride(1) == 1) || !t.numel(); };
@@ -171,7 +173,7 @@ void check_device_rules(const Tensor& a, const Tensor& b) {
   MICA_CHECK(a.size(1) % 16 == 0, "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (",
              a.size(0), "x", a.size(1), ").");
   MICA_CHECK(b.size(1) % 16 == 0, "mat2 shape (", b.size(0), "x", b.size(1), ") must be divisible by 16");
-  // Rows of any other strides are copied.
+  // Rows with other strides are copied.
   const auto has_contiguous_columns = [](const Tensor& t) { return has_contiguous_rows(t.t()); };
   MICA_CHECK(
       (has_contiguous_rows(a) || !has_contiguous_columns(a)) && (has_contiguous_columns(b) || !has_contiguous_rows(b)),
@@ -199,8 +201,7 @@ struct Call {
   bool use_fast_accum;
 };
 
-// The product in float32. On the CPU torch divides an 8-bit result by scale_result, where out_dtype asks for such a
-// result; on CUDA it does nothing with it.
+// The product in float32. For an 8-bit result, torch divides by scale_result on the CPU, and ignores it on CUDA.
 Tensor composed(const Call& call, const Operand& a, const Operand& b, std::pair<Recipe, Recipe> recipes, DType out) {
   Tensor product = mm(a.scaled(recipes.first), b.scaled(recipes.second));
   for (const Operand* x : {&a, &b})
@@ -329,7 +330,7 @@ void _scaled_mm_v2(Out& out, const Tensor& self, const Tensor& mat2, TensorList 
   };
   check_scale("scale_a", a, recipe.first);
   check_scale("scale_b", b, recipe.second);
-  // Kernels read the scales of rows one behind the other.
+  // Kernels read the scales of rows one after the other, so they are made contiguous.
   const Tensor dense_a = recipe.first == Recipe::RowWise ? a.scale.contiguous() : a.scale;
   const Tensor dense_b = recipe.second == Recipe::RowWise ? b.scale.contiguous() : b.scale;
   multiply(out, {self, mat2, dense_a, dense_b, bias, Tensor(), out_dtype, use_fast_accum}, first(self, dense_a),

@@ -9,7 +9,8 @@ namespace mica::shapes {
 
 namespace {
 
-// Integers would overflow in their own dtype; an out= or self that is written to decides where it is given.
+// The dtype of a running sum or product: integers would overflow in their own dtype. An out= or self that is written
+// decides where it is given.
 DType running_dtype(const Out& out, const Tensor& self, std::optional<DType> dtype) {
   if (dtype) return *dtype;
   if (out.defined_given()) return *out.given_dtype();

@@ -15,7 +15,7 @@ namespace {
 struct Prepared {
   Tensor input;
   int64_t dim;
-  bool direct;  // the output is contiguous too, as the kernel wants it
+  bool direct;  // whether the output is contiguous too, as the kernel wants it
 };
 
 Prepared prepare(Out& out, const Tensor& self, int64_t dim, std::optional<DType> dtype) {
@@ -32,7 +32,8 @@ using SoftmaxKernel = void(const TensorView& out, const TensorView& self, int64_
 
 void run(const char* name, Out& out, const Prepared& p, SoftmaxKernel* kernel) {
   if (!out.needs_kernel()) return;
-  // Along the last dimension every row is computed for itself: within a compiled function with what is around it.
+  // Along the last dimension every row is computed by itself, so a compiled function computes it together with what is
+  // around it.
   if (p.direct && p.dim + 1 == p.input.dim() &&
       recording::put_off(name, {&out.tensor()}, {&p.input}, static_cast<int>(p.dim),
                          [kernel, d = p.dim](const TensorView* v, int dropped) { kernel(v[0], v[1], d - dropped); }))

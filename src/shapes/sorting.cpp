@@ -46,7 +46,7 @@ void topk(Out& values, Out& indices, const Tensor& self, int64_t k, int64_t dim,
              ", and dimension ", d, " has size ", self.dim() ? self.size(d) : 1);
   MICA_CHECK(self.dtype() != DType::Bool, "topk does not support bool dtypes on ",
              self.is_cpu() ? "CPU" : device_type_name(self.device().type()), ". Convert first: x.byte().topk(...).");
-  if (self.dim() == 0) k = 1;  // there is nothing to choose from: torch gives the number itself for k = 0 too
+  if (self.dim() == 0) k = 1;  // torch gives the number itself, even for k = 0
   DimVector sizes(self.sizes());
   if (self.dim()) sizes[d] = k;
   const Tensor& v = values.set(sizes, self.dtype(), self.device());

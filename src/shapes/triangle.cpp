@@ -12,7 +12,8 @@ void triangle(Out& out, const char* op, const Tensor& self, int64_t diagonal, bo
   MICA_CHECK(self.dim() >= 2, op, ": input tensor must have at least 2 dimensions");
   const Tensor& result = out.set(self.sizes(), self.dtype(), self.device());
   if (!out.needs_kernel()) return;
-  // Kernels add the diagonal to a row's number, which must not overflow; beyond the corners nothing changes.
+  // Kernels add the diagonal to a row's number, and that must not overflow. A diagonal beyond the corners changes
+  // nothing.
   const int64_t inside = std::clamp(diagonal, -self.size(-2), self.size(-1));
   MICA_KERNEL(self.device(), triangle)(result.view_of(), self.view_of(), inside, upper);
 }

@@ -28,7 +28,7 @@ void check_sizes(const Tensor& self, IntArrayRef output_size) {
              self.sizes());
 }
 
-// The kernels know two dtypes; shorter floats are computed in as torch does, and rounded once.
+// The kernels know two dtypes. Shorter floats are computed in float32, as in torch, and rounded once.
 Tensor sampled(const Tensor& t) { return widened(t).contiguous(); }
 
 void check_grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, int64_t ndim) {

@@ -1,5 +1,5 @@
 // Images, volumes and sequences as the kernels of pooling and resampling see them: five dimensions (batch, channels,
-// depth, height, width), dense, with the channels innermost in memory or the width.
+// depth, height, width), dense, with either the channels or the width innermost in memory.
 #pragma once
 
 #include "core/channels_last.h"

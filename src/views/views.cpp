@@ -70,7 +70,7 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std:
   } else {
     from = start ? clamp(*start, -1, n - 1) : n - 1;
     const int64_t to = end ? clamp(*end, -1, n - 1) : -1;
-    count = from > to ? 1 - (from - to - 1) / step : 0;  // -step need not exist
+    count = from > to ? 1 - (from - to - 1) / step : 0;  // written without -step, which may overflow
     if (count == 0) from = 0;
   }
   DimVector sizes(self.sizes()), strides(self.strides());
@@ -79,7 +79,7 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std:
   if (count > 1 || (step > 0 && step < n)) {
     strides[d] *= step;
   } else if (__builtin_mul_overflow(strides[d], step, &strides[d])) {
-    strides[d] = 1;  // at most one element: no stride is ever taken
+    strides[d] = 1;  // at most one element, so the stride is never used
   }
   return make_view(self, sizes, strides, offset);
 }
@@ -116,7 +116,7 @@ Tensor permute(const Tensor& self, IntArrayRef dims) {
              "ordering of dimensions i.e. input.dim() = ",
              self.dim(), " is not equal to len(dims) = ", dims.size());
   DimVector sizes(dims.size()), strides(dims.size());
-  uint64_t seen = 0;  // a bit for each of the first 64; beyond, the list itself is looked through
+  uint64_t seen = 0;  // a bit for each of the first 64 dimensions; for others the list itself is searched
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t d = wrap_dim(dims[i], self.dim());
     bool again = d < 64 && (seen >> d & 1);
@@ -187,7 +187,8 @@ Tensor view(const Tensor& self, IntArrayRef size) {
   if (contiguous && self.numel() > 0 && has_elements(size, self.numel()))
     return make_contiguous_view(self, size, self.storage_offset());
   const DimVector sizes = infer_size(size, self.numel());
-  if (self.numel() == 0) (void)contiguous_strides(sizes);  // sizes beside a zero may be of any number: strides are not
+  // Beside a zero, sizes may be of any number, but strides must not overflow.
+  if (self.numel() == 0) (void)contiguous_strides(sizes);
   if (contiguous) return make_contiguous_view(self, sizes, self.storage_offset());
   const auto strides = view_strides(self.sizes(), self.strides(), sizes);
   MICA_CHECK(strides,
@@ -265,7 +266,8 @@ Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) 
   int64_t start = self.storage_offset();
   if (length > 0) start += offset >= 0 ? offset * strides[b] : -offset * strides[a];
   int64_t stride;
-  if (__builtin_add_overflow(strides[a], strides[b], &stride)) stride = 1;  // at most one element: none is ever taken
+  // At most one element, so the stride is never used.
+  if (__builtin_add_overflow(strides[a], strides[b], &stride)) stride = 1;
   sizes.erase(std::max(a, b));
   strides.erase(std::max(a, b));
   sizes.erase(std::min(a, b));

@@ -1,4 +1,4 @@
-// What operations make of names: the rules that ops/layouts/named.toml refers to.
+// The rules for names of results, to which ops/layouts/named.toml refers.
 #include <algorithm>
 
 #include "core/geometry.h"
@@ -15,7 +15,7 @@ void check_misaligned(const std::string& name, const DimNames& own, const DimNam
              "' appears in a different position from the right across both lists.");
 }
 
-// Two lists of names that belong to dimensions aligned from the right, as one.
+// Joins two lists of names, of dimensions that are aligned from the right.
 DimNames unify(const DimNames& a, const DimNames& b, const char* action) {
   const size_t n = std::max(a.size(), b.size());
   DimNames result(n);
@@ -115,7 +115,7 @@ DimNames permuted(const Tensor& self, IntArrayRef dims) {
 
 DimNames moved(const Tensor& self, IntArrayRef source, IntArrayRef destination) {
   const DimNames own = of(self);
-  if (source.size() != destination.size()) return own;  // the operation says what is wrong
+  if (source.size() != destination.size()) return own;  // the operation reports the error
   DimNames result(own.size());
   std::vector<bool> taken(own.size()), filled(own.size());
   for (size_t i = 0; i < source.size(); ++i) {
@@ -169,7 +169,7 @@ DimNames stacked(TensorList tensors, int64_t dim) {
   return result;
 }
 
-// What is summed over may be called differently on both sides. Batches are broadcast.
+// The dimensions that are summed over may have different names on both sides. Batches are broadcast.
 DimNames product(const Tensor& self, const Tensor& other) {
   const DimNames a = of(self), b = of(other);
   if (a.empty() || b.empty()) return {};

@@ -15,7 +15,7 @@ uint16_t half_at(const uint8_t* from) {
   return bits;
 }
 
-// A scale, 16 bytes: the lower halves are the numbers 0 to 15. (number - 8) * scale.
+// A scale, then 16 bytes whose lower halves are the numbers 0 to 15. The value is (number - 8) * scale.
 void read_q4_0(const uint8_t* block, const BlockPlaces& to) {
   *to.halves = half_at(block);
   for (int i = 0; i < 16; ++i) {
@@ -24,14 +24,14 @@ void read_q4_0(const uint8_t* block, const BlockPlaces& to) {
   }
 }
 
-// A scale, 32 signed bytes.
+// A scale, then 32 signed bytes.
 void read_q8_0(const uint8_t* block, const BlockPlaces& to) {
   *to.halves = half_at(block);
   for (int i = 0; i < 32; ++i) to.numbers[i] = block[2 + i] ^ 0x80;
 }
 
-// A scale of scales, one of what is taken away, 8 pairs of 6 bits in 12 bytes, 128 bytes: of each 32 the lower halves
-// are a group, the upper ones the next. number * scale - least.
+// A scale of scales, a scale of offsets, 8 pairs of 6 bits in 12 bytes, then 128 bytes. In each 32 of these, the lower
+// halves are one group and the upper halves the next. The value is number * scale - offset.
 void read_q4_k(const uint8_t* block, const BlockPlaces& to) {
   const float scale = half_to_float(half_at(block)), least = half_to_float(half_at(block + 2));
   const uint8_t *pairs = block + 4, *halves = block + 16;
@@ -48,7 +48,8 @@ void read_q4_k(const uint8_t* block, const BlockPlaces& to) {
   }
 }
 
-// 128 bytes of lower halves, 64 of upper 2 bits, 16 signed factors, a scale of them. (number - 32) * scale.
+// 128 bytes of lower halves, 64 of upper 2 bits, 16 signed factors, and a scale of these. The value is (number - 32) *
+// scale.
 void read_q6_k(const uint8_t* block, const BlockPlaces& to) {
   const float scale = half_to_float(half_at(block + 208));
   for (int g = 0; g < 16; ++g)

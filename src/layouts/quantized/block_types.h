@@ -1,4 +1,4 @@
-// The block types of GGUF files: how many bytes a block of a row has, and what its numbers and scales are.
+// The block types of GGUF files: the bytes of a block, and the numbers and scales in it.
 #pragma once
 
 #include <cstdint>
@@ -6,18 +6,18 @@
 
 namespace mica {
 
-// Where the numbers of one block go, and its scales: group g of the block stands at g * stride.
+// Where the numbers and scales of one block are written. The scales of group g begin at g * stride.
 struct BlockPlaces {
   uint8_t* numbers;  // adjacent, from 0 to 15 (of 4 bits) or 255; 8 or 128 stand for zero
   uint16_t* halves;  // float16 scales, or null
-  float* scales;     // float32 scales, `width` of them for a group: with what is added where there are two
-  int64_t stride;    // in scales
+  float* scales;     // float32 scales, `width` for each group; with two, the second is the number that is added
+  int64_t stride;    // counted in scales
 };
 
 struct BlockType {
   std::string_view name;
-  int64_t numbers, bytes, group;  // of a block; numbers that share a scale
-  int bits, width;                // 4 or 8; scales of a group
+  int64_t numbers, bytes, group;  // numbers and bytes of a block, and numbers that share a scale
+  int bits, width;                // 4 or 8 bits; scales of a group
   bool halves;                    // whether scales are float16, as they are in the file
   void (*read)(const uint8_t* block, const BlockPlaces& to);
 };

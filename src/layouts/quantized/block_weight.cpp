@@ -13,11 +13,11 @@ namespace mica {
 
 namespace {
 
-constexpr int64_t kColumnBlock = 16;  // what few_bits_pack rounds rows up to
+constexpr int64_t kColumnBlock = 16;  // few_bits_pack rounds rows up to a multiple of it
 
 Tensor new_tensor(IntArrayRef sizes, DType dtype) { return empty(sizes, TensorOptions(dtype)); }
 
-// What the numbers of a block stand for.
+// The real numbers that a block stands for.
 void read_floats(const BlockType& type, const uint8_t* block, float* to) {
   constexpr int64_t kMostNumbers = 256, kMostGroups = 16;
   uint8_t numbers[kMostNumbers];
@@ -45,7 +45,7 @@ const BlockType& checked_type(const char* op, const BlockWeight& w) {
   return *type;
 }
 
-// A weight may come from anywhere, such as from Python: nothing of it is read before it fits.
+// A weight may come from anywhere, such as from Python, so everything is checked before it is read.
 void check_packed(const char* op, const BlockWeight& w, const BlockType& type) {
   const Tensor &numbers = w.numbers, &scales = w.scales;
   const int64_t padded = (w.rows + kColumnBlock - 1) / kColumnBlock * kColumnBlock, blocks = padded / kColumnBlock;
@@ -74,7 +74,7 @@ struct BlockProduct : autograd::Function<BlockProduct> {
     return out.view(sizes);
   }
 
-  // The rounding of activations counts as the identity, as it does in training with rounded numbers.
+  // The gradient treats the rounding of activations as the identity, as training with rounded numbers does.
   static TensorVec backward(autograd::AutogradContext* context, TensorVec grads) {
     const auto weight = context->saved_data["weight"].to<BlockWeight>();
     const Tensor all = arange(0, weight.rows, 1, TensorOptions(DType::Int64));
@@ -96,7 +96,7 @@ BlockWeight pack_blocks(const std::string& name, const Tensor& bytes, int64_t ro
   const TensorOptions of_scales(type.halves ? DType::Float16 : DType::Float32);
   weight.scales = type.width == 2 ? zeros({column_blocks, groups, kColumnBlock, 2}, of_scales)
                                   : zeros({column_blocks, groups, kColumnBlock}, of_scales);
-  // A slice of rows at a time, so that the numbers take little memory beside what is packed.
+  // Works on a slice of rows at a time, so that the numbers take little memory beside the packed ones.
   const int64_t slice = std::max<int64_t>(1, (int64_t{4} << 20) / columns / kColumnBlock) * kColumnBlock;
   const Tensor numbers = new_tensor({std::min(slice, rows), columns}, DType::UInt8);
   const int64_t blocks = columns / type.numbers, in_block = type.numbers / type.group;

@@ -1,4 +1,4 @@
-// Elements of tensors that are quantized per tensor: some of them replaced, in another order, or more of them.
+// Elements of tensors that are quantized per tensor: replacing, reordering and adding them.
 #include "core/uninitialized.h"
 #include "layouts/quantized/parts.h"
 #include "mica/generated/layouts/quantized.h"
@@ -8,7 +8,7 @@
 namespace mica::layouts::quantized {
 namespace {
 
-// A call comes here for any of its tensors that is quantized: a mask, say, of a tensor that is not.
+// A call comes here if any of its tensors is quantized, which may be a mask of a tensor that is not.
 void need_one_quantizer(const char* name, const Tensor& self) {
   MICA_CHECK(self.is_quantized(), name, ": a tensor of ", self.dtype(), " takes no quantized tensors as arguments");
   MICA_CHECK(quantizer_of(self).axis < 0, name, " is only there for tensors that are quantized per tensor");

@@ -10,7 +10,7 @@ void need_per_tensor(const char* name, const Tensor& self) {
   MICA_CHECK(!mica::_is_quantized_per_channel(self), name, ": expected a tensor that is quantized per tensor");
 }
 
-// The same scale and zero point for what f makes of the numbers.
+// Applies f to the numbers, and quantizes the result with the same scale and zero point.
 template <class F>
 Tensor rounded_alike(const char* name, const Tensor& self, const F& f) {
   need_per_tensor(name, self);

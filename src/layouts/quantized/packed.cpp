@@ -10,7 +10,7 @@ namespace {
 int64_t in_a_byte(DType dtype) { return dtype == DType::QUInt4x2 ? 2 : 4; }
 int64_t bytes_for(int64_t elements, DType dtype) { return (elements + in_a_byte(dtype) - 1) / in_a_byte(dtype); }
 
-// A parameter for each channel, shaped so that it meets the elements of its channel.
+// A parameter for each channel, shaped to broadcast along the channel's dimension.
 Tensor along_axis(const Tensor& parameter, const Tensor& t, int64_t axis) {
   DimVector sizes(static_cast<size_t>(t.dim()), 1);
   sizes[static_cast<size_t>(axis)] = parameter.numel();

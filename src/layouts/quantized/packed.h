@@ -1,5 +1,5 @@
-// Quantized integers of 4 and of 2 bits: several in a byte, the first in its lowest bits. The bytes of such a tensor
-// are fewer than its elements, so that it has no views but itself.
+// Quantized integers of 4 and of 2 bits, several in a byte, the first in the lowest bits. Such a tensor has fewer bytes
+// than elements, so that its only view is the tensor itself.
 #pragma once
 
 #include "core/rare_facts.h"
@@ -18,8 +18,8 @@ Tensor unpack_integers(const Tensor& packed);
 Tensor over_packed_bytes(const Tensor& bytes, IntArrayRef sizes, DType dtype,
                          std::shared_ptr<const Quantizer> quantizer);
 
-// Per channel with zero points that are real numbers: x / scale + zero, rounded and kept between low and high (what is
-// no number becomes low), and the way back.
+// Quantizes per channel with real zero points: x / scale + zero, rounded and kept between low and high (NaN becomes
+// low); and the way back.
 Tensor round_with_real_zeros(const Tensor& numbers, const Quantizer& q, int64_t low, int64_t high);
 Tensor numbers_with_real_zeros(const Tensor& integers, const Quantizer& q);
 

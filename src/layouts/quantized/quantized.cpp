@@ -83,7 +83,7 @@ Tensor attach(Tensor integers, std::shared_ptr<const Quantizer> quantizer) {
 }
 Tensor bare(const Tensor& t) { return bare_integers(t); }
 
-// How many elements follow each other in one channel of a contiguous tensor.
+// How many neighbouring elements of a contiguous tensor belong to one channel.
 int64_t inner_size(const Tensor& t, int64_t axis) {
   int64_t inner = 1;
   for (int64_t d = axis + 1; d < t.dim(); ++d) inner *= t.size(d);
@@ -362,7 +362,7 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   return attach(bare(self).index_select(dim, index), self.impl()->rare->quantizer);
 }
 
-// What has another scale is rounded to that of the first, as in torch.
+// A tensor with another scale is rounded to the scale of the first, as in torch.
 Tensor cat(TensorList tensors, int64_t dim) {
   MICA_CHECK(!tensors.empty() && tensors[0].is_quantized(), "cat: expected quantized tensors");
   const Quantizer& q = need_per_tensor("cat", tensors[0]);

@@ -1,4 +1,4 @@
-// Views of quantized tensors. One quantizer for the tensor goes with every view; one for each channel is found again by
+// Views of quantized tensors. A quantizer of the whole tensor goes with every view. A quantizer per channel is found by
 // where the view's elements lie, or by the operation where a dimension of size one comes or goes.
 #include <algorithm>
 #include <numeric>
@@ -14,7 +14,8 @@ namespace {
 
 using Steps = DimVector;
 
-// A distance in memory as steps along the dimensions of `t`, whose elements share no memory. False: it is none.
+// Splits a distance in memory into steps along the dimensions of `t`, whose elements share no memory. False where that
+// is impossible.
 bool steps_of(int64_t distance, const TensorView& t, Steps& steps) {
   DimVector order(static_cast<size_t>(t.ndim));
   std::iota(order.begin(), order.end(), 0);
@@ -29,13 +30,14 @@ bool steps_of(int64_t distance, const TensorView& t, Steps& steps) {
   return distance == 0;
 }
 
-// Where the channels of a view lie: along `dim`, each `step`th from `first` on; in none where dim is -1.
+// The channels of a view: along `dim`, every `step`th from `first` on. dim is -1 where they lie along none.
 struct Channels {
   int64_t first = 0, step = 1;
   int dim = -1;
 };
 
-// The channels of a view that is a box of elements of `from`, along one dimension of it at most. False: it is not.
+// Finds the channels of a view that is a box of elements of `from`, which lie along at most one dimension. False where
+// the view is not such a box.
 bool channels_of(const TensorView& view, int64_t distance, const TensorView& from, int64_t axis, Channels& found) {
   Steps first, last, step;
   if (distance < 0 || !steps_of(distance, from, first)) return false;
@@ -95,14 +97,15 @@ std::shared_ptr<const Quantizer> quantizer_of_view(const TensorImpl& view, const
   if (same_axis && to.strides[axis] == base.strides[axis] && distance == 0) return quantizer;
   if (channels == 1 && same_axis) return quantizer;
   Channels found;
-  // Turned around, a tensor has its channels elsewhere: torch moves them with select, slice and views alone.
+  // torch moves channels with select, slice and views only; a transposed tensor would have them along another
+  // dimension.
   MICA_CHECK_KIND(channels_of(to, distance, base, axis, found) && found.dim <= axis &&
                       (found.dim < 0 || found.dim == axis || to.ndim < base.ndim),
                   NotImplemented,
                   "Setting strides is possible only on uniformly quantized tensor: the view of a tensor "
                   "that is quantized per channel keeps its channels along one dimension. dequantize() it, or take the "
                   "view of its int_repr()");
-  if (found.dim < 0) {  // of one channel
+  if (found.dim < 0) {  // the view has one channel
     MICA_CHECK_KIND(!quantizer->float_zero_points, NotImplemented, "a view of one channel whose zero point is a real ",
                     "number is not there: dequantize() the tensor first");
     auto one = std::make_shared<Quantizer>();

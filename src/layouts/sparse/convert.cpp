@@ -1,4 +1,4 @@
-// Between layouts: strided, COO and the compressed ones.
+// Conversions between layouts: strided, COO and the compressed ones.
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "layouts/sparse/parts.h"
@@ -13,7 +13,7 @@ Tensor coo_from_dense(const Tensor& self, int64_t sparse_dim) {
   const Tensor dense = self.contiguous();
   const int64_t dims = self.dim();
   if (sparse_dim == dims && dims > 0 && !self.is_meta()) {
-    // A device takes many small chunks.
+    // Devices other than the CPU take many small chunks.
     const int64_t chunks = self.is_cpu() ? std::clamp<int64_t>(self.numel() / 65536, 1, 256)
                                          : std::clamp<int64_t>(self.numel() / 16384, 1, int64_t{1} << 20);
     const TensorOptions counts = TensorOptions(DType::Int64).device(self.device());
@@ -39,7 +39,7 @@ Tensor coo_from_dense(const Tensor& self, int64_t sparse_dim) {
   return wrap_coo(indices, values, self.sizes(), true);
 }
 
-// A dense tensor as compressed blocks of height x width; batches hold equally many.
+// A dense tensor as compressed blocks of height x width. All batches hold the same number of blocks.
 Tensor compressed_from_dense(const Tensor& self, Layout layout, int64_t height, int64_t width, int64_t dense_dim) {
   const int64_t batch = self.dim() - 2 - dense_dim;
   const int64_t nrows = self.size(batch), ncolumns = self.size(batch + 1);
@@ -101,14 +101,14 @@ Tensor compressed_from_coo(const Tensor& self, Layout layout) {
   return wrap_compressed(layout, begins, p.indices.select(0, 1).contiguous(), p.values, self.sizes());
 }
 
-// Where the lines of `made` begin that each of the numbers in order belongs to.
+// Where each line begins among elements that are sorted by line; `line_of_each` says which line each one is in.
 Tensor line_begins(const Tensor& line_of_each, int64_t lines) {
   const Tensor begins = mica::empty({lines + 1}, line_of_each.options());
   MICA_LAYER_KERNEL(line_of_each.device(), sparse_compress)(begins.view_of(), line_of_each.contiguous().view_of());
   return begins;
 }
 
-// A COO matrix, with dense dimensions or without, as blocks of height x width: those that hold an element of it.
+// A COO matrix, with or without dense dimensions, as blocks of height x width: those that hold one of its elements.
 Tensor blocks_from_coo(const Tensor& given, Layout layout, int64_t height, int64_t width) {
   const int64_t nrows = given.size(0), ncolumns = given.size(1);
   MICA_CHECK(nrows % height == 0 && ncolumns % width == 0, "tensor sparse size (", nrows, ",", ncolumns,
@@ -159,7 +159,7 @@ Tensor dense_from_coo(const Tensor& self) {
   const IntArrayRef sizes = self.sizes().slice(0, static_cast<size_t>(p.sparse_dim));
   const int64_t places = product_of(sizes);
   const DType dtype = self.dtype();
-  // Sums of 16 bits are rounded once: after each of many equals they would stand still.
+  // Sums of 16-bit floats are rounded once. Rounded after each of many equal terms, a sum would stop growing.
   if (is_float8(dtype) || (is_narrow(dtype) && !p.coalesced)) return dense_from_coo(self.to(DType::Float32)).to(dtype);
   if (dtype == DType::Complex32) return dense_from_coo(self.to(DType::Complex64)).to(dtype);
   MICA_LAYER_KERNEL(self.device(), sparse_add_at_keys)
@@ -222,7 +222,7 @@ Tensor to_sparse(const Tensor& self, int64_t sparse_dim) {
 
 Tensor _to_sparse_dim(const Tensor& self, int64_t sparse_dim) { return coo_from_dense(self, sparse_dim); }
 
-// The conversions that torch has: a blocksize goes with blocks and is never changed, and sparse tensors keep their
+// Allows the conversions that torch has: a blocksize goes with blocks and never changes, and sparse tensors keep their
 // dense dimensions.
 static void check_conversion(const Tensor& self, Layout wanted, const std::optional<IntArrayRef>& blocksize,
                              const std::optional<int64_t>& dense_dim) {
@@ -305,7 +305,8 @@ Tensor _convert_layout(const Tensor& self, Layout layout, std::optional<IntArray
       return compressed_from_coo(coo_from_dense(self, 2), layout);
     return compressed_from_dense(self, layout, height, width, dense);
   }
-  if (self.dim() - dense != 2)  // batches hold equally many elements, which only the dense form can tell for all
+  // Batches must hold the same number of elements, and only the dense form tells that for all.
+  if (self.dim() - dense != 2)
     return with_indices_like(compressed_from_dense(self.to_dense(), layout, height, width, dense), self);
   if (has_blocks(layout) && has_blocks(self.layout()) && layout != self.layout() &&
       block_of(self).ref() == DimVector{height, width}.ref())

@@ -26,7 +26,7 @@ bool same_indices(const Tensor& a, const Tensor& b) {
 
 Tensor coo_form(const Tensor& t) { return is_coo(t) ? t : mica::_convert_layout(t, Layout::SparseCoo); }
 
-// Rows of a coalesced tensor's values by key; zeros where it has none.
+// The rows of a coalesced tensor's values that belong to keys; zeros for keys that it does not have.
 Tensor look_up(const Tensor& coalesced, const Tensor& keys, IntArrayRef sizes) {
   const Tensor known = keys_of(parts_of(coalesced).indices.contiguous(), sizes);
   const Tensor values = values_of(coalesced);
@@ -52,7 +52,7 @@ Tensor sparse_values_at(const Tensor& grad, const Tensor& pattern) {
       const Tensor flat = coo(mica::stack({places.rows, places.columns}), p.values, pattern.sizes());
       return sparse_values_at(grad, flat);
     }
-    // Blocks and batches: as a COO tensor whose values lie block by block, in the pattern's own order.
+    // Blocks and batches are treated as a COO tensor whose values lie block by block, in the pattern's own order.
     return sparse_values_at(grad, compressed_to_coo(pattern.detach())).reshape(p.values.sizes());
   }
   const SparseParts& p = parts_of(pattern);

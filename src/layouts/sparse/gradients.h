@@ -1,4 +1,4 @@
-// What the derivatives of ops/layers/sparse.toml call.
+// Functions that the derivatives of ops/layers/sparse.toml call.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Sparse tensors like others: zeros_like and its kin, and what fills values in place.
+// Sparse tensors like others: zeros_like and its kin, and operations that fill values in place.
 #include "layouts/sparse/parts.h"
 #include "mica/autograd.h"
 #include "mica/generated/layouts/sparse.h"
@@ -11,7 +11,7 @@ TensorOptions own_options(const Tensor& self, const TensorOptions& options) {
   return TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
 }
 
-// Only zeros_like changes from a compressed layout to another one: there is nothing to keep.
+// Only zeros_like can change from a compressed layout to another: it has no elements to keep.
 void check_layout_kept(const Tensor& self, Layout wanted) {
   MICA_CHECK(is_coo(self) || wanted == self.layout(),
              "empty_like with different sparse layout is not supported (self is ", layout_word(self.layout()),
@@ -25,7 +25,7 @@ std::pair<int64_t, int64_t> block_of(const Tensor& t) {
   return {p.values.size(batch + 1), p.values.size(batch + 2)};
 }
 
-// A compressed tensor without elements, of the sizes of `self`, whose layout is another one.
+// A compressed tensor without elements that has the sizes of `self` and another layout.
 Tensor empty_compressed(const Tensor& self, Layout layout, const TensorOptions& own, bool from_zeros) {
   const SparseParts& p = sparse_parts(self);
   const bool blocked = !is_coo(self) && has_blocks(self.layout());
@@ -74,7 +74,7 @@ Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optiona
   return wrap_coo(mica::empty({sparse, 0}, places), mica::empty(sizes, own), self.sizes(), true);
 }
 
-// Compressed layouts keep their indices: there is room for as many elements.
+// Compressed layouts keep their indices, with room for the same number of elements.
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   const Layout layout = options.layout_opt().value_or(self.layout());
   MICA_CHECK(!memory_format || layout == Layout::Strided, "memory format option is only supported by strided tensors");
@@ -94,7 +94,7 @@ Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptio
   const TensorOptions own = own_options(self, options);
   if (is_coo(self) && layout == Layout::Strided) return mica::full(self.sizes(), fill_value, own);
   if (is_coo(self) && layout == Layout::SparseCoo) {
-    // The elements that are there; torch has this of compressed layouts alone.
+    // The elements that exist; torch offers this for compressed layouts only.
     const Tensor a = self.coalesce().detach().to(own.device());
     return with_values(a, mica::full(sparse_parts(a).values.sizes(), fill_value, own));
   }

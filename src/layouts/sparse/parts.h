@@ -22,17 +22,18 @@ Tensor wrap_coo(const Tensor& indices, const Tensor& values, IntArrayRef size, b
 Tensor wrap_compressed(Layout layout, const Tensor& compressed, const Tensor& plain, const Tensor& values,
                        IntArrayRef size);
 
-// The parts of a sparse tensor, for whoever follows its indices: checked again where a program has changed them.
+// The parts of a sparse tensor, for code that follows its indices. They are checked again where a program has changed
+// them.
 const SparseParts& parts_of(const Tensor& t);
 void require_sparse(const char* op, const Tensor& t);
 void require_coo(const char* op, const Tensor& t);
 
-// Checks, with torch's words.
+// Checks of parts, with torch's words.
 void check_coo(const Tensor& indices, const Tensor& values, IntArrayRef size, bool coalesced);
 void check_compressed(Layout layout, const Tensor& compressed, const Tensor& plain, const Tensor& values,
                       IntArrayRef size);
 
-// In the graph: the values, and a tensor of the same indices with other values.
+// Operations in the graph: the values, and a tensor of the same indices with other values.
 inline Tensor values_of(const Tensor& t) { return mica::_sparse_values(t); }
 Tensor with_values(const Tensor& t, const Tensor& values);
 inline Tensor coo(const Tensor& indices, const Tensor& values, IntArrayRef size, bool coalesced = false) {
@@ -42,13 +43,13 @@ inline Tensor coo(const Tensor& indices, const Tensor& values, IntArrayRef size,
 // Where each index lies in a row-major array of `sizes` (as many as there are rows of indices).
 Tensor keys_of(const Tensor& indices, IntArrayRef sizes);
 
-// Positions in the order of their keys, and where each group of equal keys begins (groups + 1 of them).
+// Positions in the order of their keys, and where each group of equal keys begins (one more entry than groups).
 struct Groups {
   Tensor order, starts;
   int64_t count = 0;
 };
 Groups group_keys(const Tensor& keys, int64_t bound);
-Tensor group_numbers(const Groups& groups);  // of each position, the number of its group
+Tensor group_numbers(const Groups& groups);  // the number of the group of each position
 
 // A matrix as compressed rows, with int64 indices; indices may repeat and need not be sorted within a row. Not part of
 // the graph.
@@ -68,7 +69,7 @@ Tensor compressed_to_coo(const Tensor& t);
 
 Tensor int64_indices(const Tensor& indices);
 
-// A compressed tensor made from another one has indices of the same width; both in the graph.
+// `made`, with indices of the same width as those of `from`, from which it was made. Both are in the graph.
 Tensor with_indices_like(const Tensor& made, const Tensor& from);
 int64_t product_of(IntArrayRef sizes);
 

@@ -11,7 +11,7 @@ namespace mica::layouts::sparse {
 
 namespace {
 
-// Functions that are not linear want every index once.
+// The tensor with every index once, which functions need that are not linear.
 Tensor summed(const Tensor& t) { return is_coo(t) ? t.coalesce() : t; }
 
 }  // namespace
@@ -77,8 +77,8 @@ void check_same_size(const char* op, const Tensor& a, const Tensor& b) {
              " != ", b.sizes());
 }
 
-// Where the elements of two lists of indices lie in their merger, which is in order where both lists are: equal ones
-// that meet share a place. torch merges so on the CPU, also lists that are not in order.
+// Where the elements of two lists of indices lie in their merger. It is in order where both lists are; equal indices
+// that meet share a place. torch merges lists in this way on the CPU, even where they are not in order.
 struct Merger {
   Tensor indices, first, second;
 };
@@ -110,7 +110,7 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   check_same_size("add", self, other);
   const SparseParts &p = sparse_parts(self), &q = sparse_parts(other);
   const DType common = promote_types(self.dtype(), other.dtype());
-  // What holds nothing fits any division into sparse and dense dimensions, and leaves the other one as it is.
+  // A tensor without elements fits any division into sparse and dense dimensions, and adding it changes nothing.
   if (p.indices.size(1) == 0) return mica::mul(other, alpha).to(common);
   if (q.indices.size(1) == 0) return self.clone().to(common);
   MICA_CHECK(p.dense_dim == q.dense_dim, "add: expected 'self' and 'other' to have same density, but 'self' has ",
@@ -128,13 +128,14 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
     sums.index_copy_(0, m.first, values_of(self).to(dtype));
     sums.index_add_(0, m.second, values);
     const Tensor total = coo(m.indices, sums, self.sizes(), false);
-    // What a program adds to in every step (a gradient, a momentum) does not grow without end.
+    // Coalesced, so that a tensor to which a program adds in every step (a gradient, a momentum) does not grow without
+    // end.
     return m.indices.size(1) > places ? total.coalesce() : total;
   }
   const Tensor both =
       coo(mica::cat({p.indices, q.indices}, 1), mica::cat({values_of(self).to(dtype), values}, 0), self.sizes(), false);
-  // Two coalesced tensors make a coalesced one; others are summed when it is asked for, or when there are more elements
-  // than places.
+  // The sum of two coalesced tensors is coalesced. Others are coalesced when a program asks for it, or when they have
+  // more elements than places.
   const bool crowded = p.indices.size(1) + q.indices.size(1) > places;
   return crowded || (p.coalesced && q.coalesced) ? both.coalesce() : both;
 }
@@ -168,14 +169,14 @@ Tensor add(const Tensor& self, const Tensor& other, const Scalar& alpha) {
 
 Tensor sub(const Tensor& self, const Tensor& other, const Scalar& alpha) { return sparse::add(self, other, -alpha); }
 
-// In place on a dense tensor: only what the sparse one holds is touched.
+// In place on a dense tensor: only the places of the sparse tensor's elements are touched.
 void add_(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   if (is_sparse(self) || !is_coo(other) || !self.is_contiguous() || self.dtype() != other.dtype() ||
       !(self.sizes() == other.sizes())) {
     entry::write_rare("add_", self, sparse::add(self, other, alpha));
     return;
   }
-  // Of several elements at one place in 16 bits the sum is rounded once.
+  // For 16-bit floats, the sum of several elements at one place is rounded once.
   const bool narrow = other.dtype() == DType::Float16 || other.dtype() == DType::BFloat16;
   const Tensor given = narrow ? other.detach().coalesce() : other;
   const SparseParts& p = parts_of(given);
@@ -214,15 +215,15 @@ static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
     }
   }
   check_same_size("mul", self, other);
-  // Where both have an element: what the one holds, times the other at its places.
+  // Only places where both have an element: the elements of one, times the other at their places.
   const Tensor a = summed(self);
   const Tensor there = mica::sparse_mask(is_coo(other) == is_coo(a) ? other : in_layout(other, a.layout()), a);
   return with_values(a, values_of(a).mul(values_of(there)));
 }
 
 Tensor mul(const Tensor& self, const Tensor& other) {
-  // A sparse number stands behind a larger sparse tensor, and behind a number of several parts. A dense one stands
-  // behind it, so that the two never swap twice.
+  // A sparse number goes second beside a larger sparse tensor, and beside a number of several parts. A dense number
+  // goes second beside a sparse one, so that the two never swap twice.
   const auto one_part = [](const Tensor& number) { return sparse_parts(number).values.size(0) == 1; };
   const bool number_first = is_sparse(self) && is_sparse(other) && self.dim() == 0 &&
                             (other.dim() > 0 || (one_part(self) && !one_part(other)));
@@ -230,13 +231,13 @@ Tensor mul(const Tensor& self, const Tensor& other) {
   if (is_sparse(other) && other.dim() > 0) return mul_sparse(self, other);
   if (other.dim() == 0) {
     const Tensor product = values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other);
-    // The values of a number are a list, which would count for more than the other number.
+    // The values of a sparse number are a list, which would count for more than the other number in promotion.
     return with_values(self, self.dim() == 0 ? product.to(result_type({self, other})) : product);
   }
   const Tensor a = summed(self);
   const DimVector sizes = broadcast_sizes(self.sizes(), other.sizes());
   if (!(sizes.ref() == self.sizes())) {
-    // The dense one is larger: where the sparse one holds something, in each of its repetitions.
+    // The dense tensor is larger: the result has elements where the sparse one has, in each of its repetitions.
     MICA_CHECK(is_coo(self), "mul: expected sizes that broadcast to those of the sparse compressed tensor, but got ",
                other.sizes(), " for ", self.sizes());
     const Tensor held = mica::_to_dense(
@@ -299,8 +300,8 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
   const Tensor values = values_of(self).clone();
   if (is_coo(self)) {
     Tensor copy = coo(p.indices.clone(), values, self.sizes(), p.coalesced);
-    // One of few elements is coalesced of itself. The flag is set here, not by an operation: that would count as a
-    // change of what the copy's node has saved.
+    // A copy of few elements becomes coalesced by itself. The flag is set here and not by an operation, which would
+    // count as a change of the tensor that the copy's node has saved.
     if (!p.coalesced) copy.impl()->rare->sparse->coalesced = false;
     return copy;
   }
@@ -320,7 +321,7 @@ Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_block
   return mica::_sparse_compressed_tensor_unsafe(compressed, indices, values, self.sizes(), self.layout());
 }
 
-// What a compressed tensor is copied from has its layout, its size and as many elements.
+// A compressed tensor is copied only from one of the same layout, size and number of elements.
 static void check_compressed_copy(const Tensor& self, const Tensor& src) {
   MICA_CHECK(self.layout() == src.layout(), "torch.copy_: copy of sparse compressed tensors having different layouts ",
              "is not supported. self layout is ", self.layout(), " and src layout is ", src.layout());

@@ -19,7 +19,7 @@ void check_matrices(const char* op, const Tensor& a, const Tensor& b) {
              " and ", b.dtype());
 }
 
-// Blocks are multiplied as what they are made of.
+// A matrix of blocks is multiplied as a matrix of their elements.
 Tensor without_blocks(const Tensor& t) { return has_blocks(t.layout()) ? compressed_to_coo(t) : t; }
 
 }  // namespace
@@ -34,14 +34,15 @@ Tensor _sparse_dense_mm(const Tensor& mat1, const Tensor& mat2, bool) {
   return out;
 }
 
-// Every pair of an element of mat1 and one of mat2 in its column's row, then what falls on one place is summed.
+// Pairs every element of mat1 with each element of mat2 in the row of its column, then sums the products that fall on
+// one place.
 Tensor _sparse_sparse_mm(const Tensor& mat1, const Tensor& mat2) {
   check_matrices("mm", mat1, mat2);
   const Places left = places_of(without_blocks(mat1));
   const Tensor left_values = parts_of(without_blocks(mat1)).values;
   const Rows right = rows_of(without_blocks(mat2));
   const Tensor lengths = right.begins.narrow(0, 1, mat2.size(0)).sub(right.begins.narrow(0, 0, mat2.size(0)));
-  const Tensor pairs = lengths.index_select(0, left.columns);  // of each element of mat1
+  const Tensor pairs = lengths.index_select(0, left.columns);  // one number for each element of mat1
   const Tensor element = mica::arange(Scalar(left.columns.numel()), left.columns.options()).repeat_interleave(pairs);
   const int64_t n = element.numel();
   const Tensor before = pairs.cumsum(0).sub(pairs);
@@ -87,7 +88,7 @@ Tensor _sparse_mm(const Tensor& sparse, const Tensor& dense, std::string_view re
   const Tensor best = zeros.scatter_reduce(0, rows, terms.detach(), reduce, false);
   const int64_t count = terms.size(0);
   if (count == 0 || !grad_enabled() || !terms.requires_grad()) return best;
-  // The gradient belongs to the first of equal terms: the result is that term.
+  // Of equal terms the first is the result, and the gradient belongs to it.
   const Tensor numbers = mica::arange(count, places.rows.options()).unsqueeze(1).expand_as(terms);
   const Tensor wins = terms.detach().eq(best.gather(0, rows)).logical_or(terms.detach().isnan());
   const Tensor candidates = mica::where(wins, numbers, mica::full_like(numbers, count));

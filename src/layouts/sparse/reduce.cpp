@@ -44,7 +44,7 @@ Tensor _sparse_sum(const Tensor& self, IntArrayRef dim, std::optional<DType> dty
   }
   if (rows.empty()) return mica::sum(values, IntArrayRef{0}, false, result);
   const bool all_kept = static_cast<int64_t>(rows.size()) == p.sparse_dim;
-  // Programs read the values of a sum, so that each of its places is there once.
+  // Programs read the values of a sum, so each of its places is there once.
   return coo(mica::stack(rows), values, sizes, all_kept && p.coalesced).coalesce();
 }
 

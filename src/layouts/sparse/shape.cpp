@@ -27,7 +27,7 @@ Layout turned(Layout layout) {
 
 }  // namespace
 
-// More rows hold nothing, and more columns change nothing. Fewer would leave elements without a place.
+// Additional rows hold nothing, and additional columns change nothing. Fewer would leave elements without a place.
 void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat>) {
   if (self.layout() != Layout::SparseCsr) entry::refuse_layout("resize_", std::vector<Tensor>{self});
   const size_t n = size.size();
@@ -257,7 +257,8 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   }
   if (d >= p.sparse_dim)
     return coo(p.indices, values_of(c).index_select(d - p.sparse_dim + 1, wanted), sizes, p.coalesced);
-  // Every element meets every place of the result that wants its row: the elements sorted by row, then taken in runs.
+  // Pairs each place of the result with all elements of the row that it asks for: elements are sorted by row, then
+  // taken in runs.
   const Tensor row = p.indices.select(0, d).contiguous();
   const Groups g = group_keys(row, n);
   const Tensor begins = mica::empty({n + 1}, row.options());

@@ -1,4 +1,4 @@
-// The rules that the parts of a sparse tensor keep, and torch's words for those who break them.
+// The rules for the parts of a sparse tensor, and torch's errors where they are broken.
 #include "core/kernel_arguments.h"
 #include "layouts/sparse/parts.h"
 
@@ -114,7 +114,7 @@ void check_compressed(Layout layout, const Tensor& compressed, const Tensor& pla
   MICA_CHECK(first_outside(flat, extent) < 0, "`0 <= ", plain_name, " < ", rows ? "ncols" : "nrows",
              "` is not satisfied.");
   if (nnz > 1) {
-    // Within a line, indices rise: a step that does not is where the next line begins.
+    // Indices rise within a line, so a step that does not rise begins the next line.
     int64_t batches = 1;
     for (int64_t d = 0; d < batch; ++d) batches *= size[static_cast<size_t>(d)];
     const Tensor table = begins.reshape({batches, lines + 1}), indices = flat.reshape({batches, nnz});
