@@ -1,5 +1,5 @@
-// How kernel files fill the CPU's table: by the slot's name, with the function's type checked as the library is loaded.
-// A kernel file thereby depends on no generated header.
+// Kernel files fill the CPU's table by the slot's name; the function's type is checked when the library is loaded. So a
+// kernel file depends on no generated header.
 #pragma once
 
 #include <string_view>
@@ -9,12 +9,12 @@ namespace mica::cpu {
 
 struct KernelSlot {
   std::string_view name;
-  const std::type_info* type;  // of the slot's function pointer
+  const std::type_info* type;  // the type of the slot's function pointer
   void* address;
 };
 const KernelSlot* find_kernel_slot(std::string_view name);  // generated
 
-// Stops the process where the table has no such slot or the signatures differ: the library was put together wrongly.
+// Stops the process where the table has no such slot or the signatures differ: the library was linked wrongly.
 bool register_kernel(const char* slot, const std::type_info& type, void (*function)());
 
 template <class Function>

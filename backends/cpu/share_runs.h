@@ -1,6 +1,6 @@
-// Work handed out in runs of adjacent units. Each thread has a share of its own, so that a repeated job finds its data
-// in the same cache; a thread that has finished its share takes from the ends of the others', so that one held up by
-// another process does not hold up all.
+// Hands work out in runs of adjacent units. Each thread has a share of its own, so that a repeated job finds its data
+// in the same cache. A thread that has finished its share takes from the ends of the others', so that one thread that
+// is held up by another process does not hold up all.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace mica::cpu {
 
-// A share is its first unit and the one after its last, both at once in an atomic word.
+// A share of units: its first unit and the one after its last, together in one atomic word.
 class UnitShare {
  public:
   void set(int64_t begin, int64_t end) { word_.store(pack(begin, end), std::memory_order_relaxed); }
@@ -27,7 +27,7 @@ class UnitShare {
       if (word_.compare_exchange_weak(seen, pack(end, last), std::memory_order_relaxed)) return true;
     }
   }
-  // Nothing is taken from fewer than `spare` units.
+  // Takes nothing from a share of fewer than `spare` units.
   bool take_back(int64_t least, int64_t most, int64_t spare, int64_t& begin, int64_t& end) {
     uint64_t seen = word_.load(std::memory_order_relaxed);
     for (;;) {
@@ -49,10 +49,10 @@ class UnitShare {
   alignas(64) std::atomic<uint64_t> word_{0};
 };
 
-// Calls run(begin, end) for runs that cover [0, count) once, of at least `least` units (but the last of a share) and at
-// most `most`. `count` is below 2^32. Each thread has a `run` of its own, which start() returns, so that it can keep
-// something from one run to the next. Where that makes the work of another's share dear, `spare` is the number of units
-// from which on it is worth taking.
+// Calls run(begin, end) for runs that cover [0, count) once. A run has at least `least` units (the last of a share may
+// have fewer) and at most `most`. `count` is below 2^32. Each thread has a `run` of its own, which start() returns, so
+// that it can keep something from one run to the next. If that makes units of another thread's share expensive, `spare`
+// is the number of units from which on they are worth taking.
 template <class Start>
 void share_runs_with(int threads, int64_t count, int64_t least, int64_t most, int64_t spare, const Start& start) {
   constexpr int kShares = 32;

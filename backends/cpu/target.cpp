@@ -31,9 +31,9 @@ bool may_use_avx512() {
 
 }  // namespace mica::cpu
 
-// What libhwy has of its dispatch, for the kernels: that library measures the processor's clock as it is loaded, and
-// asks which instructions there are for every kernel, 5 ms of an import in a virtual machine. The linker then leaves it
-// out.
+// The part of libhwy that the kernels' dispatch needs. The library itself measures the processor's clock when it is
+// loaded, and asks for the processor's instructions once for each kernel, which took 5 ms of an import in a virtual
+// machine. With these functions here the linker leaves it out.
 namespace hwy {
 
 ChosenTarget& GetChosenTarget() {
@@ -41,7 +41,8 @@ ChosenTarget& GetChosenTarget() {
   return chosen;
 }
 
-// A target is a bit. Kernels are compiled for what every machine has that loads the library, and on x86-64 for AVX-512.
+// A target is a bit. Kernels are compiled for the instructions that every machine has which can load the library, and
+// on x86-64 for AVX-512 too.
 int64_t SupportedTargets() {
   static const int64_t targets = [] {
     int64_t found = HWY_STATIC_TARGET;

@@ -1,5 +1,5 @@
-// The tile unit of x86-64 (AMX): who has it, and how a thread enters and leaves it. Functions that use its instructions
-// name them as their targets, so that they run nowhere else.
+// The tile unit of x86-64 (AMX): whether the machine has it, and how a thread enters and leaves it. Functions that use
+// its instructions name them as their targets, so that they run nowhere else.
 #pragma once
 
 namespace mica::cpu {
@@ -8,8 +8,8 @@ namespace mica::cpu {
 bool has_bfloat16_tiles();
 bool has_int8_tiles();
 
-// Every tile has 16 rows of 64 bytes. A thread leaves before it does something else: what it holds in tiles would be
-// saved and restored with it.
+// Every tile has 16 rows of 64 bytes. A thread leaves the unit before it does something else: otherwise the contents of
+// tiles are saved and restored with it.
 void enter_tiles();
 void leave_tiles();
 

@@ -66,8 +66,8 @@ HWY_INLINE void exchange_blocks(D d, V& r0, V& r1, V& r2, V& r3) {
 #endif
 }
 
-// Rows become columns, for as many vectors as a vector has lanes: squares of one block (16 bytes) each, then the
-// blocks.
+// Turns rows into columns, for as many vectors as a vector has lanes: first within squares of one block (16 bytes),
+// then by blocks.
 template <class D, class V>
 HWY_INLINE void transpose_tile(D d, V* rows) {
   constexpr int kSide = 16 / sizeof(hn::TFromD<D>), kBlocks = hn::MaxLanes(D()) / kSide;

@@ -2,7 +2,7 @@
 #pragma once
 
 #if defined(__x86_64__)
-// GCC 12 sees the undefined vectors that its own AVX-512 intrinsics start from.
+// GCC 12 warns of the undefined vectors with which its own AVX-512 intrinsics start.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>

@@ -1,5 +1,5 @@
-// What the kernels of every backend say about the types of elements: a type as a value, and the types chosen by size
-// alone or by the set that torch's pooling takes.
+// Types of elements for the kernels of every backend: a type as a value, and the types chosen by size alone or by the
+// set that torch's pooling takes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct Tag {
   using type = T;
 };
 
-// Elements that are only moved: calls f with a Tag of a type of that many bytes. Of 16 bytes it is Wide.
+// For elements that are only moved: calls f with a Tag of a type of that many bytes. For 16 bytes it is Wide.
 template <class Wide, class F>
 auto visit_bytes(int64_t size, const F& f) {
   switch (size) {

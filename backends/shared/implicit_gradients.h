@@ -1,6 +1,6 @@
-// How samples move with a parameter of their distribution while their quantile stays: -(dF/da) / f, where F is the
-// distribution function and f the density. F is a prefactor times a series or a continued fraction in its parameter;
-// both are evaluated together with their derivative.
+// How a sample moves with a parameter of its distribution while its quantile stays the same: -(dF/da) / f, where F is
+// the distribution function and f the density. F is a prefactor times a series or a continued fraction in its
+// parameter; both are computed together with their derivative.
 #pragma once
 
 #include "backends/shared/special_math.h"
@@ -57,8 +57,8 @@ MICA_HD inline Dual gamma_series(double a, double x) {
   return sum;
 }
 
-// For many degrees the sample is a + z sqrt(a) + (z^2 - 1) / 3 + ... of a normal z (Cornish and Fisher): z is found
-// from the sample, and the sum differentiated.
+// For many degrees of freedom the sample is a + z sqrt(a) + (z^2 - 1) / 3 + ... with a normal z (Cornish and Fisher): z
+// is found from the sample, and the sum is differentiated.
 MICA_HD inline double gamma_slope_by_quantile(double a, double x) {
   const double root = ::sqrt(a);
   double z = (x - a) / root;

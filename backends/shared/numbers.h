@@ -26,7 +26,7 @@ MICA_HD inline U greatest_divisor(U a, U b) {
   return b;
 }
 
-// Of a floating dtype, or of the parts of a complex one.
+// The largest finite number of a floating dtype, or of the parts of a complex one.
 inline double largest_finite(DType dtype) {
   switch (dtype) {
     case DType::Float16:

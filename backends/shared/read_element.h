@@ -1,4 +1,4 @@
-// An element as it is read from memory.
+// Reads an element from memory.
 #pragma once
 
 #include <type_traits>
@@ -7,8 +7,8 @@
 
 namespace mica {
 
-// A bool may be stored as any byte (bytes that are seen as bool, a file's, memory that nobody has written yet), and
-// each but zero is true. C++ knows 0 and 1 alone, so that a bool of unknown origin must not be read as one.
+// Any byte may be stored as a bool (bytes that are viewed as bool, a file's, memory that nobody has written yet), and
+// each but zero is true. C++ knows only 0 and 1, so a bool of unknown origin must not be read as one.
 template <class T>
 MICA_HD inline T read_element(const T& at) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -155,7 +155,7 @@ MICA_HD inline double scaled_bessel_i(int order, double magnitude) {
     const double y_error = ::fma(0.25 * magnitude, magnitude, -y);
     double term = order == 0 ? 1.0 : 0.5 * magnitude;
     double sum = term;
-    double slope = 0.0;  // y times the derivative of the sum: what the rounding of y is worth
+    double slope = 0.0;  // y times the derivative of the sum, by which the rounding of y is corrected
     for (int k = 1; term > kEpsilon * sum; ++k) {
       term *= y / (double(k) * (k + order));
       sum += term;

@@ -64,8 +64,8 @@ void multiply(const gemm_impl::MicroKernel& kernel, const BlockProduct<T>& p) {
   }
 }
 
-// A thread's work on one run of keys after another: of one head of keys and values, with all heads of the query that
-// share it.
+// A thread's work: one run of keys after another, each of one head of keys and values together with all heads of the
+// query that share it.
 template <class T>
 class BackwardWorker {
  public:
@@ -113,7 +113,7 @@ class BackwardWorker {
           add_block(mask, g, q, std::min(kQueries, length_ - q), begin, keys);
       }
       for (int64_t i = 0; i < keys; ++i) {
-        // The copies of the queries hold log2(e) too.
+        // The copies of the queries are multiplied by log2(e) too, so ln 2 takes that back.
         write_row(grad_key_.data() + i * depth_, depth_, T(kLn2), call_.key.dtype, grad_key.row(begin + i));
         write_row(grad_value_.data() + i * width_, width_, T(1), call_.key.dtype, grad_value.row(begin + i));
       }
@@ -131,7 +131,7 @@ class BackwardWorker {
     const Head out(call_.out, batch, head);
     const T* logs = call_.logsumexp.ptr<T>() + (batch * call_.heads() + head) * length_;
     for (int64_t i = 0; i < length_; ++i) {
-      // A query that saw no key has minus infinity here; its weights are to be zero.
+      // A query that saw no key has minus infinity here. Its weights have to be zero.
       const bool empty = logs[i] == -std::numeric_limits<T>::infinity();
       logs_[g * length_ + i] = empty ? std::numeric_limits<T>::infinity() : static_cast<T>(logs[i] * kLog2E);
       packer_.rows(out, i, 1, width_, weights_.data(), width_);
@@ -194,8 +194,8 @@ void write_queries(const BackwardCall& call, int64_t batch, int64_t head, T* par
   }
 }
 
-// Heads of keys are shared among the threads; where these are too few, runs of their keys are, and the gradients of the
-// queries that the runs contribute are summed at the end.
+// Heads of keys are shared among the threads. Where there are too few heads, runs of their keys are shared, and the
+// parts that the runs add to the gradients of the queries are summed at the end.
 template <class T>
 void run_backward(const BackwardCall& call) {
   constexpr int64_t kKeys = BackwardWorker<T>::kKeys;

@@ -42,7 +42,7 @@ class ForwardWorker {
         value(call_.value, batch, head / call_.group());
     const HeadMask mask(call_.mask, batch, head);
     tiles_.read_queries(query, first, count, static_cast<T>(call_.scale * kLog2E));
-    bool small = !mask;  // so far, no score has needed a shift
+    bool small = !mask;  // whether no score has needed a shift so far
     std::fill_n(totals_.data(), count * kLanes, T(0));
     const int64_t source = call_.is_causal ? std::min(call_.source(), first + count) : call_.source();
     for (int64_t begin = 0; begin < source; begin += Tiles::kKeys) {
@@ -53,14 +53,14 @@ class ForwardWorker {
       } else {
         small = false;
       }
-      // Without shifts, sums are relative to 2^0, from where shifts can go on.
+      // Without shifts, sums are relative to 2^0, so that a later shift can begin there.
       if (begin == 0) std::fill_n(maximum_.data(), count, small ? T(0) : -std::numeric_limits<T>::infinity());
       for (int64_t r = 0; r < count; r += Tiles::rows()) {
         fetch_ahead(key, value, begin + keys, std::min(source, begin + 2 * Tiles::kKeys), r, count);
         const int64_t rows = std::min<int64_t>(Tiles::rows(), count - r);
         const int64_t seen = call_.is_causal ? std::min(keys, first + r + rows - begin) : keys;
         if (seen <= 0) continue;
-        // What has seen all its keys leaves at once, beside the next tile's arithmetic.
+        // Queries that have seen all their keys are written at once, while the next tile is computed.
         const bool ends = begin + keys == source || (call_.is_causal && first + r + rows <= begin + keys);
         if (ends) fetch_rows<1>(Head(call_.out, batch, head), width_, first + r, first + r + rows);
         add_tile(mask, first, r, rows, begin, seen, small);
@@ -76,8 +76,8 @@ class ForwardWorker {
   static constexpr bool kKnowsSmall = requires(const Tiles& tiles) { tiles.scores_are_small(); };
   static constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
 
-  // Brings part of the keys and values [begin, end) nearer, so that packing them does not wait for memory: the part
-  // that falls to the rows from r of `count`.
+  // Prefetches part of the keys and values [begin, end), so that packing them does not wait for memory: the part that
+  // belongs to the rows from r of `count`.
   void fetch_ahead(const Head& key, const Head& value, int64_t begin, int64_t end, int64_t r, int64_t count) const {
     if (begin >= end) return;
     const int64_t from = begin + (end - begin) * r / count;
@@ -85,7 +85,7 @@ class ForwardWorker {
     fetch_rows<0>(key, depth_, from, to);
     fetch_rows<0>(value, width_, from, to);
   }
-  // Into the second cache, to be written with kWrite.
+  // Prefetches into the second cache; kWrite says that the line will be written.
   template <int kWrite>
   static void fetch_rows(const Head& head, int64_t columns, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -93,14 +93,14 @@ class ForwardWorker {
     }
   }
 
-  // Adds what `seen` keys from `begin` contribute to `rows` queries from r.
+  // Adds the contribution of `seen` keys from `begin` on to `rows` queries from r on.
   void add_tile(const HeadMask& mask, int64_t first, int64_t r, int64_t rows, int64_t begin, int64_t seen, bool small) {
     tiles_.score(r, rows, seen);
     if constexpr (kKnowsSmall) {
       if (small) {
         T* totals = totals_.data() + r * kLanes;
         bool turned = false;
-        if (!call_.is_causal || first + r + 1 - begin >= seen) {  // all see all of these keys
+        if (!call_.is_causal || first + r + 1 - begin >= seen) {  // every query sees all of these keys
           turned = tiles_.weigh_all_small(rows, seen, totals);
         } else {
           turned = tiles_.weigh_steps_small(rows, first + r + 1 - begin, seen, totals);
@@ -122,8 +122,8 @@ class ForwardWorker {
     tiles_.add_values(r, rows, seen, begin == 0);
   }
 
-  // Turns row i of the scores into the weights of query r relative to `now`, the largest score so far, and brings what
-  // was summed to it.
+  // Turns row i of the scores into the weights of query r relative to `now`, the largest score so far, and rescales its
+  // sums to that.
   void exponentiate(int64_t i, int64_t r, int64_t n, int64_t seen, T now) {
     const hn::ScalableTag<T> d;
     const T before = maximum_[r];
@@ -142,7 +142,7 @@ class ForwardWorker {
     hn::Store(hn::Add(hn::Load(d, totals), sums), d, totals);
   }
 
-  // The results of `count` queries from `start` of the run that begins with `first`.
+  // Writes the results of `count` queries from `start` on, in the run that begins with `first`.
   void write(int64_t batch, int64_t head, int64_t first, int64_t start, int64_t count) {
     const Head out(call_.out, batch, head);
     T* logs = call_.logsumexp.ptr<T>() + (batch * call_.heads() + head) * call_.length();
@@ -152,7 +152,7 @@ class ForwardWorker {
       HWY_ALIGN T total[kLanes] = {};
       for (int64_t i = 0; i < rows; ++i)
         total[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, totals_.data() + (r + i) * kLanes)));
-      // Before the rows: a vector read from single numbers waits until all that was written before them has left.
+      // Read before the rows are written: a vector load of single numbers waits until all earlier stores have left.
       HWY_ALIGN T log[kLanes];
       hn::Store(log2(d, hn::Load(d, total)), d, log);
       for (int64_t i = 0; i < rows; ++i) {
@@ -169,10 +169,10 @@ class ForwardWorker {
   Scratch<T> maximum_, totals_;
 };
 
-// Queries of a head that one task takes: all, unless heads are too few to keep the threads busy.
+// How many queries of a head one task takes: all, unless there are too few heads to keep the threads busy.
 int64_t rows_per_task(const ForwardCall& call, int64_t tile_rows) {
   const int64_t heads = call.query.size(0) * call.heads(), tasks = 4 * get_num_threads();
-  const int64_t fewest = 8 * tile_rows;                  // or packing the keys anew for every task would show
+  const int64_t fewest = 8 * tile_rows;  // with fewer, packing the keys anew for every task would take noticeable time
   const int64_t most = std::max<int64_t>(fewest, 2048);  // bounds the work space
   const int64_t wanted = heads >= tasks ? call.length() : call.length() * heads / tasks;
   return std::min(call.length(), (std::clamp(wanted, fewest, most) + tile_rows - 1) / tile_rows * tile_rows);

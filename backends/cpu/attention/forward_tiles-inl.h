@@ -1,6 +1,6 @@
-// How the products of attention's forward pass are made: VectorTiles by the kernels of matrix products, SplitTiles by
-// the tile unit, InPlaceTiles for a few queries; the first and the last are in files of their own. All hold a thread's
-// queries, a block of keys and values, a tile of scores and the sums of values.
+// The classes that compute the products of attention's forward pass: VectorTiles by the kernels of matrix products,
+// SplitTiles by the tile unit, InPlaceTiles for a few queries. The first and the last are in files of their own. Each
+// holds a thread's queries, a block of keys and values, a tile of scores and the sums of values.
 
 #if defined(MICA_CPU_ATTENTION_FORWARD_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_ATTENTION_FORWARD_TILES_INL_H_
@@ -76,8 +76,8 @@ HWY_INLINE void transpose_words(const uint32_t* from, int64_t from_stride, uint3
   for (int i = 0; i < 16; ++i) hn::StoreU(s[i], w, to + i * to_stride);
 }
 
-// Queries and weights are sums of kLeft bfloat16, keys and values of kRight: three for floats; two and one where the
-// inputs are bfloat16.
+// Queries and weights are sums of kLeft bfloat16 numbers, keys and values of kRight: three for floats; two and one
+// where the inputs are bfloat16.
 template <int64_t kLeft, int64_t kRight>
 class SplitTiles {
  public:
@@ -105,7 +105,7 @@ class SplitTiles {
     return length >= least && source >= least && columns >= 96 && 3 * padded_columns <= 4 * columns;
   }
 
-  bool fits() const { return fits_; }  // whether all that was read could be split
+  bool fits() const { return fits_; }  // whether everything that was read could be split
   static int64_t rows() { return kSplitBlock; }
   float* scores(int64_t i) const { return scores_.data() + i * kStride; }
   float* sums(int64_t r) const { return sums_.data() + r * panels_ * kSplitBlock; }
@@ -205,7 +205,7 @@ class SplitTiles {
     packer_.rows(head, first, count, columns, rows_.data(), stride);
     return {rows_.data(), stride};
   }
-  // Parts of an infinity do not add up to it.
+  // An infinity cannot be split: its parts do not add up to it.
   template <int64_t kParts>
   void split_input(hn::VFromD<Floats> x, hn::VFromD<Floats> y, uint32_t* to, int64_t part_stride) {
     const auto largest = hn::Set(Floats(), std::numeric_limits<float>::max());

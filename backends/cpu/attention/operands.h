@@ -83,8 +83,9 @@ class Packer {
   int64_t width_;
 };
 
-// worker(task) for every task, each thread taking the next one as it becomes free. `make_worker()` is called once in
-// each thread and returns the worker, which owns that thread's work space. `cost`: multiplications of all tasks.
+// Calls worker(task) for every task. Each thread takes the next task as it becomes free. `make_worker()` is called once
+// in each thread and returns the worker, which owns that thread's work space. `cost` is the number of multiplications
+// of all tasks.
 template <class MakeWorker>
 void share_tasks(int64_t tasks, double cost, const MakeWorker& make_worker) {
   constexpr double kWorthAThread = 1 << 18;

@@ -1,4 +1,4 @@
-// Passes over rows of scores, which are in units of log 2.
+// Loops over rows of scores, which are in units of log 2.
 
 #if defined(MICA_CPU_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_ATTENTION_SCORES_INL_H_
@@ -31,7 +31,7 @@ template <class D, class V>
 HWY_INLINE V power_of_two(D d, V x) {
   using T = hn::TFromD<D>;
 #if MICA_SIMD_AVX512
-  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 64) {  // its scaling knows no bounds
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 64) {  // on vectors of 64 bytes scaling has no bounds
     const V r = fraction(x);
     return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), hn::Sub(x, r));
   }
@@ -42,8 +42,8 @@ HWY_INLINE V power_of_two(D d, V x) {
   return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), n);
 }
 
-// Several vectors at once. Where no power is subnormal or infinite, the whole part is added to the exponent's field;
-// with kSmall that is known beforehand.
+// The powers of several vectors at once. Where no power is subnormal or infinite, the whole part is added to the
+// exponent's bits; kSmall says that this is known beforehand.
 template <bool kSmall = false, class D, class V, size_t kCount>
 HWY_INLINE void powers_of_two(D d, V (&x)[kCount]) {
   if constexpr (!MICA_SIMD_AVX512) {
@@ -161,8 +161,8 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int
   return hn::Add(s0, s1);
 }
 
-// The same with kSmall for a row that ends within the last vectors: up to `whole`, a multiple of two vectors, without a
-// look at where it ends, and from there vector by vector, all of which are written.
+// The same with kSmall for a row that ends within the last vectors. Up to `whole`, a multiple of two vectors, it does
+// not check where the row ends; from there on it goes vector by vector, and writes all of them.
 template <class T>
 HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums_to_end(T* row, int64_t whole, int64_t n, int64_t end) {
   const hn::ScalableTag<T> d;
@@ -178,8 +178,8 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums_to_end(T* row, int64_t
 }
 
 // to[k * to_stride + j] = 2^rows[j * stride + k] for four rows and the keys k from `begin` to `end`, both multiples of
-// four, on vectors of four: they change places in registers. With kSteps, row j has `first + j` keys, at most `seen`;
-// other powers are zero. No power is near the ends of the numbers' range. Adds to four vectors of sums.
+// four. Vectors of four are transposed in registers. With kSteps, row j has `first + j` keys, at most `seen`, and other
+// powers are zero. No power is near the ends of the range. Adds to four vectors of sums.
 template <bool kSteps>
 HWY_ATTR void turned_powers(const float* rows, int64_t stride, int64_t begin, int64_t end, int64_t first, int64_t seen,
                             float* to, int64_t to_stride, float* totals) {

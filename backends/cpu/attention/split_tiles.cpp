@@ -13,7 +13,7 @@ bool has_split_tiles() {
   return kernel && kernel->format.enter;
 }
 
-// Accumulators 0 to 3; A in 4 and 5, B in 6 and 7.
+// Tiles 0 to 3 are accumulators, A is in 4 and 5, B in 6 and 7.
 #define MICA_MULTIPLY_PARTS(b_part)                               \
   _tile_loadd(6, b + (b_part)*kSplitPart, 128);                   \
   _tile_dpbf16ps(0, 4, 6);                                        \

@@ -54,7 +54,7 @@ class VectorTiles {
       }
       return;
     }
-    // Short rows are used where they lie; the keys are scaled in their place.
+    // Short rows are used where they lie. The keys are scaled in their place.
     if (is_near(query)) {
       queries_ = {reinterpret_cast<const T*>(query.row(first)), query.row_stride, 0};
     } else {
@@ -68,7 +68,7 @@ class VectorTiles {
     if (!kernel_.packs_rows_adjacent)
       scale_run(keys_.data(), packer_.panels(count) * packer_.panel_width() * depth_, factor_);
     count_ = count;
-    // Short rows of whole panels are as good as panels.
+    // Short rows that are whole panels are used as panels.
     if (is_near(value) && width_ % packer_.panel_width() == 0) {
       value_ = {reinterpret_cast<const T*>(value.row(begin)), value.row_stride, packer_.panel_width()};
     } else {
@@ -77,8 +77,8 @@ class VectorTiles {
     }
   }
 
-  // Whether all scores of the queries with these keys are so near zero that their powers need no shift: by the lengths
-  // of the vectors, and if the sums of values are no danger either.
+  // Whether all scores of the queries with these keys are so near zero that their powers need no shift. The lengths of
+  // the vectors tell that; the sums of values must be in range too.
   bool scores_are_small() const {
     const int64_t panel = packer_.panel_width();
     T longest_key = 0, most_of_values = 0;
@@ -117,8 +117,8 @@ class VectorTiles {
   hn::VFromD<hn::ScalableTag<T>> weigh_small(int64_t i, int64_t n, int64_t seen) const {
     return powers_and_sums<true>(scores(i), n, seen, T(0));
   }
-  // The same for all rows of a tile, each of which sees `seen` keys; adds their sums to `totals`, a vector for each
-  // row. True if the weights went straight to where add_values() would bring them.
+  // The same for all rows of a tile, each of which sees `seen` keys. Adds their sums to `totals`, a vector for each
+  // row. Returns true if the weights were written directly where add_values() would bring them.
   bool weigh_all_small(int64_t rows, int64_t seen, T* totals) const {
     const hn::ScalableTag<T> d;
     constexpr int64_t kLanes = hn::MaxLanes(d);
@@ -159,7 +159,7 @@ class VectorTiles {
     }
     return false;
   }
-  // Adds the values of `seen` keys, weighted.
+  // Adds the weighted values of `seen` keys.
   void add_values(int64_t r, int64_t rows, int64_t seen, bool first, bool turned = false) const {
     const T* weights = scores_.data();
     if (kernel_.packs_rows_adjacent) {
@@ -182,7 +182,7 @@ class VectorTiles {
  private:
   static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
   static constexpr int64_t kNearRowBytes = 512;
-  // Whether weights change places in registers on their way to the rows of a tile.
+  // Whether weights are transposed in registers on their way to the rows of a tile.
   static constexpr bool kTurns = hn::MaxLanes(hn::ScalableTag<T>()) == 4 && sizeof(T) == 4;
   static constexpr T kSmallScore = 24;  // in units of log 2: sums stay below 2^90 times the values
 
@@ -199,7 +199,7 @@ class VectorTiles {
     return head.element_size == sizeof(T) && row_bytes <= kNearRowBytes;
   }
 
-  // NaN stays.
+  // A NaN stays.
   static void keep_largest(T& largest, T x) {
     if (x > largest || x != x) largest = x;
   }
@@ -219,9 +219,9 @@ class VectorTiles {
   Packer<T> packer_;
   gemm_impl::CopyFn turn_ = gemm_impl::copy_to_sums(dtype_v<T>);
   int64_t depth_, width_, count_ = 0;
-  T longest_query_ = 0;  // squared
+  T longest_query_ = 0;  // the squared length
   Rows queries_, value_;
-  T factor_ = 1;  // of all scores
+  T factor_ = 1;  // the factor of all scores
   Scratch<T> query_, sums_, keys_, values_, scores_;
   Scratch<T> weights_;  // the scores with rows adjacent, where the kernel wants that
 };

@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #define MICA_FFT_INLINE __attribute__((always_inline))
 
-// f(0), f(1) and so on, each argument a constant.
+// Calls f(0), f(1) and so on, each argument a constant.
 template <int kCount, class F>
 HWY_INLINE void unrolled(const F& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) MICA_FFT_INLINE { (f(std::integral_constant<int, I>()), ...); }
@@ -101,7 +101,8 @@ HWY_INLINE void butterfly_8(D d, Parts<V>* x) {
   butterfly_4(x[1], x[3], x[5], x[7]);
   const V root = hn::Set(d, hn::TFromD<D>(0.70710678118654752440));
   const Parts<V> e0 = x[0], e1 = x[2], e2 = x[4], e3 = x[6], o0 = x[1], o2 = x[5];
-  // Odd elements 1 and 3 are turned by an eighth and three eighths: (1 - i) and -(1 + i) of the root.
+  // Odd elements 1 and 3 are multiplied by the root of an eighth and of three eighths: (1 - i) and -(1 + i) times the
+  // root of 1/2.
   const Parts<V> o1 = minus_i_times(x[3], x[3]), o3 = plus_i_times(x[7], x[7]);
   x[0] = e0 + o0;
   x[1] = plus_scaled(e1, o1, root);
@@ -139,7 +140,7 @@ HWY_INLINE void butterfly_of_prime(D d, Parts<V>* x) {
   });
 }
 
-// In place, forward. D is only for constants.
+// Transforms in place, forward. D is needed for constants only.
 template <int kRadix, class D, class V>
 HWY_INLINE void butterfly(D d, Parts<V>* x) {
   using T = hn::TFromD<D>;

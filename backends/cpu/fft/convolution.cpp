@@ -20,7 +20,7 @@ bool is_prime(int64_t n) {
   return n > 1;
 }
 
-// The least number whose powers are all numbers from 1 to p - 1.
+// The least number whose powers give all numbers from 1 to p - 1.
 int64_t primitive_root(int64_t p) {
   std::vector<int64_t> primes;
   int64_t rest = p - 1;
@@ -37,7 +37,7 @@ int64_t primitive_root(int64_t p) {
   }
 }
 
-// A plain transform, in place, of a length that has passes: precise rather than fast.
+// A plain transform, in place, of a length that has passes. It is precise rather than fast.
 void transform(std::vector<std::complex<double>>& x) {
   const int64_t n = static_cast<int64_t>(x.size());
   std::vector<std::complex<double>> other(x.size()), roots(x.size());

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Room for a count of numbers, and as much as leaves what follows aligned to a cache line.
+// The count, rounded up so that what follows is aligned to a cache line.
 inline int64_t rounded(int64_t count) { return (count + 31) / 16 * 16; }
 
 // x[k] = x[k] * by[k] * factor for pairs; conjugated where asked, before or after the product.
@@ -56,12 +56,12 @@ void run_rader(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward
   run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest);
   const T sum_re = first_re + x[0], sum_im = first_im + x[1];
   multiply_pairs(x, plan.factor.spectrum.data(), x, m, false, false, T(1));
-  x[0] += first_re;  // to every element of the transform back
+  x[0] += first_re;  // adds it to every element of the transform back
   x[1] += first_im;
   run_two_step<T>(plan.steps, x, nullptr, x, true, scale, rest);
   out[0] = sum_re * scale;
   out[1] = sum_im * scale;
-  // Backward, the elements but the first come in the opposite order.
+  // Backward, all elements but the first come in the opposite order.
   if (backward) {
     for (int64_t k = 0; k < m; ++k) std::memcpy(out + 2 * (p - to[k]), x + 2 * k, 2 * sizeof(T));
   } else {
@@ -73,7 +73,7 @@ template <class T>
 void run_bluestein(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
   const int64_t n = plan.length, m = plan.steps.length;
   T *const x = room, *const rest = room + rounded(2 * m);
-  // A backward transform is the conjugate of the conjugate's.
+  // A backward transform is the conjugate of the transform of the conjugate.
   multiply_pairs(in, plan.factor.chirp.data(), x, n, backward, false, T(1));
   std::fill(x + 2 * n, x + 2 * m, T(0));
   run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest);
@@ -154,7 +154,7 @@ void fold_pairs(const T* x, T* z, int64_t half, const T* roots) {
     z[2 * mirror] = bins.mirror_re;
     z[2 * mirror + 1] = bins.mirror_im;
   }
-  const T first = x[0], last = x[2 * half];  // imaginary parts there mean nothing
+  const T first = x[0], last = x[2 * half];  // imaginary parts have no meaning there
   z[0] = first + last;
   z[1] = first - last;
 }
@@ -200,7 +200,7 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
         z[2 * k + 1] = 0;
       }
       run_complex<T>(plan, z, nullptr, z, false, batch.scale, room);
-      z[1] = 0;  // which a convolution only comes near
+      z[1] = 0;  // a convolution gives it only approximately
       std::copy(z, z + 2 * (half + 1), out);
       if (batch.whole) mirror_pairs(out, n);
     } else if (batch.halved()) {

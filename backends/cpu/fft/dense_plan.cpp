@@ -10,12 +10,12 @@ namespace mica::cpu::fft {
 
 namespace {
 
-constexpr int64_t kNearestCache = 52000;  // bytes of lanes that may lie a little beyond it
+constexpr int64_t kNearestCache = 52000;  // bytes of lanes; they may lie a little beyond the cache
 // With fewer lanes, sequences side by side stay in the cache long enough, and the exchange of rows and columns costs
 // more than it gains.
 constexpr int64_t kFewLanes = 8;
 
-// What the passes of a length cost for each element, in operations of vectors, loads and stores included.
+// The cost of a length's passes for each element, in vector operations, with loads and stores.
 double pass_cost(int64_t length) {
   double cost = 0;
   for (const int radix : factors_of(length)) {
@@ -45,7 +45,7 @@ double pass_cost(int64_t length) {
 // The same for a whole transform of lanes.
 double transform_cost(int64_t length) {
   if (has_short(length)) return short_cost(static_cast<int>(length)) + 2.0 * static_cast<double>(length);
-  return 1.5 * pass_cost(length) * static_cast<double>(length);  // their loops and addresses too
+  return 1.5 * pass_cost(length) * static_cast<double>(length);  // with the cost of loops and addresses
 }
 
 // The cost of a cut, for one transform: roots, and the parts of pairs, are 8 and 4 operations for a vector; squares of
@@ -100,7 +100,7 @@ TwoStep<T> make_steps(int64_t length, Cut cut) {
   return steps;
 }
 
-// The convolution's length: one of few factors, not the shortest but the one that costs least.
+// The length of the convolution: one with few factors. The cheapest is taken, not the shortest.
 template <class T>
 int64_t padded_length(int64_t length) {
   int64_t best = 0;
@@ -125,7 +125,7 @@ bool suits_dense(int64_t length) {
   return lanes_of<T>() >= kFewLanes && (outgrows_cache<T>(length) || !is_smooth(length));
 }
 
-// Made as the library is loaded, and never destroyed: a thread may be at them when the process ends.
+// Made when the library is loaded, and never destroyed: a thread may still use them when the process ends.
 template <class T>
 Cache<int64_t, DensePlan<T>>& dense_plans = *new Cache<int64_t, DensePlan<T>>;
 template <class T>

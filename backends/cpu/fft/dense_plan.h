@@ -1,4 +1,4 @@
-// What a transform needs whose elements lie side by side in memory, one sequence at a time.
+// The plan of a transform whose elements lie side by side in memory, one sequence at a time.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct LineAllocator {
 template <class T>
 struct TwoStep {
   int64_t length = 0, rows = 0, columns = 0;
-  std::shared_ptr<const Plan<T>> down, along;  // of `rows` and of `columns` elements
+  std::shared_ptr<const Plan<T>> down, along;  // plans of `rows` and of `columns` elements
   // For each group of columns and each row: the real parts for the group's lanes, then the imaginary parts.
   std::vector<T, LineAllocator<T>> roots;
 };
@@ -43,11 +43,12 @@ inline int64_t group_count(int64_t lanes, int64_t count) { return (count + lanes
 template <class T>
 struct DensePlan {
   int64_t length = 0;
-  Convolution<T> factor;  // of length 0 where the length has passes
-  TwoStep<T> steps;       // of the length, or of the convolution's
+  Convolution<T> factor;  // length 0 where the length has passes itself
+  TwoStep<T> steps;       // for the length, or for the convolution's length
 };
 
-// The plan of a length, from the cache; nothing where sequences are better done side by side, a lane for each.
+// The plan of a length, from the cache. Nothing where it is better to transform several sequences side by side, one in
+// each lane.
 template <class T>
 std::shared_ptr<const DensePlan<T>> dense_plan_of(int64_t length);
 

@@ -27,7 +27,7 @@ constexpr int pair_of_lane(int lane) {
 
 #if HWY_TARGET == HWY_AVX3
 
-// With 64 bytes, which numbers go where is itself a vector: both directions are the same instructions.
+// With vectors of 64 bytes the permutation is itself a vector, so that both directions are the same instructions.
 template <class T>
 struct Order {
   alignas(64) static constexpr int32_t kParts32[2][16] = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},

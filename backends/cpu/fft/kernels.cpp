@@ -17,7 +17,7 @@ constexpr int64_t kLongestDense = 32768, kLeastShared = 8192;
 
 // Where each sequence along `dim` begins, the last dimension changing fastest; in numbers, `unit` to an element.
 std::vector<int64_t> offsets_of(const TensorView& view, int64_t dim, int64_t unit) {
-  int64_t count = 1, inner = -1;  // `inner` is the last dimension but `dim`
+  int64_t count = 1, inner = -1;  // `inner` is the last dimension other than `dim`
   for (int64_t d = 0; d < view.ndim; ++d)
     if (d != dim) count *= view.sizes[d], inner = d;
   std::vector<int64_t> offsets(static_cast<size_t>(count)), index(static_cast<size_t>(view.ndim), 0);
@@ -55,7 +55,7 @@ void run(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bo
   batch.scale = static_cast<T>(scale);
   const int64_t count = static_cast<int64_t>(in_offsets.size());
   const int64_t threads = get_num_threads();
-  // One thread each, unless a few long ones are better shared.
+  // Each thread takes whole transforms, unless there are a few long ones that are better shared.
   if (batch.in_stride == in_unit && batch.out_stride == out_unit && batch.length <= kLongestDense &&
       (count >= threads || batch.length <= kLeastShared)) {
     if (const auto plan = dense_plan_of<T>(batch.plan_length())) {

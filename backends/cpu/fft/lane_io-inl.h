@@ -31,9 +31,9 @@ struct LaneOffsets {
   }
 };
 
-// Pairs of numbers side by side, a cache line of each lane at a time: pairs are exchanged as wholes, their parts
-// separated last. Returns how many elements were done; none where vectors are short, which have a way of their own.
-// `next` is where the lanes after these begin, or null: their lines are asked for as these are read.
+// Reads pairs of numbers that lie side by side, a cache line of each lane at a time: pairs are exchanged as wholes, and
+// their parts are separated last. Returns how many elements were read; none where vectors are short, which have their
+// own way. `next` is where the lanes after these begin, or null: their lines are prefetched meanwhile.
 template <class T>
 int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequence<T> to, const int64_t* next) {
   const hn::ScalableTag<T> d;
@@ -83,8 +83,8 @@ int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequen
   return k;
 }
 
-// Elements in lanes that are to be written: those of all lanes lie `step` numbers from the next ones, which is less
-// than zero where they are written in the opposite order. Their parts are multiplied by factors.
+// Elements in lanes that are to be written. The elements of all lanes lie `step` numbers from the next ones; the step
+// is negative where they are written in the opposite order. Their parts are multiplied by factors.
 template <class T>
 struct Written {
   const T *re, *im;
@@ -230,8 +230,8 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
   store_complex(out, lanes, stride, n, Written<T>(from, scale));
 }
 
-// All n elements of the spectrum of reals, of which `from` has the first half: the others are conjugates of these, in
-// the opposite order.
+// Writes all n elements of the spectrum of reals from `from`, which has the first half. The others are conjugates of
+// these in the opposite order.
 template <class T>
 void store_mirrored(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> from, T scale) {
   const int64_t bins = n / 2 + 1;

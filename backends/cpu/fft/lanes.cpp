@@ -51,7 +51,7 @@ void fold_real(Sequence<T> x, Sequence<T> z, int64_t half, const T* roots) {
     hn::Store(v.re, d, z.re + k * lanes);
     hn::Store(v.im, d, z.im + k * lanes);
   };
-  const V first = hn::Load(d, x.re), last = hn::Load(d, x.re + half * lanes);  // imaginary parts there mean nothing
+  const V first = hn::Load(d, x.re), last = hn::Load(d, x.re + half * lanes);  // imaginary parts have no meaning there
   for (int64_t k = 1; k <= half / 2; ++k) {
     const int64_t mirror = half - k;
     const Parts<V> a{hn::Load(d, x.re + k * lanes), hn::Load(d, x.im + k * lanes)};
@@ -66,8 +66,8 @@ void fold_real(Sequence<T> x, Sequence<T> z, int64_t half, const T* roots) {
   put(0, {hn::Add(first, last), hn::Sub(first, last)});
 }
 
-// The working room of a cut, in bytes: a column and its other room, the rows, and their other room. Parts are apart as
-// in TwoStepRoom, so that rows share no cache sets.
+// The work space of a cut, in bytes: a column with its second buffer, the rows, and their second buffer. Parts are
+// apart as in TwoStepRoom, so that rows share no cache sets.
 struct NestedRoom {
   static constexpr int64_t kPage = TwoStepRoom::kPage;
   int64_t column_part, between, first_row, row_part, row_step, other_row, last_row, total;
@@ -88,7 +88,7 @@ NestedRoom room_of(const fft::Nested<T>& plan) {
   return {plan.rows, plan.columns, static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()) * sizeof(T))};
 }
 
-// Columns of a cut: elements of all lanes side by side, far from the next ones.
+// The columns of a cut: elements of all lanes lie side by side, far from the next ones.
 template <class T>
 struct FromFar {
   const T *in, *next;  // `next` is where the lanes after these begin, or null
@@ -105,11 +105,11 @@ struct FromFar {
   }
 };
 
-// Element k, times its root, to the row k of the cut.
+// Writes element k, times its root, to row k of the cut.
 template <class T>
 struct ToRowsOfCut {
   T* re;
-  int64_t part, step;  // in numbers
+  int64_t part, step;  // counted in numbers
   const T* roots;
 
   HWY_INLINE void operator()(int64_t k, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
@@ -191,7 +191,7 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
       } else {
         for (int64_t i = 0; i < n * in.lanes; i += in.lanes) hn::Store(hn::Zero(d), d, a.im + i);
         result = run_plan(plan, a, b);
-        hn::Store(hn::Zero(d), d, result.im);  // which a convolution only comes near
+        hn::Store(hn::Zero(d), d, result.im);  // a convolution gives it only approximately
       }
     }
     if (batch.whole) {

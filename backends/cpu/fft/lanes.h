@@ -11,12 +11,12 @@ namespace mica::cpu::fft {
 
 enum class Kind { Complex, FromReal, ToReal };
 
-// A length cut into rows * columns, for lanes of whole sequences: transforms of the columns and of the rows stay in the
+// A length cut into rows * columns, for lanes of whole sequences. The transforms of columns and of rows stay in the
 // nearest cache where the whole would not.
 template <class T>
 struct Nested {
   int64_t rows = 0, columns = 0;
-  std::shared_ptr<const Plan<T>> down, along;  // of `rows` and of `columns` elements
+  std::shared_ptr<const Plan<T>> down, along;  // plans of `rows` and of `columns` elements
   std::vector<T> roots;                        // root (row * column), pairs, row by row within a column
 };
 // The cut of a length, from the cache; nothing where the whole stays in the nearest cache.
@@ -30,7 +30,7 @@ template <class T>
 struct OddReal {
   int radix = 0;
   int64_t columns = 0;
-  std::shared_ptr<const Plan<T>> along;         // of `columns` elements
+  std::shared_ptr<const Plan<T>> along;         // the plan of `columns` elements
   std::shared_ptr<const std::vector<T>> roots;  // cut_roots(radix, columns)
   std::vector<T> turns;                         // cos, sin of 2 pi k / radix for k < radix
   std::vector<T> rows;                          // factors_of_sums(radix)
@@ -44,14 +44,14 @@ std::shared_ptr<const OddReal<T>> odd_real_of(int64_t length);
 template <class T>
 struct Batch {
   Kind kind = Kind::Complex;
-  int64_t length = 0;  // of the real or complex sequence
+  int64_t length = 0;  // the length of the real or complex sequence
   const T* in = nullptr;
   T* out = nullptr;
   int64_t in_stride = 0, out_stride = 0;
   const int64_t* in_offsets = nullptr;
   const int64_t* out_offsets = nullptr;
   bool backward = false;
-  bool whole = false;  // from reals: all of the spectrum is written, not only its first half
+  bool whole = false;  // from reals: writes the whole spectrum, not only its first half
   T scale = 1;
   // Element k of transform t is multiplied by table[2 k columns + t] + i table[(2 k + 1) columns + t] before it is
   // written.

@@ -152,7 +152,7 @@ void from_real(const Batch<T>& batch) {
       x[2 * k + 1] = 0;
     }
     complex_long(x, 2, y, 2, n, false, batch.scale);
-    y[1] = 0;  // which a convolution only comes near
+    y[1] = 0;  // a convolution gives it only approximately
     for (int64_t k = 0; k <= half; ++k) {
       batch.out[k * batch.out_stride] = y[2 * k];
       batch.out[k * batch.out_stride + 1] = y[2 * k + 1];
@@ -243,7 +243,7 @@ void to_real(const Batch<T>& batch) {
 }  // namespace
 
 bool prefers_cut(int64_t length, int64_t count, bool is_double) {
-  constexpr int64_t kAlone = 512, kTooLong = 32768;  // sequences of lanes beyond it outgrow the cache
+  constexpr int64_t kAlone = 512, kTooLong = 32768;  // lanes of longer sequences outgrow the cache
   return (count < lane_count(is_double) && length >= kAlone) || length > kTooLong;
 }
 

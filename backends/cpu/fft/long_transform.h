@@ -1,4 +1,4 @@
-// One transform so long, or so alone, that it is cut into many short ones.
+// One transform that is so long, or so alone, that it is cut into many short ones.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace mica::cpu::fft {
 
-// Whether `count` transforms of a length had better be done one after the other, each cut.
+// Whether `count` transforms of a length should be done one after the other, each of them cut.
 bool prefers_cut(int64_t length, int64_t count, bool is_double);
 
 // The transform that begins at batch.in and goes to batch.out; offsets are not read.

@@ -1,4 +1,4 @@
-// Real sequences of odd length, a lane for each: about half the work of a complex transform.
+// Real sequences of odd length, one in each lane, with about half the work of a complex transform.
 #if defined(MICA_FFT_ODD_REAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_FFT_ODD_REAL_INL_H_
 #undef MICA_FFT_ODD_REAL_INL_H_
@@ -43,7 +43,7 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
     }
     hn::Store(total, d, to.re + c * lanes);
     hn::Store(hn::Zero(d), d, to.im + c * lanes);
-    // Several results share what they load, where the radix is not known to the compiler.
+    // Where the compiler does not know the radix, several results share their loads.
     const auto results = [&](auto count, int k) {
       constexpr int kCount = decltype(count)::value;
       Parts<V> x[kCount];
@@ -60,7 +60,7 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
           }
         });
       } else {
-        int at[kCount] = {};  // k * m, less the radix as often as it is in it: a division would take longer
+        int at[kCount] = {};  // k * m modulo the radix, by subtraction, which is faster than a division
 #pragma GCC unroll 4
         for (int m = 1; m <= half; ++m) {
           const V sum = sums[m - 1], rest = rests[m - 1];
@@ -88,7 +88,7 @@ void transform_real_columns(const fft::OddReal<T>& cut, const T* from, Sequence<
   }
 }
 
-// The other way: columns of real numbers from the rows up to half.
+// The inverse: columns of real numbers from the rows up to half.
 template <int kRadix, class T>
 void restore_real_columns(const fft::OddReal<T>& cut, Sequence<T> from, T* to) {
   const hn::ScalableTag<T> d;
@@ -136,7 +136,7 @@ void copy_elements(Sequence<T> from, Sequence<T> to, int64_t count) {
   }
 }
 
-// Transforms the rows that begin at `a`, with `b` as room; returns which of the two holds the results.
+// Transforms the rows that begin at `a`, with `b` as work space. Returns which of the two holds the results.
 template <class T>
 Sequence<T> transform_rows(const fft::OddReal<T>& cut, Sequence<T> a, Sequence<T> b) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())), rows = cut.radix / 2 + 1;
@@ -158,7 +158,7 @@ Sequence<T> transform_rows(const fft::OddReal<T>& cut, Sequence<T> a, Sequence<T
   return result;
 }
 
-// The bins up to half of the real sequence a.re, with `b` as room; returns which of the two holds them.
+// Computes the bins up to half of the real sequence a.re, with `b` as work space. Returns which of the two holds them.
 template <class T>
 Sequence<T> run_odd_real(const fft::OddReal<T>& cut, Sequence<T> a, Sequence<T> b) {
   const hn::ScalableTag<T> d;

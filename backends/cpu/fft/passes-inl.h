@@ -63,7 +63,7 @@ void run_pass(const fft::Pass& pass, const T* roots, const Source& source, Sink&
   }
 }
 
-// Those radices that have a butterfly of their own; false for the others, and nothing is done.
+// Runs a pass whose radix has a butterfly of its own. Returns false for other radices, and has done nothing then.
 template <class T, class Source, class Sink>
 bool run_any_pass(const fft::Pass& pass, const T* roots, const Source& source, Sink&& sink) {
   switch (pass.radix) {
@@ -87,8 +87,8 @@ bool run_any_pass(const fft::Pass& pass, const T* roots, const Source& source, S
   }
 }
 
-// NEON multiplies by one lane of a vector as fast as by a vector: there a load brings the factors of several products.
-// Elsewhere a factor is loaded into all lanes at no cost.
+// NEON multiplies by one lane of a vector as fast as by a vector, so that one load brings the factors of several
+// products. On other processors a load into all lanes costs nothing.
 #if HWY_ARCH_ARM_A64
 inline constexpr bool kFactorsInLanes = true;
 #else
@@ -149,7 +149,7 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, cons
         total = total + sums[j - 1];
       }
       store(0, total);
-      // Two results share what they load, where the radix is not known to the compiler.
+      // Where the compiler does not know the radix, two results share their loads.
       const auto results = [&](auto count, int j) {
         constexpr int kCount = decltype(count)::value;
         Parts<V> even[kCount], odd[kCount];
@@ -167,7 +167,7 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, cons
             }
           });
         } else {
-          int at[kCount] = {};  // j * m, less the radix as often as it is in it: a division would take longer
+          int at[kCount] = {};  // j * m modulo the radix, by subtraction, which is faster than a division
 #pragma GCC unroll 3
           for (int m = 1; m <= half; ++m) {
             const Parts<V> sum = sums[m - 1], turn = turns[m - 1];
@@ -192,7 +192,7 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, cons
     }
 }
 
-// Passes `first` to `last` of a plan, from `a`, with `b` as room; returns which of the two holds the result.
+// Runs passes `first` to `last` of a plan from `a`, with `b` as work space. Returns which of the two holds the result.
 template <class T>
 Sequence<T> run_some_passes(const fft::Plan<T>& plan, size_t first, size_t last, Sequence<T> a, Sequence<T> b) {
   const T* const roots = plan.roots.data();
@@ -213,8 +213,8 @@ Sequence<T> run_passes(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b) {
   return run_some_passes(plan, 0, plan.passes.size(), a, b);
 }
 
-// The same in two parts, of which the first reads its elements from a source and the second leaves them in a sink: what
-// lies elsewhere in another form is not copied first. The first part is this many passes.
+// The same in two parts. The first reads its elements from a source, and the second writes them to a sink, so that
+// elements in another form need no copy. This is the number of passes of the first part.
 template <class T>
 size_t first_passes(const fft::Plan<T>& plan) {
   return plan.passes.size() >= 2 && (plan.passes[0].radix <= 5 || plan.passes[0].radix == 8) ? 1 : 0;
@@ -228,8 +228,8 @@ void begin_passes(const fft::Plan<T>& plan, const Source& source, Sequence<T> to
     for (int64_t k = 0; k < plan.length; ++k) sink(k, source(k));
   }
 }
-// What remains after `done` passes: first_passes(), or none. `make_sink` gets the room that the last pass does not
-// read.
+// Runs the passes that remain after `done`: after first_passes(), or after none. `make_sink` gets the buffer that the
+// last pass does not read.
 template <class T, class MakeSink>
 void finish_passes(const fft::Plan<T>& plan, size_t done, Sequence<T> a, Sequence<T> b, const MakeSink& make_sink) {
   const size_t last = plan.passes.size() - (plan.passes.size() > done ? 1 : 0);
@@ -256,8 +256,8 @@ void multiply_each(Sequence<T> x, const T* by, int64_t count) {
   }
 }
 
-// The convolution of `a` with the plan's other factor, with `b` as room; returns which of the two holds the result.
-// `first` is added to every element of it, and what it gets is the sum of the elements of `a`.
+// Convolves `a` with the plan's other factor, with `b` as work space. Returns which of the two holds the result.
+// `first` is added to every element of it, and becomes the sum of the elements of `a`.
 template <class T>
 Sequence<T> convolve(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b,
                      Parts<hn::Vec<hn::ScalableTag<T>>>* first) {

@@ -12,7 +12,7 @@ std::vector<int> factors_of(int64_t n) {
   std::vector<int> factors;
   int twos = 0;
   while (n % 2 == 0) n /= 2, ++twos;
-  // Eights, and fours so that no single two remains.
+  // Takes radix 8 as often as possible, and 4 where a single 2 would remain.
   while (twos >= 3 && twos != 4) factors.push_back(8), twos -= 3;
   while (twos >= 2) factors.push_back(4), twos -= 2;
   if (twos) factors.push_back(2);
@@ -79,7 +79,7 @@ Root root_of_unity(int64_t k, int64_t n) {
   const bool lower = 2 * k > n;  // conjugate of the upper half
   if (lower) k = n - k;
   const bool left = 4 * k > n;  // mirrored at the imaginary axis
-  if (left) k = n - 2 * k;      // twice the distance to it, counted in halves below
+  if (left) k = n - 2 * k;      // twice the distance to that axis; the code below counts in halves
   const double angle = left ? std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)
                             : 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
   // Beyond pi / 4, the other function of the complement is the more exact one.
@@ -132,7 +132,7 @@ int64_t good_length(int64_t least) {
   return best;
 }
 
-// Made as the library is loaded, and never destroyed: a thread may be at them when the process ends.
+// Made when the library is loaded, and never destroyed: a thread may still use them when the process ends.
 template <class T>
 static Cache<int64_t, Plan<T>>& plans = *new Cache<int64_t, Plan<T>>;
 template <class T>

@@ -1,4 +1,4 @@
-// What a transform of one length needs: factors and roots of unity. Made once, kept for later calls.
+// The plan of a transform of one length: factors and roots of unity. It is made once and kept for later calls.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct Pass {
   int64_t roots;          // where its twiddle factors begin: (radix - 1) pairs for each of `after` places
 };
 
-// What turns a length that has no passes of its own into a cyclic convolution of one that has.
+// Turns a length that has no passes of its own into a cyclic convolution of a length that has.
 template <class T>
 struct Convolution {
   int64_t length = 0;
@@ -23,14 +23,14 @@ struct Convolution {
   std::vector<int32_t> from, to;
   // Bluestein, for all others: products with exp(-i pi k^2 / n) going in and coming out, pairs.
   std::vector<T> chirp;
-  std::vector<T> spectrum;  // of the other factor, divided by the convolution's length, pairs
+  std::vector<T> spectrum;  // the transform of the other factor, divided by the convolution's length, in pairs
 
   int64_t size() const;  // in units of 8 bytes
 };
 // `padded` is the convolution's length where it is Bluestein's: at least 2 length - 1.
 template <class T>
 Convolution<T> convolution_for(int64_t length, int64_t padded);
-// Whether Rader's way is open.
+// Whether Rader's method can be used.
 bool has_rader(int64_t length);
 
 template <class T>
@@ -69,8 +69,8 @@ struct Root {
 };
 Root root_of_unity(int64_t k, int64_t n);
 
-// The largest prime that is a pass. Its sums take half as many products for each element as it has elements; those of a
-// much larger one would take longer than a convolution.
+// The largest prime that has a pass. A pass takes half as many products for each element as the prime has elements. For
+// a much larger prime, that takes longer than a convolution.
 constexpr int kLargestRadix = 97;
 
 // The factors of the sums of an odd radix: for each k up to half of it, cos of 2 pi k m / radix for m from 1 to half,
@@ -79,12 +79,12 @@ constexpr int padded_half(int radix) { return (radix / 2 + 3) / 4 * 4; }
 template <class T>
 std::vector<T> factors_of_sums(int radix);
 
-// The radices of a length's passes; the last one is -1 where a prime factor is above what passes take.
+// The radices of a length's passes. The last one is -1 where a prime factor is larger than passes take.
 std::vector<int> factors_of(int64_t length);
 
 // The smallest length not below `least` that has no prime factor above 5.
 int64_t good_length(int64_t least);
-// Whether no prime factor is above what passes take.
+// Whether passes take all prime factors.
 bool is_smooth(int64_t length);
 
 // A table for the cut of one transform of length rows * columns: root (row * column) for every pair, the real parts of

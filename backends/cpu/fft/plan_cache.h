@@ -1,4 +1,4 @@
-// What was made for a length, kept for later calls.
+// A cache of plans: what was made for a length is kept for later calls.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace mica::cpu::fft {
 
-constexpr size_t kKeptPlans = 64;                    // the least recently used goes
-constexpr int64_t kKeptElements = int64_t{1} << 23;  // of all plans of a cache together: 64 MB
+constexpr size_t kKeptPlans = 64;                    // more plans drop the least recently used
+constexpr int64_t kKeptElements = int64_t{1} << 23;  // elements of all plans of a cache together: 64 MB
 
 // Values by key, the most recently used first, bounded in number and size.
 template <class Key, class Value>
@@ -28,7 +28,7 @@ class Cache {
         }
     }
     int64_t size = 0;
-    std::shared_ptr<const Value> made = make(size);  // outside the lock: a plan may need another one
+    std::shared_ptr<const Value> made = make(size);  // made without the lock, because a plan may need another one
     std::lock_guard lock(mutex_);
     kept_.push_front({key, made, size});
     total_ += size;

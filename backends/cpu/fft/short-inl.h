@@ -85,8 +85,8 @@ HWY_INLINE void short_values(D d, Parts<V>* x) {
   }
 }
 
-// In two steps: transforms of the columns to the stack, then of its rows. Short ones are all of it in a row, with every
-// index a constant; the others are two loops.
+// A transform in two steps: the columns go to the stack, then its rows are transformed. Short lengths are unrolled,
+// with every index a constant; the others are two loops.
 template <int kLength, class D, class Source, class Sink>
 HWY_INLINE void run_in_steps(D d, const Source& source, const Sink& sink) {
   using V = hn::Vec<D>;
@@ -150,15 +150,15 @@ HWY_INLINE void run_short(D d, const Source& source, const Sink& sink) {
   }
 }
 
-// One function for a length and a pair of source and sink, which it copies: their members are then not in memory that
-// the sink might write.
+// One function for a length with its source and sink, which it copies, so that the compiler knows that the sink does
+// not write to their members.
 template <int kLength, class D, class Source, class Sink>
 HWY_NOINLINE void short_transform(D d, const Source& source, const Sink& sink) {
   const Source from = source;
   const Sink to = sink;
   run_short<kLength>(d, from, to);
 }
-// False where the length has no transform of its own, and nothing is done.
+// Returns false, and has done nothing, where the length has no transform of its own.
 template <class T, class Source, class Sink>
 bool run_short_of(int64_t length, const Source& source, const Sink& sink) {
   if constexpr (fft::takes_short(hn::MaxLanes(hn::ScalableTag<T>()))) {

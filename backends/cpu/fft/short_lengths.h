@@ -1,4 +1,4 @@
-// The lengths that have a transform of their own, and what the compiler needs to know about them.
+// The lengths that have a transform of their own, and constants about them for the compiler.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@ namespace mica::cpu::fft {
 constexpr int kShortLengths[] = {8,  9,  10, 12, 14, 15, 16, 18, 20, 21, 24, 25,
                                  27, 28, 30, 32, 36, 40, 48, 50, 60, 64, 128};
 
-// Vectors of fewer lanes keep to passes, which were measured there.
+// Vectors of fewer lanes use passes, which were faster where they were measured.
 constexpr bool takes_short(int64_t lanes) { return lanes >= 8; }
 
 constexpr bool has_butterfly(int n) { return n <= 5 || n == 7 || n == 8 || n == 11 || n == 13; }
 constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
-// Of a modulo n, which have no common divisor.
+// The inverse of a modulo n; a and n have no common divisor.
 constexpr int inverse(int a, int n) {
   for (int k = 1; k < n; ++k)
     if (a * k % n == 1) return k;
   return 0;
 }
 
-// The first of two factors: where lengths are unrolled, one that shares no divisor with the other if there is such.
+// The first of two factors. For unrolled lengths, one that has no common divisor with the other, if there is one.
 constexpr int short_factor(int n) {
   switch (n) {
     case 16:
@@ -44,11 +44,11 @@ constexpr int short_factor(int n) {
   return best;
 }
 
-// Whether one is written as a whole, not as loops; and whether its values stay in registers, more or less.
+// Whether a length is unrolled instead of written as loops, and whether its values about fit the registers.
 constexpr bool is_unrolled(int n) { return n <= 30 && common_divisor(short_factor(n), n / short_factor(n)) == 1; }
 constexpr bool has_values(int n) { return n <= 12 || n == 16; }
 
-// exp(-2 pi i k / n), for the compiler.
+// exp(-2 pi i k / n), computed by the compiler.
 constexpr Root constant_root(int k, int n) {
   k %= n;
   // Whole quarters of a turn, and the rest: at most half of one to either side.
@@ -74,7 +74,7 @@ constexpr Root constant_root(int k, int n) {
   }
 }
 
-// What a transform of its own costs, in operations of vectors; where it is cut, elements go to the stack and back.
+// The cost of such a transform, in vector operations. Where it is cut, elements go to the stack and back.
 constexpr int short_cost(int n) {
   if (n == 1) return 0;
   if (has_butterfly(n)) {

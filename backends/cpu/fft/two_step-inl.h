@@ -1,4 +1,4 @@
-// One transform of elements side by side, cut in two so that lanes are its own columns and then its own rows.
+// One transform of elements that lie side by side, cut in two: lanes are first its own columns, then its own rows.
 #if defined(MICA_FFT_TWO_STEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_FFT_TWO_STEP_INL_H_
 #undef MICA_FFT_TWO_STEP_INL_H_
@@ -30,7 +30,7 @@ HWY_INLINE void turn_tile(const T* x, int64_t rows, T* to, int64_t columns) {
   if (HWY_LIKELY(rows >= kLanes)) {
 #pragma GCC unroll 16
     for (int l = 0; l < kLanes; ++l) tile[l] = hn::Load(d, x + pair_of_lane<T, kLanes>(l) * kLanes);
-  } else {  // rows that are not there repeat the last one
+  } else {  // missing rows repeat the last one
 #pragma GCC unroll 16
     for (int l = 0; l < kLanes; ++l)
       tile[l] = hn::Load(d, x + std::min<int64_t>(pair_of_lane<T, kLanes>(l), rows - 1) * kLanes);
@@ -44,12 +44,12 @@ HWY_INLINE void turn_tile(const T* x, int64_t rows, T* to, int64_t columns) {
   }
 }
 
-// Lines of memory that are wanted soon, asked for a few at a time while this transform computes. They go to the second
-// cache: in the nearest one they would drive out the working room.
+// Memory that is wanted soon, prefetched a few lines at a time while this transform computes. The lines go to the
+// second cache: in the nearest one they would displace the work space.
 struct SoonLines {
   static constexpr int64_t kLine = 64;
   const char *at = nullptr, *end = nullptr;
-  int64_t lines = 0;  // at a time
+  int64_t lines = 0;  // lines at a time
 
   template <class T>
   SoonLines(const T* first, int64_t count, int64_t times)
@@ -62,9 +62,9 @@ struct SoonLines {
   }
 };
 
-// Where the parts of a transform lie in its working room. Real and imaginary parts are a cache line more apart than
-// they are long: at powers of two from each other, as lengths often are, a transform of 360 elements took 0.78 us on a
-// Xeon and takes 0.54 us so.
+// Where the parts of a transform lie in its work space. Real and imaginary parts are one cache line further apart than
+// they are long. When they were a power of two apart, which lengths often are, a transform of 360 elements took 0.78 us
+// on a Xeon; now it takes 0.54 us.
 struct TwoStepRoom {
   static constexpr int64_t kPage = 4096;
   int64_t column_part, between, other, first_row, row_part, row_step, copy, total;  // in bytes
@@ -88,7 +88,7 @@ TwoStepRoom room_of(const fft::TwoStep<T>& plan) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   return {plan.rows, plan.columns, lanes, lanes * static_cast<int64_t>(sizeof(T))};
 }
-// Numbers of working room that run_two_step needs, from wherever it begins.
+// The size of the work space that run_two_step needs, in numbers, wherever it begins.
 template <class T>
 int64_t two_step_room(const fft::TwoStep<T>& plan) {
   return (room_of(plan).total + TwoStepRoom::kPage) / static_cast<int64_t>(sizeof(T));
@@ -148,7 +148,7 @@ struct ToRows {
   }
 };
 
-// A transform by a plan, from a source to a sink, with rooms for passes.
+// Runs a transform by a plan, from a source to a sink, with buffers for passes.
 template <class T, class Source, class Sink>
 HWY_INLINE void transform_by(const fft::Plan<T>& plan, const Source& source, const Sink& sink, Sequence<T> a,
                              Sequence<T> b) {

@@ -1,5 +1,5 @@
-// cat: the output as one run of bytes, cut evenly among the threads; where a row of it has only short pieces of each
-// input, row by row.
+// cat: the output is one run of bytes, which is cut evenly among the threads. Where a row of it has only short pieces
+// of each input, it is written row by row.
 #include <algorithm>
 #include <cstring>
 
@@ -17,12 +17,12 @@ constexpr int64_t kBytesPerTask = 1 << 16;
 constexpr int64_t kShortPiece = 64;  // bytes
 constexpr int64_t kInterleavedBytes = 16384;
 
-// Elements [begin, begin + n) of a tensor, counted in its order, side by side.
+// Copies elements [begin, begin + n) of a tensor, counted in its order, side by side.
 void gather_run(const TensorView& t, int64_t size, int64_t begin, int64_t n, char* to) {
   int last = t.ndim - 1;
   while (last > 0 && t.sizes[last] == 1) --last;
   const int64_t stride = t.strides[last];
-  int outer = last;  // dimensions from here on are one run
+  int outer = last;  // the dimensions from here on are one run
   int64_t run = t.sizes[last];
   while (outer > 0 && (t.sizes[outer - 1] == 1 || t.strides[outer - 1] == run * stride)) run *= t.sizes[--outer];
   for (int64_t i = begin; i < begin + n;) {
@@ -52,11 +52,11 @@ void interleave(char* to, TensorViewList inputs, int64_t size, int64_t begin, in
   }
 }
 
-// The same of inputs that are far apart along their last dimension and side by side along `beside`, as transposed
-// matrices are. Some cache lines of all inputs are turned at a time.
+// The same for inputs that are far apart along their last dimension and adjacent along `beside`, as transposed matrices
+// are. A few cache lines of all inputs are transposed at a time.
 struct Crosswise {
   int beside = -1, last = -1;
-  int64_t rows = 0, columns = 0;  // of what is turned at a time
+  int64_t rows = 0, columns = 0;  // the size of the part that is transposed at a time
 };
 
 Crosswise find_crosswise(TensorViewList inputs, int64_t size) {
@@ -131,8 +131,8 @@ void cat_short_pieces(char* to, TensorViewList inputs, const DimVector& starts, 
   });
 }
 
-// All tensors are of one dtype and contiguous, except inputs of one element in each row. A row is what the dimensions
-// before `dim` repeat: a piece of every input in turn.
+// All tensors have one dtype and are contiguous, except inputs of one element in each row. A row is what the dimensions
+// before `dim` repeat: one piece of every input after the other.
 void cat_kernel(const TensorView& out, TensorViewList inputs, int64_t dim) {
   int64_t inner = element_size(out.dtype);
   for (int d = static_cast<int>(dim) + 1; d < out.ndim; ++d) inner *= out.sizes[d];

@@ -1,4 +1,4 @@
-// Elements that are only moved: what counts is their size.
+// Elements that are only moved, for which only their size counts.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ void embedding_dense_backward_kernel(const TensorView& out, const TensorView& gr
         for (int64_t i = 0; i < width; ++i) place[i * out.strides[1]] = static_cast<T>(sums[i] * factor);
       }
     };
-    // Parts of about equally many positions, not rows.
+    // Parts have about the same number of positions, not of rows.
     const int64_t parts = count * width < 65536 ? 1 : get_num_threads();
     parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
       add_rows(positions.row_at(begin, parts), positions.row_at(end, parts));

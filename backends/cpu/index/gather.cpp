@@ -28,8 +28,8 @@ HWY_ATTR bool all_inside(const int64_t* index, int64_t n, int64_t size) {
   return inside;
 }
 
-// dense[j] = table[index[j]] for checked indices. Without gather instructions: an element is two loads and a store
-// either way, and what some processors do against leaks makes those instructions several times slower.
+// dense[j] = table[index[j]] for checked indices. Gather instructions are not used: an element is two loads and a store
+// either way, and protections against leaks make those instructions several times slower on some processors.
 template <class T>
 HWY_INLINE void gather_row(T* HWY_RESTRICT dense, const T* HWY_RESTRICT table, const int64_t* HWY_RESTRICT index,
                            int64_t n) {

@@ -33,7 +33,7 @@ void index_select_kernel(const TensorView& out, const TensorView& self, int64_t 
   index_kernel(out, self, dim, TensorViewList(indices));
 }
 
-// A histogram: int64 elements are added to a small table, by every thread to one of its own. Sums of integers do not
+// For histograms: int64 elements are added to a small table, of which every thread has its own. Sums of integers do not
 // depend on their order.
 bool add_counts(const IndexedDims& dims, const TensorView& self, const TensorView& source, Scalar alpha) {
   constexpr int64_t kMostBins = 1 << 14, kGrain = 1 << 15;

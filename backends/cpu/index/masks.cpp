@@ -1,4 +1,4 @@
-// What a mask selects. Elements are counted by chunk first, so that every chunk knows where its part of the result
+// Selection by a mask. Elements are counted by chunk first, so that every chunk knows where its part of the result
 // begins.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/index/masks.cpp"
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Packs the elements of [from, from + n) where mask holds into [to, end): as many as fit are known to come.
+// Packs the elements of [from, from + n) where the mask holds into [to, end). It is known that they fill that range.
 template <class T>
 HWY_ATTR void pack_scalar(const T* from, const uint8_t* mask, int64_t n, T* to, T* end) {
   for (int64_t i = 0; i < n && to < end;) {

@@ -1,4 +1,4 @@
-// nonzero_offsets and nonzero: where the elements are that differ from zero. Also first_outside, the check of a list of
+// nonzero_offsets and nonzero: the places of elements that differ from zero. Also first_outside, the check of a list of
 // indices.
 #include <algorithm>
 

@@ -10,7 +10,7 @@ namespace mica::cpu {
 
 namespace {
 
-constexpr int64_t kGrain = 32768;      // elements that pay for a thread
+constexpr int64_t kGrain = 32768;      // the number of elements that pays for a thread
 constexpr int64_t kBlock = 1024;       // positions whose offsets are computed at a time
 constexpr int64_t kColumnBytes = 256;  // the narrowest part of a row that a thread takes for itself
 
@@ -82,7 +82,7 @@ RowMove::RowMove(const TensorView& table, const TensorView& rows, int64_t first,
   outer_.insert(outer_.end(), before.begin(), before.end());
   for (const Loop& l : outer_) outer_count_ *= l.size;
 
-  std::vector<std::pair<int64_t, int64_t>> steps;  // size and stride of the positions in the rows, fastest first
+  std::vector<std::pair<int64_t, int64_t>> steps;  // size and stride of the positions among the rows, fastest first
   for (int64_t d = first + replaced - 1; d >= first; --d) {
     const int64_t size = rows.sizes[d], stride = rows.strides[d] * element;
     positions_ *= size;
@@ -213,8 +213,9 @@ void RowMove::write(const IndexedDims& dims, RowLoop loop, const void* context) 
   if (!wide) write_owned(offsets.get(), loop, context);
 }
 
-// Rows that are named several times are written several times in a row, while they are in the cache. Every thread gets
-// the rows of about equally many positions; false if one row has too many for that.
+// Positions are grouped by row, so that a row that is named several times is written several times in succession, while
+// it is in the cache. Every thread gets rows with about the same number of positions. Returns false if one row has too
+// many for that.
 bool RowMove::write_grouped(const IndexedDims& dims, const int64_t* offsets, RowLoop loop, const void* context) const {
   if (dims.dims.size() != 1 || dims.dims[0].size > 8 * positions_) return false;
   const PositionsByRow groups(dims.dims[0].index, positions_, dims.dims[0].size);

@@ -21,9 +21,9 @@ struct IndexedDims {
   int64_t first;
   int64_t positions;
 
-  // The offsets of positions [begin, end); throws for an index outside its dimension.
+  // Writes the offsets of positions [begin, end). Throws for an index outside its dimension.
   void offsets(int64_t begin, int64_t end, int64_t* out) const;
-  // Only the check.
+  // Checks the indices only.
   void check() const;
 };
 
@@ -36,7 +36,7 @@ struct RowBlock {
   const int64_t* row_offsets;
   int64_t row_stride;
   int64_t count;
-  int64_t run;  // elements of a row, these many bytes apart
+  int64_t run;  // elements of a row, and the bytes between them
   int64_t run_table;
   int64_t run_rows;
 
@@ -52,7 +52,7 @@ class RowMove {
 
   // The loop gets every position of every outer slice once, on any thread.
   void read(const IndexedDims& dims, RowLoop loop) const;
-  // The same, but positions with equal offsets get to one thread, in their order. All indices are checked before the
+  // The same, but all positions with equal offsets go to one thread, in their order. All indices are checked before the
   // first call.
   void write(const IndexedDims& dims, RowLoop loop, const void* context) const;
 
@@ -76,17 +76,17 @@ class RowMove {
   int64_t outer_count_ = 1;
   int64_t positions_ = 1;
   int64_t row_stride_ = 0;
-  std::vector<int64_t> row_offsets_;  // where no single stride leads through the positions
+  std::vector<int64_t> row_offsets_;  // used where no single stride leads through the positions
 };
 
 // Positions sorted by the row that they name, those of one row in their order: order[begin[r]] to order[begin[r + 1]].
 struct PositionsByRow {
   PositionsByRow(const int64_t* rows, int64_t count, int64_t num_rows);  // a negative row counts from the end
-  // The first row such that `part` of `parts` equal parts of the positions come before it.
+  // The first row before which lie `part` of `parts` equal parts of the positions.
   int64_t row_at(int64_t part, int64_t parts) const;
 
   std::vector<int64_t> begin, order;
-  int64_t largest = 0;  // how many positions the most named row has
+  int64_t largest = 0;  // the number of positions of the most frequent row
 };
 
 // Loops for elements of a given size: rows <- table and table <- rows.

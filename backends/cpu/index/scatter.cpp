@@ -79,7 +79,7 @@ void scatter_run(const ElementRun& r) {
   }
 }
 
-// Only the elements whose index lies in [low, low + span).
+// Visits only the elements whose index lies in [low, low + span).
 template <class T, class F>
 void scatter_some(const ElementRun& r, int64_t low, uint64_t span) {
   const F combine;
@@ -88,7 +88,7 @@ void scatter_some(const ElementRun& r, int64_t low, uint64_t span) {
   constexpr int64_t kBlock = 1024;
   int64_t chosen[kBlock];
   for (int64_t begin = 0; begin < r.count; begin += kBlock) {
-    // Which ones they are is not predictable, so that they are listed without a branch.
+    // Branches would be mispredicted here, so the elements are listed without one.
     int64_t count = 0;
     for (int64_t j = begin; j < begin + kBlock && j < r.count; ++j) {
       chosen[count] = j;

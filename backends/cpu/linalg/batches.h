@@ -34,8 +34,8 @@ struct Vectors {
   T* operator[](int64_t i) const { return data + i * length; }
 };
 
-// From 2048 rows and columns on, one matrix is worth the library's threads: they wait for each other by spinning, which
-// costs more than it gains in the small steps of smaller ones, and far more where other programs want the cores.
+// From 2048 rows and columns on, one matrix is worth the library's threads. They wait for each other by spinning, which
+// costs more than it gains in the small steps of smaller matrices, and far more where other programs want the cores.
 constexpr double kSharedWork = 2048.0 * 2048 * 2048;
 
 // Runs f(i, j) over ranges of matrices: many on the pool, a single large one with the library's threads.
@@ -52,7 +52,7 @@ void over_matrices(int64_t count, int64_t rows, int64_t columns, const F& f) {
   parallel_for(0, count, grain, [&](int64_t begin, int64_t end) { f(begin, end); });
 }
 
-// f with a Tag of the element type; LAPACK has four.
+// Calls f with a Tag of the element type, of which LAPACK has four.
 template <class T>
 struct MatrixTag {
   using type = T;
@@ -73,23 +73,24 @@ void visit_matrix(const char* op, DType dtype, const F& f) {
   }
 }
 
-// The size of workspace that a routine asked for in the first element of it.
+// The size of the work space, which a routine has left in its first element.
 template <class T>
 lapack::Integer asked_for(T size) {
   return std::max<lapack::Integer>(1, static_cast<lapack::Integer>(std::real(size)));
 }
 
-// Several at a time: no element waits for the one before.
+// Adds several at a time, so that no element waits for the one before.
 template <class T>
 bool all_finite(const T* a, int64_t count) {
   using R = lapack::Real<T>;
   constexpr int64_t kTogether = 16;
-  const R* const numbers = reinterpret_cast<const R*>(a);  // complex ones are pairs
+  const R* const numbers = reinterpret_cast<const R*>(a);  // complex numbers are pairs
   const int64_t total = count * static_cast<int64_t>(sizeof(T) / sizeof(R));
   R sums[kTogether] = {};
   int64_t i = 0;
   for (; i + kTogether <= total; i += kTogether)
-    for (int64_t k = 0; k < kTogether; ++k) sums[k] += numbers[i + k] * R(0);  // NaN for what is not finite
+    // Zero for finite numbers, NaN for others.
+    for (int64_t k = 0; k < kTogether; ++k) sums[k] += numbers[i + k] * R(0);
   for (; i < total; ++i) sums[0] += numbers[i] * R(0);
   R sum = 0;
   for (const R s : sums) sum += s;

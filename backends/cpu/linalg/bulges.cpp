@@ -21,7 +21,7 @@ template <class T>
 struct Reflector {
   int64_t first;
   T v1, v2, t0, t1, t2;
-  T end;  // what the first of the elements that it was made from becomes; the others vanish
+  T end;  // the first element that the reflector is made from becomes this; the others vanish
 };
 
 template <class T>
@@ -41,7 +41,7 @@ HWY_INLINE Reflector<T> reflector_of(T x0, T x1, T x2) {
   return {0, v1, v2, factor, factor * v1, factor * v2, end * scale};
 }
 
-// From the first column of (H - s)(H - s') for the block that begins at `x`, of three rows.
+// The reflector from the first column of (H - s)(H - s') for the block that begins at `x`, of three rows.
 template <class T>
 HWY_INLINE Reflector<T> reflector_of_shifts(const T* x, int64_t lead, const T* real, const T* imaginary) {
   const T *const y = x + lead, *const z = y + lead;
@@ -63,7 +63,7 @@ HWY_INLINE Reflector<T> leave(const Window<T>& w, int64_t at, int64_t pair) {
     made = reflector_of_shifts(corner, w.lead, real, imaginary);
   } else {
     T* const x = w.h + at * w.lead + at + 1;
-    // A bulge that has vanished no longer knows its shifts: it begins anew.
+    // A bulge that has vanished has lost its shifts, so it is made anew.
     const T bound = std::numeric_limits<T>::epsilon() / 2 * (std::abs(x[-1]) + std::abs(corner[0]));
     if (std::max({std::abs(x[0]), std::abs(x[1]), std::abs(x[2])}) <= bound) {
       made = reflector_of_shifts(corner, w.lead, real, imaginary);
@@ -88,7 +88,7 @@ HWY_INLINE void from_left(T* x, int64_t lead, int64_t columns, const Reflector<T
   }
 }
 
-// Whole vectors of rows: the matrices are zero beyond.
+// Works on whole vectors of rows: the matrices are zero beyond their rows.
 template <class T>
 HWY_INLINE void from_right(T* HWY_RESTRICT x, int64_t lead, int64_t above, int64_t rows, const Reflector<T>& r) {
   const hn::ScalableTag<T> d;
@@ -106,7 +106,7 @@ HWY_INLINE void from_right(T* HWY_RESTRICT x, int64_t lead, int64_t above, int64
 
 template <class T>
 void chase_down(const Window<T>& w, int64_t first, int64_t last) {
-  constexpr int64_t kTogether = 32;  // reflectors
+  constexpr int64_t kTogether = 32;  // reflectors at a time
   Reflector<T> made[kTogether];
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())), above = w.above / lanes * lanes;
   for (int64_t t = first; t < last; ++t) {
@@ -115,7 +115,7 @@ void chase_down(const Window<T>& w, int64_t first, int64_t last) {
     const int64_t begin = over > 0 ? (over + kSpacing - 1) / kSpacing : 0, end = std::min(w.pairs, t / kSpacing + 1);
     for (int64_t b = begin; b < end; b += kTogether) {
       const int64_t count = std::min(kTogether, end - b);
-      // None of these reflectors touches what another is made from.
+      // None of these reflectors changes the elements that another is made from.
       for (int64_t k = 0; k < count; ++k) made[k] = leave(w, w.top - 1 + t - kSpacing * (b + k), b + k);
       for (int64_t k = 0; k < count; ++k)
         from_left(w.h + made[k].first * w.lead + made[k].first, w.lead, w.size - made[k].first, made[k]);

@@ -6,7 +6,7 @@
 
 namespace mica::cpu::bulges {
 
-constexpr int64_t kSpacing = 3;  // rows from one bulge to the next: their reflectors share none
+constexpr int64_t kSpacing = 3;  // rows from one bulge to the next, so that their reflectors have none in common
 
 template <class T>
 struct Window {
@@ -15,7 +15,7 @@ struct Window {
   int64_t lead;  // elements from one column to the next, whole vectors
   int64_t size;
   int64_t top, bottom;  // the first and last row of the block that is iterated on, counted from the window's first
-  int64_t pairs;        // of shifts, each with a bulge
+  int64_t pairs;        // pairs of shifts, each with a bulge
   const T *real, *imaginary;
   int64_t above = 0;  // rows before this one are not wanted
 };

@@ -1,5 +1,5 @@
-// Aggressive early deflation: the last rows and columns of a block are brought into Schur form on the side. What of
-// the element before the window reaches the eigenvalues there tells which of them are eigenvalues of the whole.
+// Aggressive early deflation: the last rows and columns of a block are brought into Schur form on the side. Those
+// eigenvalues that the element before the window hardly reaches are eigenvalues of the whole.
 #pragma once
 
 #include <algorithm>
@@ -91,20 +91,20 @@ class Deflation {
   using Integer = lapack::Integer;
   using Routine = lapack::Routine;
   static constexpr T kUnit = std::numeric_limits<T>::epsilon();
-  static constexpr T kAlike = 1000;  // how much larger a number may be than one of about its size
+  static constexpr T kAlike = 1000;  // by which factor a number may be larger than one of about its size
 
   T& t(int64_t row, int64_t column) const { return t_[column * n_ + row]; }
   T& v(int64_t row, int64_t column) const { return v_[column * n_ + row]; }
   T& h(int64_t row, int64_t column) const { return p_.h[(start_ + column) * p_.lead + start_ + row]; }
 
-  // Rows of the diagonal block that begins in row i, before row `end`.
+  // The number of rows of the diagonal block that begins in row i, before row `end`.
   int64_t block(int64_t i, int64_t end) const { return i + 1 < end && t(i + 1, i) != 0 ? 2 : 1; }
   T size_of(int64_t i, int64_t rows) const {
     const T size = std::abs(t(i, i));
     return rows == 1 ? size : size + std::sqrt(std::abs(t(i + 1, i))) * std::sqrt(std::abs(t(i, i + 1)));
   }
 
-  // Moves the block at `from` before the one at `to`, or behind it; where it came to, or -1.
+  // Moves the block at `from` before or behind the block at `to`. Returns where it is then, or -1.
   int64_t move(int64_t from, int64_t to) {
     const char also = 'V';
     const Integer order = static_cast<Integer>(n_);
@@ -114,7 +114,8 @@ class Deflation {
     return info == 0 ? last - 1 : -1;
   }
 
-  // Eigenvalues that the spike does not reach stay at the end, the others go to the front; how many others.
+  // Leaves eigenvalues that the spike does not reach at the end and moves the others to the front. Returns the number
+  // of the others.
   int64_t sift() {
     int64_t kept = 0, left = n_;
     while (kept < left) {
@@ -126,13 +127,13 @@ class Deflation {
         left -= rows;
       } else {
         const int64_t to = move(i, kept);
-        kept = to < 0 ? left : to + rows;  // without a move none of the others is tried
+        kept = to < 0 ? left : to + rows;  // if a move failed, none of the others is tried
       }
     }
     return left;
   }
 
-  // The first `count`, large ones first, where their sizes differ so much that it matters to accuracy.
+  // Sorts the first `count`, large ones first, where their sizes differ so much that it matters for accuracy.
   void sort(int64_t count) {
     T most = 0, least = std::numeric_limits<T>::max();
     for (int64_t i = 0; i < count; i += block(i, count)) {
@@ -175,7 +176,8 @@ class Deflation {
     }
   }
 
-  // A reflector brings what the spike has in `left` rows into the first; the window becomes Hessenberg again.
+  // A reflector gathers the spike's elements in `left` rows into the first one, and the window becomes Hessenberg
+  // again.
   void gather_spike(int64_t left) {
     const char from_left = 'L', from_right = 'R';
     const Integer order = static_cast<Integer>(n_), count = static_cast<Integer>(left), one = 1;
@@ -212,8 +214,8 @@ class Deflation {
   Scratch<T> t_, v_, work_;
 };
 
-// Looks for eigenvalues in the last `width` rows and columns of the block from `top` to `bottom`; numbers up to `tiny`
-// are nothing.
+// Looks for eigenvalues in the last `width` rows and columns of the block from `top` to `bottom`. Numbers up to `tiny`
+// count as zero.
 template <class T>
 Deflated deflate(const Problem<T>& problem, int64_t top, int64_t bottom, int64_t width, T tiny) {
   return Deflation<T>(problem, top, bottom, width, tiny).run();

@@ -12,8 +12,8 @@
 
 namespace mica::cpu::schur {
 
-// Where the last block begins that ends in row `bottom`, not before `first`: elements below the diagonal that are
-// nothing beside their neighbours become zero (Ahues and Tisseur). `last` is the last row with a column to the left.
+// Where the last block begins that ends in row `bottom`, not before `first`. Elements below the diagonal that are
+// negligible beside their neighbours become zero (Ahues and Tisseur). `last` is the last row with a column to the left.
 template <class T>
 int64_t split(T* h, int64_t lead, int64_t first, int64_t bottom, int64_t last, T tiny) {
   constexpr T kUnit = std::numeric_limits<T>::epsilon();
@@ -44,8 +44,8 @@ int64_t split(T* h, int64_t lead, int64_t first, int64_t bottom, int64_t last, T
 template <class T>
 class DoubleShift {
  public:
-  // Of `n` rows, dense. `z`, where there is one, is as large and multiplied from the right by what is done to h;
-  // without one only the eigenvalues are found.
+  // `h` has `n` dense rows. `z`, if it is not null, has the same size and is multiplied from the right by the
+  // transforms of h. Without it only the eigenvalues are found.
   DoubleShift(T* h, int64_t n, T* z, T* real, T* imaginary)
       : given_(h),
         z_(z),
@@ -57,7 +57,7 @@ class DoubleShift {
         imaginary_(imaginary),
         tiny_(std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * T(n)) {}
 
-  // False where the iteration does not end.
+  // Returns false where the iteration does not end.
   bool run() {
     copy_padded(given_, h_.data());
     if (z_) copy_padded(z_, u_.data());
@@ -92,7 +92,7 @@ class DoubleShift {
 
  private:
   static constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  static constexpr int64_t kExceptional = 10;  // sweeps without an eigenvalue
+  static constexpr int64_t kExceptional = 10;  // after so many sweeps without an eigenvalue other shifts are tried
 
   T& at(int64_t row, int64_t column) const { return h_[column * lead_ + row]; }
 
@@ -101,8 +101,8 @@ class DoubleShift {
     for (int64_t j = 0; j < n_; ++j) std::copy_n(from + j * n_, n_, to + j * lead_);
   }
 
-  // The eigenvalues of the last two rows and columns; where two are real, twice the one that is closer to the last
-  // element. Now and then others, lest the iteration go in circles.
+  // Takes the eigenvalues of the last two rows and columns as shifts; if both are real, twice the one that is closer to
+  // the last element. Now and then it takes others, so that the iteration does not go in circles.
   void choose_shifts(int64_t top, int64_t bottom, int64_t stuck, T* real, T* imaginary) const {
     T a = at(bottom - 1, bottom - 1), b = at(bottom - 1, bottom), c = at(bottom, bottom - 1), d = at(bottom, bottom);
     if (stuck % kExceptional == 0) {

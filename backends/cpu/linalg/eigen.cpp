@@ -13,7 +13,7 @@ using lapack::Integer;
 using lapack::Real;
 using lapack::Routine;
 
-// The eigenvectors replace a, where they are asked for. Only the triangle named is read.
+// The eigenvectors replace `a`, where they are asked for. Only the named triangle is read.
 void eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& info, bool upper, bool vectors) {
   visit_matrix("linalg_eigh_cpu", a.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -49,7 +49,7 @@ void eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& 
       T size{};
       Integer ignored = 0;
       run(begin, &size, -1, &ignored);
-      // Sizes come as floats of the matrix's precision, which may have rounded them down.
+      // The library gives sizes as floats of the matrix's precision, which may have been rounded down.
       const Integer length =
           static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon()))) + 1;
       integer_length = std::max<Integer>(1, integers[0]);

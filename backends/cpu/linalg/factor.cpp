@@ -13,7 +13,8 @@ namespace {
 using lapack::Integer;
 using lapack::Routine;
 
-// A few columns are solved for by strips, where whole blocks would leave the library's products nothing to share.
+// A few columns are solved by strips. In whole blocks, the library's products would have nothing to share among
+// threads.
 constexpr int64_t kLeastStrips = 32, kFewColumns = 32;
 constexpr int64_t kSmallTriangle = 32;
 
@@ -29,8 +30,8 @@ void clear_triangle(T* a, int64_t n, bool upper_one) {
   }
 }
 
-// The order of the first minor whose factor is NaN, which is not positive; 0 where there is none. Libraries compare
-// with zero alone, and go on.
+// The order of the first minor whose factor is NaN, which is not positive, or 0 where there is none. Libraries only
+// compare with zero, and go on.
 template <class T>
 int32_t first_nan(const T* factor, int64_t n) {
   for (int64_t k = 0; k < n; ++k)
@@ -46,7 +47,7 @@ void cholesky(const TensorView& a, const TensorView& info, bool upper) {
     if constexpr (!lapack::is_complex_v<T>) {
       if (small::takes(matrices.rows, matrices.count))
         return small::cholesky(matrices.data, matrices.rows, matrices.count, infos, upper);
-      // One thread does better with the library's, which leaves out more of the other triangle.
+      // With one thread the library's own code is faster, because it leaves out more of the other triangle.
       if (get_num_threads() > 1 && worth_sharing(matrices.count, matrices.rows, matrices.columns)) {
         *infos = shared_cholesky(matrices.data, matrices.rows, upper);
         if (*infos == 0) *infos = first_nan(matrices.data, matrices.rows);
@@ -90,7 +91,7 @@ void cholesky_inverse(const TensorView& a, const TensorView& info, bool upper) {
       for (int64_t i = begin; i < end; ++i) {
         T* const inverse = matrices[i];
         lapack::call<T>(Routine::potri, &triangle, &n, inverse, &lead, infos + i);
-        for (int64_t column = 0; column < n; ++column)  // the other triangle
+        for (int64_t column = 0; column < n; ++column)  // clears the other triangle
           for (int64_t row = column + 1; row < n; ++row) {
             T &low = inverse[column * n + row], &high = inverse[row * n + column];
             if constexpr (lapack::is_complex_v<T>) {
@@ -122,7 +123,7 @@ void lu_factor(const TensorView& a, const TensorView& pivots, const TensorView& 
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
       for (int64_t i = begin; i < end; ++i) {
         lapack::call<T>(Routine::getrf, &m, &n, matrices[i], &lead, rows[i], infos + i);
-        // A matrix of NaN has no largest element, and the library may name none.
+        // A matrix of NaN has no largest element, and the library may name no pivot.
         for (int64_t k = 0; k < rows.length; ++k)
           if (rows[i][k] < k + 1 || rows[i][k] > m) rows[i][k] = static_cast<int32_t>(k + 1);
       }
@@ -228,7 +229,8 @@ void ldl_factor(const TensorView& a, const TensorView& pivots, const TensorView&
   });
 }
 
-// LAPACK trusts them: positive ones are rows, and two negative ones side by side stand for a block of two rows.
+// LAPACK does not check pivots: positive ones are rows, and two equal negative ones side by side stand for a block of
+// two rows.
 void check_ldl_pivots(const int32_t* pivots, int64_t n) {
   bool within_block = false;
   for (int64_t k = 0; k < n; ++k) {
@@ -280,7 +282,7 @@ void triangular_solve(const TensorView& a, const TensorView& b, bool left, bool 
     using T = typename decltype(tag)::type;
     const Matrices<T> triangles(a), solutions(b);
     if constexpr (!lapack::is_complex_v<T>) {
-      // A call of the library costs more than such a matrix does.
+      // For such a matrix, a call of the library costs more than the solution.
       if (left && solutions.count > 1 && solutions.rows <= kSmallTriangle && solutions.columns <= kSmallTriangle) {
         const int64_t n = solutions.rows, work = n * n * solutions.columns + 1;
         return parallel_for(0, solutions.count, 1 + 32768 / work, [&](int64_t begin, int64_t end) {

@@ -1,6 +1,6 @@
-// Results too small for the normal form of a float become zero while an object of this class lives, in this thread. On
-// x86-64 such numbers take a hundred times as long as others, and iterations that make elements vanish are full of
-// them. Only for matrices whose largest element is so much larger that nothing is lost.
+// While an object of this class lives, subnormal results become zero in this thread. On x86-64 such numbers take a
+// hundred times as long as others, and iterations that make elements vanish are full of them. Only for matrices whose
+// largest element is so much larger that nothing is lost.
 #pragma once
 
 #if defined(__x86_64__)

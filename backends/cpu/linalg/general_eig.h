@@ -1,5 +1,5 @@
-// Eigenvalues and right eigenvectors of a real matrix, by the steps of LAPACK's geev, those that take the time in this
-// library's own code.
+// Eigenvalues and right eigenvectors of a real matrix by the steps of LAPACK's geev. The steps that take most of the
+// time are this library's own code.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace mica::cpu {
 
-constexpr int64_t kLeastGeneral = 4;  // rows; below, LAPACK's own
+constexpr int64_t kLeastGeneral = 4;  // matrices of fewer rows go to LAPACK
 
-// Beyond so many bytes the reduction waits for memory, and LAPACK's, which reads the matrix less often, is faster.
+// With more bytes the reduction waits for memory, and LAPACK's, which reads the matrix less often, is faster.
 constexpr int64_t kNearBytes = 2 << 20;
 
-// A vector of length 1, from one whose squares may leave the range: its elements become at most 1 first.
+// Scales a vector to length 1. Its squares may leave the range, so its elements are scaled to at most 1 first.
 template <class T>
 void normalise(T* x, int64_t n, std::complex<T>* to) {
   T most = 0, square = 0;
@@ -59,7 +59,7 @@ template <class T>
 void make_basis(const T* h, int64_t lead, int64_t n, int64_t first, int64_t last, const T* tau, T* z) {
   std::fill_n(z, n * n, T(0));
   for (int64_t j = 0; j < n; ++j) z[j * n + j] = 1;
-  const int64_t count = last - first;  // the first row of the block stays
+  const int64_t count = last - first;  // the first row of the block stays as it is
   for (int64_t k = (count - 1) / kReflectors * kReflectors; count > 0 && k >= 0; k -= kReflectors) {
     const int64_t row = first + 1 + k;
     BlockReflector<T>(h + (first + k) * lead + row, lead, count - k, std::min(kReflectors, count - k), tau + first + k,
@@ -108,7 +108,7 @@ bool general_eig(const T* matrix, int64_t n, std::complex<T>* values, std::compl
   if (vectors) make_basis(static_cast<const T*>(a), lead, n, first, last, tau.data(), z.data());
   for (int64_t j = 0; j < n; ++j) {
     std::fill(a + j * lead + std::min(j + 2, n), a + (j + 1) * lead, T(0));
-    real[j] = a[j * lead + j];  // those that balancing has isolated
+    real[j] = a[j * lead + j];  // eigenvalues that balancing has isolated
     imaginary[j] = 0;
   }
   const schur::Problem<T> problem{a, lead, n, vectors ? z.data() : nullptr, n, n, real, imaginary, vectors != nullptr};

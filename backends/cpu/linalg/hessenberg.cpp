@@ -15,8 +15,8 @@ namespace mica::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Makes the reflector that keeps of `count` elements only the first: v, which begins with one, replaces `v`, the
-// elements. Returns its factor, 0 where nothing is to be done; `end` becomes what the first turns into.
+// Makes the reflector that leaves only the first of `count` elements: the vector, which begins with one, replaces the
+// elements in `v`. Returns its factor, or 0 where nothing is to be done; `end` becomes the new first element.
 template <class T>
 T make_reflector(T* v, int64_t count, T& end) {
   // Squares within these bounds lose no digits to underflow and do not overflow when they are added.

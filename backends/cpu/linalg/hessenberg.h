@@ -5,8 +5,9 @@
 
 namespace mica::cpu::hessenberg {
 
-// What gehrd does for rows and columns `first` to `last` of `n`, both included: H, with the reflectors below it.
-// Columns are `lead` apart, a multiple of 64 bytes, begin at one, and hold zeros below row `n`.
+// Does what gehrd does, for rows and columns `first` to `last` of `n`, both included: leaves H, with the reflectors
+// below it. Columns are `lead` apart, which is a multiple of 64 bytes; they begin at such a multiple, and hold zeros
+// below row `n`.
 void reduce(float* a, int64_t lead, int64_t n, int64_t first, int64_t last, float* tau);
 void reduce(double* a, int64_t lead, int64_t n, int64_t first, int64_t last, double* tau);
 

@@ -33,9 +33,9 @@ constexpr const char* kRoutineNames[][2] = {
 // OpenBLAS from PyPI has its names prefixed, so that it can live beside another one.
 constexpr const char* kPrefixes[] = {"", "scipy_"};
 
-// OpenBLAS starts a thread, with memory of its own, for every processor it sees when it is opened. Until this object
-// goes it sees one: threads come when a large matrix is shared among them, as many as Mica has. Where memory is limited
-// and processors are many, it would otherwise seek memory without end.
+// When OpenBLAS is opened, it starts a thread with memory of its own for every processor that it sees. While this
+// object lives it sees one; threads come when a large matrix is shared among them, as many as Mica has. Otherwise,
+// where memory is limited and processors are many, it would look for memory without end.
 class OneProcessor {
  public:
   OneProcessor() : known_(sched_getaffinity(0, sizeof before_, &before_) == 0) {
@@ -61,7 +61,7 @@ class OneProcessor {
 struct Library {
   void* handle = nullptr;
   std::string prefix;
-  std::string tried;  // what was looked for, and what came of it
+  std::string tried;  // where a library was looked for, and with what result
   void (*set_num_threads)(int) = nullptr;
   std::array<std::array<std::atomic<void*>, 4>, static_cast<size_t>(Routine::kCount)> routines{};
 
@@ -100,7 +100,7 @@ struct Library {
     if (!handle) return;
     set_num_threads = reinterpret_cast<void (*)(int)>(symbol("openblas_set_num_threads"));
     if (set_num_threads) set_num_threads(1);
-    take_locks_before_known_fork_handlers();  // OpenBLAS has some, which must not run beside a call
+    take_locks_before_known_fork_handlers();  // OpenBLAS has fork handlers, which must not run beside a call
   }
 };
 
@@ -108,15 +108,16 @@ MadeOnce<Library> opened_library;  // never closed: its threads may outlive stat
 
 Library& library() {
   if (Library* known = opened_library.known()) return *known;
-  const std::string installed = path_finder ? path_finder() : "";  // it may run Python: before any lock is taken
+  // This may run Python, so it comes before any lock is taken.
+  const std::string installed = path_finder ? path_finder() : "";
   return opened_library.get([&] { return new Library(installed); });
 }
 
 ForkGate gate(LockOrder::Lapack);
 
-// One large matrix at a time is shared among threads, OpenBLAS's own: the jobs that it makes of one wait for each
-// other, which a pool that may run them one after the other cannot allow. Their number is a setting of the whole
-// library.
+// One large matrix at a time is shared among the threads of OpenBLAS. The jobs that it makes of a matrix wait for each
+// other, so that our pool, which may run them one after the other, cannot run them. Their number is a setting of the
+// whole library.
 std::mutex sharing;
 HeldOverFork sharing_held(sharing, LockOrder::LapackThreads);
 

@@ -1,5 +1,5 @@
-// A LAPACK library, opened when the first decomposition asks for it: the import of the package and programs without
-// linear algebra know nothing of it. Routines are called by Fortran's convention, every argument a pointer.
+// A LAPACK library, which is opened when the first decomposition asks for it. Importing the package and programs
+// without linear algebra do not touch it. Routines are called by Fortran's convention: every argument is a pointer.
 #pragma once
 
 #include <complex>
@@ -13,7 +13,7 @@ namespace mica::cpu::lapack {
 
 using Integer = int32_t;  // the library's INTEGER: only builds with 32 bits are taken
 
-// Routine, its name for real and for complex matrices, without the letter of the type.
+// A routine with its names for real and for complex matrices, without the letter of the type.
 #define MICA_LAPACK_ROUTINES(X) \
   X(potrf, "potrf", "potrf")    \
   X(potrs, "potrs", "potrs")    \
@@ -86,7 +86,7 @@ void call(Routine routine, Arguments*... arguments) {
   reinterpret_cast<void (*)(Arguments * ...)>(find(routine, type_of<T>))(arguments...);
 }
 
-// Every call of the library is made while one of these lives, in the thread that shares the work out: a fork waits
+// An object of this class lives during every call of the library, in the thread that shares the work out. A fork waits
 // until there is none.
 class Calls {
  public:
@@ -96,8 +96,8 @@ class Calls {
   ForkGate::Pass pass_;
 };
 
-// Lets the library use as many threads as the pool has for one large matrix while this lives; else it runs on the
-// caller's.
+// While this lives, the library may use as many threads as the pool has, for one large matrix. Otherwise it runs on the
+// caller's thread.
 class Threads {
  public:
   explicit Threads(bool many);

@@ -11,7 +11,7 @@ using lapack::Integer;
 using lapack::Real;
 using lapack::Routine;
 
-// Without a library, real matrices of any size: initial values that are orthogonal need none.
+// Without a library this code takes real matrices of any size, so that orthogonal initial values need none.
 bool takes_own_code(int64_t rows, int64_t columns) { return worth_own_code(rows, columns) || !lapack::is_there(); }
 
 void geqrf(const TensorView& a, const TensorView& tau) {
@@ -94,7 +94,8 @@ void ormqr(const TensorView& a, const TensorView& tau, const TensorView& c, bool
   });
 }
 
-// Q replaces a, r is square and upper: both factors in one pass over many small matrices; false where they are not.
+// Q replaces a; r is square and upper. Computes both factors of many small matrices in one pass; returns false where
+// they are not small.
 void small_qr(const TensorView& a, const TensorView& r, bool& done) {
   done = false;
   const auto run = [&](auto tag) {
@@ -108,7 +109,8 @@ void small_qr(const TensorView& a, const TensorView& r, bool& done) {
   if (a.dtype == DType::Float64) run(double{});
 }
 
-// (batch, m, n) -> u (m, k or m), s (k), vh (k or n, n): what `vectors` asks for, 0 none, 1 the first k, 2 all.
+// (batch, m, n) -> u (m, k or m), s (k), vh (k or n, n). `vectors` says which vectors are wanted: 0 none, 1 the first
+// k, 2 all.
 void svd(const TensorView& a, const TensorView& u, const TensorView& s, const TensorView& vh, const TensorView& info,
          int64_t vectors) {
   visit_matrix("linalg_svd_cpu", a.dtype, [&](auto tag) {
@@ -163,7 +165,7 @@ void svd(const TensorView& a, const TensorView& u, const TensorView& s, const Te
           static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon())));
       std::vector<T> work(static_cast<size_t>(length) + 1);
       for (int64_t i = begin; i < end; ++i) {
-        if (!all_finite(matrices[i], int64_t{m} * n)) {  // the library may search for ever
+        if (!all_finite(matrices[i], int64_t{m} * n)) {  // the library may never return for such a matrix
           infos[i] = -4;
           continue;
         }

@@ -31,7 +31,7 @@ HWY_INLINE void subtract_scaled(T* HWY_RESTRICT y, const T* HWY_RESTRICT x, T s,
   for (; i < count; ++i) y[i] -= s * x[i];
 }
 
-// Where the first element of the largest size is; -1 where none is larger than another, as among NaN.
+// The place of the first of the largest elements; -1 where none is larger than another, as among NaN.
 template <class T>
 HWY_INLINE int64_t largest(const T* x, int64_t count) {
   const hn::ScalableTag<T> d;
@@ -84,7 +84,7 @@ HWY_INLINE void subtract_rows(D d, T* c, const T* a, const T* b, int64_t lead, i
     }
 }
 
-// The same for any number of rows: what remains goes by vectors of half the size, down to one element.
+// The same for any number of rows: the remaining rows use vectors of half the size, down to one element.
 template <int kLanes, class T>
 HWY_INLINE void subtract_rest(T* c, const T* a, const T* b, int64_t lead, int64_t rows, int64_t depth,
                               int64_t columns) {
@@ -105,8 +105,8 @@ void subtract_product(T* c, const T* a, const T* b, int64_t lead, int64_t rows, 
   subtract_rest<kLanes>(c + i, a + i, b, lead, rows - i, depth, columns);
 }
 
-// Columns = L^-1 columns for the unit lower triangle of a strip. A whole one's size is known to the compiler, so that
-// the steps of one column are interleaved with those of the next.
+// Columns = L^-1 columns for the unit lower triangle of a strip. The compiler knows the size of a whole strip, and
+// interleaves the steps of one column with those of the next.
 template <class T>
 void solve_strip(const T* l, int64_t lead, int64_t size, T* x, int64_t columns) {
   if (size < kStrip) {
@@ -182,7 +182,7 @@ Integer factor_lu(T* a, int64_t lead, int64_t rows, int64_t columns, Integer* pi
       for (int64_t c = j + 1; c < end; ++c)
         subtract_scaled(a + c * lead + j + 1, column + j + 1, a[c * lead + j], rows - j - 1);
     }
-    // What the strip does to the columns on its right: its own rows first, then those below.
+    // Applies the strip to the columns on its right: first to its own rows, then to those below.
     solve_strip(a + start * lead + start, lead, end - start, a + end * lead + start, columns - end);
     if (end < columns)
       subtract_product(a + end * lead + end, a + start * lead + end, a + end * lead + start, lead, rows - end,
@@ -236,7 +236,7 @@ int64_t factor_qr(T* a, int64_t lead, int64_t rows, int64_t columns, T* tau) {
     T square = 0;
     dots<1>(x + 1, x + 1, lead, count - 1, &square);
     if (square == 0 && largest(x + 1, count - 1) >= 0) {
-      // All zeros, unless their squares vanished.
+      // All are zero, unless their squares underflowed.
       const T top = std::abs(x[1 + largest(x + 1, count - 1)]);
       if (top != 0) return j;
     }
@@ -258,8 +258,8 @@ int64_t factor_qr(T* a, int64_t lead, int64_t rows, int64_t columns, T* tau) {
   return columns;
 }
 
-// Four columns at a time, since each of their steps waits for the one before; in whole vectors, past the ends of
-// columns that are filled up with zeros.
+// Takes four columns at a time, since each step of a column waits for the one before. Works in whole vectors, past the
+// ends of columns, which are padded with zeros.
 template <class T>
 void triangle_inverse(const T* a, int64_t lead, int64_t n, bool upper, bool unit, T* inverse) {
   constexpr int64_t kTogether = 4;

@@ -17,9 +17,10 @@
 namespace mica::cpu::schur {
 namespace {
 
-constexpr int64_t kWhole = kOneShift;            // a block of so many rows is solved as one window
-constexpr int64_t kStuck = 5, kExceptional = 6;  // rounds without an eigenvalue
-constexpr int64_t kEnoughOfHundred = 14;         // eigenvalues in so many rows of a window are worth another one
+constexpr int64_t kWhole = kOneShift;            // a block of at most so many rows is solved as one window
+constexpr int64_t kStuck = 5, kExceptional = 6;  // after so many rounds without an eigenvalue
+// Per cent of a window's rows: with more eigenvalues than that, another window is worth it.
+constexpr int64_t kEnoughOfHundred = 14;
 
 // How many shifts a sweep over so many rows uses.
 int64_t shifts_for(int64_t rows) {
@@ -45,7 +46,7 @@ class Iteration {
       if (bottom < first_) return true;
       const int64_t top = split(p_.h, p_.lead, first_, bottom, last_, tiny_), size = bottom - top + 1,
                     most = std::min(size, most_window);
-      // As wide as recommended; where that finds nothing, twice as wide, then narrower again.
+      // The window is as wide as recommended. Where it finds nothing, it becomes twice as wide, then narrower again.
       width = stuck < kStuck ? std::min(most, window_for(rows)) : std::min(most, 2 * width);
       if (size <= kWhole || width >= size - 1)
         width = std::min(size, std::max(most, kWhole));
@@ -78,7 +79,7 @@ class Iteration {
 
   T& at(int64_t row, int64_t column) const { return p_.h[column * p_.lead + row]; }
 
-  // Leaves the shifts of a sweep before `bottom`, a pair after the other; how many, always even.
+  // Puts the shifts of a sweep before `bottom`, one pair after the other. Returns their number, which is always even.
   int64_t choose_shifts(int64_t top, int64_t bottom, int64_t wanted, int64_t found, bool exceptional) {
     T *const real = p_.real, *const imaginary = p_.imaginary;
     if (exceptional) {
@@ -94,7 +95,7 @@ class Iteration {
       return wanted;
     }
     if (found <= wanted / 2) {
-      // Too few are left in the window: those of the last rows and columns.
+      // The window has too few left, so the eigenvalues of the last rows and columns are taken.
       const int64_t start = bottom - wanted + 1;
       const Scratch<T> copy(wanted * wanted);
       for (int64_t j = 0; j < wanted; ++j)
@@ -130,7 +131,7 @@ class Iteration {
                     p_.imaginary + i, &cosine, &sine);
   }
 
-  // Large ones first, so that the smallest are used; conjugate ones stay neighbours.
+  // Sorts large shifts first, so that the smallest are used. Conjugate ones stay neighbours.
   void sort_shifts(int64_t start, int64_t bottom) {
     T *const real = p_.real, *const imaginary = p_.imaginary;
     const auto size = [&](int64_t i) { return std::abs(real[i]) + std::abs(imaginary[i]); };
@@ -149,7 +150,7 @@ class Iteration {
   // One sweep of a chain of bulges, a window of the matrix after the other.
   void sweep(int64_t top, int64_t bottom, const T* real, const T* imaginary, int64_t pairs) {
     using bulges::kSpacing;
-    // The smallest shifts, which come last, go first.
+    // The smallest shifts, which are last in the list, are used first.
     std::vector<T> shifts(static_cast<size_t>(4 * pairs));
     for (int64_t b = 0; b < pairs; ++b)
       for (int64_t k = 0; k < 2; ++k) {

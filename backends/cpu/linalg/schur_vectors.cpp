@@ -23,7 +23,7 @@ struct Number {
   Number times(T by) const { return {re * by, im * by}; }
   Number minus(Number b) const { return {re - b.re, im - b.im}; }
   Number times(Number b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; }
-  // By Smith's method, whose steps stay in range.
+  // Divides by Smith's method, whose steps stay in range.
   Number over(Number b) const {
     if (std::abs(b.re) >= std::abs(b.im)) {
       const T ratio = b.im / b.re, by = 1 / (b.re + b.im * ratio);
@@ -34,8 +34,8 @@ struct Number {
   }
 };
 
-// All vectors are found together, a row of T after the other from the last: what the rows below say to one is a
-// product, in which the vectors are the lanes; then there is a division for every vector.
+// Finds all vectors together, one row of T after the other from the last. The sum over the rows below is a product in
+// which the vectors are the lanes; then every vector has one division.
 template <class T>
 class BackSubstitution {
  public:
@@ -75,7 +75,7 @@ class BackSubstitution {
  private:
   static constexpr int64_t kRows = 32;
   static constexpr T kUnit = std::numeric_limits<T>::epsilon();
-  static constexpr T kLarge = sizeof(T) == 4 ? T(1e10) : T(1e100);  // no element is larger
+  static constexpr T kLarge = sizeof(T) == 4 ? T(1e10) : T(1e100);  // elements are kept below it
 
   T t(int64_t row, int64_t column) const { return t_[column * lead_ + row]; }
   T& x(int64_t row, int64_t column) const { return x_[row * n_ + column]; }
@@ -98,7 +98,7 @@ class BackSubstitution {
     x(row + 1, row + 1) = upper ? w / above : T(1);
   }
 
-  // Makes vector k smaller, with what is begun of it in the rows at hand.
+  // Scales vector k down, together with its elements of the present rows that are not stored yet.
   void shrink(int64_t k, T by, std::initializer_list<Number<T>*> kept) const {
     const int64_t columns = imaginary_[k] != 0 ? 2 : 1;
     for (int64_t i = begin_; i < std::min(n_, k + columns); ++i)
@@ -106,7 +106,8 @@ class BackSubstitution {
     for (Number<T>* number : kept) *number = number->times(by);
   }
 
-  // A quotient of vector k. One by nothing is one by the least that is something, as in LAPACK's laln2.
+  // A quotient of vector k. A division by zero becomes one by the least number that is not negligible, as in LAPACK's
+  // laln2.
   Number<T> quotient(Number<T> a, Number<T> b, int64_t k, std::initializer_list<Number<T>*> kept) const {
     const T least = std::max(kUnit * (std::abs(real_[k]) + std::abs(imaginary_[k])), tiny_);
     if (b.size() < least) b = {least, 0};
@@ -161,7 +162,7 @@ class BackSubstitution {
   const T *real_, *imaginary_;
   T* x_;
   T tiny_;
-  int64_t begin_ = 0;  // of the rows at hand
+  int64_t begin_ = 0;  // the present rows
 };
 
 void vectors_float32(const float* t, int64_t lead, int64_t n, const float* real, const float* imaginary, float* x) {

@@ -1,5 +1,5 @@
-// One large real matrix, factored on the pool: panels in one thread, what remains by this library's products. The
-// threads of OpenBLAS wait for each other by spinning, beside a pool whose threads spin too; so they stay out of it.
+// Factors one large real matrix on the pool: panels in one thread, the rest by this library's products. The threads of
+// OpenBLAS are not used: they wait for each other by spinning, beside a pool whose threads spin too.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace mica::cpu {
 constexpr int64_t kSharedPanel = 64;  // columns of a panel
 constexpr int64_t kLeastShared = 256;
 
-// Whether one matrix is worth the cut into panels, be it for one thread or for many.
+// Whether one matrix is worth being cut into panels, for one thread or for many.
 inline bool worth_sharing(int64_t count, int64_t rows, int64_t columns) {
   return count == 1 && std::min(rows, columns) >= kLeastShared && !in_parallel_region();
 }
 
-// Whether a matrix is worth the same cut where others of its kind occupy the other threads.
+// Whether a matrix is worth that where other matrices occupy the other threads.
 inline bool worth_own_code(int64_t rows, int64_t columns) { return std::min(rows, columns) >= 48; }
 
 // C = alpha A B + beta C for parts of column-major matrices. Each part is given by its first element and the strides
@@ -31,7 +31,7 @@ template <class T>
 void part_product(T* c, int64_t lead, int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t a_row,
                   int64_t a_column, const T* b, int64_t b_row, int64_t b_column, int alpha, int beta) {
   if (rows == 0 || columns == 0) return;
-  GemmCall call;  // of the transposes, whose rows are contiguous
+  GemmCall call;  // of the transposed matrices, whose rows are contiguous
   call.dtype = dtype_v<T>;
   call.m = columns;
   call.n = rows;
@@ -83,7 +83,7 @@ lapack::Integer shared_cholesky(T* a, int64_t n, bool upper) {
       lapack::call<T>(Routine::trsm, &side, &triangle, &form, &ones, &rows, &columns, &one, corner, &lead,
                       panel + begin * along, &lead);
     });
-    // The triangle that remains, a few columns at a time.
+    // The remaining triangle, a few columns at a time.
     constexpr int64_t kColumns = 256;
     for (int64_t j = 0; j < left; j += kColumns) {
       const int64_t columns = std::min(kColumns, left - j);
@@ -95,7 +95,8 @@ lapack::Integer shared_cholesky(T* a, int64_t n, bool upper) {
   return 0;
 }
 
-// The inverse from the factors of shared_lu.h: the columns of the identity, solved for by all threads, then exchanged.
+// Computes the inverse from the factors of shared_lu.h: all threads solve for the columns of the identity, then columns
+// are exchanged.
 template <class T>
 void shared_inverse(T* a, int64_t n, const lapack::Integer* pivots) {
   constexpr int64_t kBlock = kSharedPanel;
@@ -126,7 +127,7 @@ void shared_inverse(T* a, int64_t n, const lapack::Integer* pivots) {
       subtract_product(x, n, k, columns, width, a + k * n, 1, n, x + k, 1, n);
     }
   };
-  // Later columns have less to do: each task takes some of both ends.
+  // Later columns have less work, so each task takes some from both ends.
   const int64_t tasks = get_num_threads(), share = (n + 2 * tasks - 1) / (2 * tasks);
   parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {

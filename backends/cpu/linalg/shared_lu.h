@@ -1,6 +1,5 @@
-// A = P L U of one large real matrix on the pool, a panel of columns at a time. While the other threads bring the
-// columns on the right up to date, one brings the next panel's so far and factors it: nobody waits for a panel but for
-// the first.
+// A = P L U of one large real matrix on the pool, a panel of columns at a time. While other threads update the columns
+// on the right, one thread updates the next panel first and factors it, so that only the first panel is waited for.
 #pragma once
 
 #include <atomic>
@@ -23,7 +22,7 @@ class SharedLu {
   SharedLu(T* a, int64_t m, int64_t n, lapack::Integer* pivots)
       : a_(a), m_(m), n_(n), steps_(std::min(m, n)), pivots_(pivots) {}
 
-  // As getrf leaves it: pivots from 1, and 0 or the first zero on U's diagonal.
+  // Leaves the matrix as getrf does. Pivots count from 1. Returns 0, or the number of the first zero on U's diagonal.
   lapack::Integer run() {
     Panel panels[2] = {Panel(m_), Panel(m_)};
     factor(0, panels[0]);
@@ -40,9 +39,9 @@ class SharedLu {
 
  private:
   static constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
-  static constexpr int64_t kColumns = 32;           // that a thread takes at a time
+  static constexpr int64_t kColumns = 32;           // columns that a thread takes at a time
 
-  // What a factored panel does to other columns, as factors of their transposes.
+  // A factored panel as factors for the transposes of other columns.
   struct Panel {
     explicit Panel(int64_t rows) : corner(kSharedPanel, kSharedPanel), below(kSharedPanel, rows) {}
     int64_t width = 0;
@@ -52,7 +51,8 @@ class SharedLu {
 
   void factor(int64_t k, Panel& panel) {
     const int64_t width = std::min(kSharedPanel, steps_ - k), from = k + width;
-    // In a copy whose columns are an odd number of cache lines apart: those of the matrix may share a few cache sets.
+    // Works in a copy whose columns are an odd number of cache lines apart, since those of the matrix may share a few
+    // cache sets.
     const int64_t rows = m_ - k, lead = rows / kLine / 2 * 2 * kLine + 3 * kLine;
     const Scratch<T> room(lead * width);
     T* const corner = room.data();
@@ -69,7 +69,7 @@ class SharedLu {
     panel.below.pack(corner + width, width, m_ - from, lead, 1);
   }
 
-  // Columns on the right of panel k, brought up to date with it.
+  // Updates columns on the right of panel k.
   void update(int64_t k, const Panel& panel, int64_t first, int64_t count) const {
     const int64_t width = panel.width, from = k + width;
     alignas(64) T room[kSharedPanel * kSharedPanel];

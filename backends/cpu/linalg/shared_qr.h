@@ -1,5 +1,5 @@
-// The QR decomposition of one large real matrix on the pool: reflectors in one thread, a panel at a time, and what they
-// do to the other columns by this library's products.
+// The QR decomposition of one large real matrix on the pool. One thread makes the reflectors, a panel at a time; this
+// library's products apply them to the other columns.
 #pragma once
 
 #include "backends/cpu/linalg/packed_factor.h"
@@ -7,7 +7,7 @@
 
 namespace mica::cpu {
 
-constexpr int64_t kReflectors = 32;  // of a panel
+constexpr int64_t kReflectors = 32;  // reflectors of a panel
 
 // A panel's reflectors as one, H = I - V T V^T or its transpose, in two factors: the transpose of H C is that of C plus
 // (C^T V) (-T^T V^T).
@@ -40,7 +40,7 @@ class BlockReflector {
     spread_.pack(turned.data(), count, rows, rows, 1);
   }
 
-  // To `columns` columns, in all threads.
+  // Applies the reflectors to `columns` columns, in all threads.
   void apply(T* c, int64_t lead, int64_t columns) const {
     const int64_t grain = std::max<int64_t>(16, kWorthAThread / (rows_ * count_));
     parallel_for(0, columns, grain, [&](int64_t begin, int64_t end) {
@@ -55,13 +55,13 @@ class BlockReflector {
   }
 
  private:
-  static constexpr int64_t kWorthAThread = 1 << 18;  // products
+  static constexpr int64_t kWorthAThread = 1 << 18;  // products that are worth a thread
 
   int64_t rows_, count_;
   PackedFactor<T> gather_, spread_;
 };
 
-// As geqrf leaves it.
+// Leaves the matrix as geqrf does.
 template <class T>
 void shared_geqrf(T* a, int64_t m, int64_t n, T* tau) {
   using lapack::Integer;
@@ -71,7 +71,7 @@ void shared_geqrf(T* a, int64_t m, int64_t n, T* tau) {
     T* const corner = a + k * m + k;
     const int64_t done = panels::qr(corner, m, m - k, width, tau + k);
     if (done < width) {
-      // Numbers so large or small that norms need care: the library takes it.
+      // Where numbers are so large or small that norms need care, the library continues.
       const Integer rows = static_cast<Integer>(m - k - done), columns = static_cast<Integer>(width - done);
       const Integer lead = static_cast<Integer>(m), length = columns * 64;
       Integer info = 0;

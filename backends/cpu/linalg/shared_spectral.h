@@ -11,7 +11,7 @@
 
 namespace mica::cpu {
 
-// Whether no scaling is needed before the reduction: LAPACK's own drivers scale what lies beyond.
+// Whether the matrix needs no scaling before the reduction. LAPACK's own drivers scale the others.
 template <class T>
 bool in_plain_range(const T* a, int64_t count) {
   constexpr int64_t kTogether = 16;
@@ -35,7 +35,7 @@ void apply_reflectors(const T* a, int64_t lead, int64_t rows, int64_t reflectors
         .apply(x + from, x_lead, columns);
 }
 
-// By squares, whose lines stay in the cache until they are whole.
+// Transposes by squares, whose lines stay in the cache until they are complete.
 template <class T>
 void transpose_square(const T* from, T* to, int64_t n) {
   constexpr int64_t kSide = 16;
@@ -57,7 +57,7 @@ lapack::Integer shared_eigh(T* a, int64_t n, T* values, bool upper) {
   const Integer order = static_cast<Integer>(n), length = static_cast<Integer>(64 * n);
   const Scratch<T> vectors(n * n), beside(n), tau(n), work(length);
   Integer info = 0;
-  const FlushTiny flush(true);  // the caller has looked at the range
+  const FlushTiny flush(true);  // the caller has checked the range
   lapack::call<T>(Routine::sytrd, &triangle, &order, a, &order, values, beside.data(), tau.data(), work.data(), &length,
                   &info);
   if (info == 0) info = shared_stedc(n, values, beside.data(), vectors.data());
@@ -88,7 +88,7 @@ lapack::Integer shared_svd(T* a, int64_t n, T* u, T* values, T* vh) {
                     &unused_integer, work.data(), integers.data(), &info);
   if (info != 0) return info;
   apply_reflectors(a, n, n, n, left.data(), u, n, n);
-  // Those of the other side lie in rows.
+  // The vectors of the other side lie in rows.
   transpose_square(a, rows.data(), n);
   transpose_square(vh, v.data(), n);
   apply_reflectors(rows.data() + 1, n, n - 1, n - 1, right.data(), v.data() + 1, n, n);

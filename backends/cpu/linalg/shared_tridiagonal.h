@@ -27,13 +27,14 @@ class Coupling {
       z_.push_back(half * (j < n1 ? q[j * n + n1 - 1] : beta < 0 ? -q[j * n + n1] : q[j * n + n1]));
   }
 
-  // The eigenvalues in ascending order and their vectors; false where the library had better do it all.
+  // Computes the eigenvalues in ascending order and their vectors. Returns false where the library should do all of it.
   bool run(T* values, T* vectors) {
     deflate();
     const int64_t kept = static_cast<int64_t>(kept_.size());
     if (kept < 3 || !solve()) return false;
     std::vector<int64_t> order(static_cast<size_t>(n_));
-    std::iota(order.begin(), order.end(), int64_t{0});  // those of the equations first, then the ones set aside
+    // First those from the equations, then those that were set aside.
+    std::iota(order.begin(), order.end(), int64_t{0});
     const auto value = [&](int64_t k) { return k < kept ? roots_[size(k)] : d_[aside_[size(k - kept)]]; };
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return value(a) < value(b); });
     const Scratch<T> found(n_ * kept);
@@ -50,7 +51,7 @@ class Coupling {
  private:
   static size_t size(int64_t k) { return static_cast<size_t>(k); }
 
-  // Sets those eigenvectors aside that the coupling does not change, or that a rotation makes so.
+  // Sets those eigenvectors aside that the coupling does not change, or that a rotation separates from it.
   void deflate() {
     std::vector<int64_t> order(static_cast<size_t>(n_));
     std::iota(order.begin(), order.end(), int64_t{0});
@@ -71,7 +72,7 @@ class Coupling {
     if (before >= 0) kept_.push_back(before);
   }
 
-  // Where two eigenvalues are so close that a rotation frees the first from the coupling.
+  // Whether two eigenvalues are so close that a rotation separates the first from the coupling; makes that rotation.
   bool rotate(int64_t first, int64_t second, T least) {
     T &a = z_[size(first)], &b = z_[size(second)];
     const T length = std::hypot(a, b), c = b / length, s = -a / length, apart = d_[second] - d_[first];
@@ -178,7 +179,8 @@ class Coupling {
   std::vector<int64_t> kept_, aside_;
 };
 
-// What stedc does with a matrix of its own ('I'): diagonal `d`, beside it `e`, both destroyed; vectors, a column each.
+// Does what stedc does for a matrix of its own ('I'): takes the diagonal `d` and the elements `e` beside it, destroys
+// both, and returns vectors as columns.
 template <class T>
 lapack::Integer shared_stedc(int64_t n, T* d, T* e, T* vectors) {
   using lapack::Integer;

@@ -222,7 +222,7 @@ void small_qr(T* a, T* r, int64_t given, int64_t count) {
       });
 }
 
-// f with the size as a constant: the smallest ones unroll whole, and stay in registers.
+// Calls f with the size as a constant. The smallest sizes are unrolled completely and stay in registers.
 template <class F>
 void with_size(int64_t n, const F& f) {
   switch (n) {

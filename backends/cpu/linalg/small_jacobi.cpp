@@ -1,5 +1,5 @@
-// Eigenvalues of symmetric matrices and singular values of many small matrices, by Jacobi's rotations: every lane makes
-// the same moves, and a lane that has converged rotates by nothing.
+// Eigenvalues of symmetric matrices and singular values of many small matrices, by Jacobi's rotations. All lanes take
+// the same steps; a lane that has converged rotates by zero.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/linalg/small_jacobi.cpp"
 #include <hwy/foreach_target.h>
@@ -37,8 +37,8 @@ T safe_scale(const T* a, int64_t elements, bool& finite) {
   return !finite || largest == 0 || (largest > low && largest < high) ? T(1) : largest;
 }
 
-// Matrices of the lanes, element(matrix, row, column) over the matrix's scale. One that has a number that is not finite
-// gets the code `failed`, and stands as the unit matrix.
+// Fills the lanes with element(matrix, row, column) divided by the matrix's scale. A matrix with a number that is not
+// finite gets the code `failed` and is replaced by the identity.
 template <class T, class Element>
 HWY_INLINE void load_scaled(JacobiScratch<T>& scratch, const T* a, int64_t n, int64_t used, int32_t* info,
                             int32_t failed, const Element& element) {
@@ -89,7 +89,7 @@ void small_eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool u
         M &m = scratch.a, &v = scratch.v;
         load_scaled(scratch, a + first * n * n, n, used, info + first,
                     static_cast<int32_t>(std::max<int64_t>(1, n - 1)), [&](const T* matrix, int64_t i, int64_t j) {
-                      return (i >= j) == upper ? matrix[i * n + j] : matrix[j * n + i];  // of the named triangle
+                      return (i >= j) == upper ? matrix[i * n + j] : matrix[j * n + i];  // from the named triangle
                     });
         if (vectors) v.set_identity();
         V total = hn::Zero(d);
@@ -107,7 +107,7 @@ void small_eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool u
               V cosine, sine;
               rotation(d, m.get(p, p), m.get(q, q), m.get(p, q), cosine, sine);
               rotate_columns(m, n, p, q, cosine, sine);
-              for (int64_t j = 0; j < n; ++j) {  // and the rows
+              for (int64_t j = 0; j < n; ++j) {  // then the rows
                 const V x = m.get(p, j), y = m.get(q, j);
                 m.set(p, j, hn::NegMulAdd(sine, y, hn::Mul(cosine, x)));
                 m.set(q, j, hn::MulAdd(sine, x, hn::Mul(cosine, y)));
@@ -137,7 +137,7 @@ void complete_basis(T* u, int64_t n, int64_t done) {
   for (int64_t unit = 0; unit < n; ++unit) {
     std::fill(column, column + n, T(0));
     column[unit] = 1;
-    for (int pass = 0; pass < 2; ++pass)  // once is not enough near dependence
+    for (int pass = 0; pass < 2; ++pass)  // once is not enough for vectors that are nearly dependent
       for (int64_t j = 0; j < done; ++j) {
         T product = 0;
         for (int64_t i = 0; i < n; ++i) product += u[j * n + i] * column[i];
@@ -152,7 +152,8 @@ void complete_basis(T* u, int64_t n, int64_t done) {
   }
 }
 
-// One-sided: columns of A are rotated until they are orthogonal; then they are U's, times the singular values.
+// One-sided: the columns of A are rotated until they are orthogonal. Then they are the columns of U times the singular
+// values.
 template <class T>
 void small_svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t* info) {
   using M = LaneMatrices<T>;
@@ -169,7 +170,8 @@ void small_svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t*
         V total = hn::Zero(d);
         for (int64_t j = 0; j < n; ++j)
           for (int64_t i = 0; i < n; ++i) total = hn::MulAdd(m.get(i, j), m.get(i, j), total);
-        const V nothing = hn::Mul(total, hn::Set(d, eps * eps * eps * eps));  // squared norms below are zero's noise
+        // Squared norms below this are rounding errors of zero.
+        const V nothing = hn::Mul(total, hn::Set(d, eps * eps * eps * eps));
         for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
           bool rotated = false;
           for (int64_t p = 0; p < n - 1; ++p)

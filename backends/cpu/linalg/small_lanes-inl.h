@@ -35,11 +35,11 @@ class LaneMatrices {
   HWY_INLINE V get(int64_t i, int64_t j) const { return hn::Load(D(), data_.data() + (j * n() + i) * lanes_); }
   HWY_INLINE void set(int64_t i, int64_t j, V v) { hn::Store(v, D(), data_.data() + (j * n() + i) * lanes_); }
   T& at(int64_t i, int64_t j, int64_t lane) { return data_[(j * n() + i) * lanes_ + lane]; }
-  // A column more, for what an algorithm keeps of each: vectors cannot be elements of an array.
+  // One more column, for what an algorithm keeps of each matrix: vectors cannot be elements of an array.
   HWY_INLINE V kept(int64_t i) const { return get(i, n()); }
   HWY_INLINE void keep(int64_t i, V v) { set(i, n(), v); }
 
-  // Lanes without a matrix hold the identity, which no algorithm stumbles over.
+  // Lanes without a matrix hold the identity, which every algorithm takes.
   void load(const T* from, int64_t count, bool transposed = false) {
     const int64_t size = n() * n();
     int64_t done = 0;

@@ -6,13 +6,13 @@
 
 namespace mica::cpu::small {
 
-constexpr int64_t kLargest = 32;           // beyond it LAPACK's blocks pay
-constexpr int64_t kLargestIterative = 10;  // Jacobi's sweeps cost more than LAPACK's reduction beyond it
+constexpr int64_t kLargest = 32;           // for larger matrices LAPACK's blocks pay
+constexpr int64_t kLargestIterative = 10;  // for larger matrices Jacobi's sweeps cost more than LAPACK's reduction
 
 inline bool takes(int64_t n, int64_t count) { return n >= 1 && n <= kLargest && count >= 8; }
 inline bool takes_iterative(int64_t n, int64_t count) { return n >= 1 && n <= kLargestIterative && count >= 8; }
 
-// Each for float and double. What is returned, also in `info`, is what the LAPACK routine of the same purpose returns.
+// Each is for float and double. Returns, and leaves in `info`, what the LAPACK routine of the same purpose does.
 #define MICA_SMALL(T)                                                                            \
   void cholesky(T* a, int64_t n, int64_t count, int32_t* info, bool upper);                      \
   void lu(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info);                       \

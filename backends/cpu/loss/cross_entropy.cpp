@@ -1,5 +1,5 @@
-// Softmax and cross entropy in one: forward reads the logits once and keeps two numbers of each row, from which
-// backward makes the probabilities again.
+// Softmax and cross entropy in one. Forward reads the logits once and keeps two numbers of each row, from which
+// backward computes the probabilities again.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/loss/cross_entropy.cpp"
 #include <hwy/foreach_target.h>
@@ -24,7 +24,7 @@ constexpr int64_t kCrossEntropyBlock = 16384;  // elements of rows whose losses 
 
 constexpr int64_t kExponentials = HWY_ARCH_ARM_A64 ? 4 : 2;  // vectors at once
 
-// What the kernels share: the shape, the labels, the weights of the classes.
+// Data that the kernels share: the shape, the labels, the weights of the classes.
 template <class T>
 struct Problem {
   using C = Computed<T>;
@@ -45,11 +45,11 @@ struct Problem {
   double weight_of(int64_t c) const { return weight.data ? static_cast<double>(weight.data[c]) : 1; }
 
   int64_t batch, classes, inner, rows;
-  double smoothing, uniform;  // uniform: the share of every class in smoothed labels
+  double smoothing, uniform;  // `uniform` is the share of every class in smoothed labels
   Labels labels;
   Parameter<C> weight;
   const T* x;
-  double total_weight = 0;  // of all classes
+  double total_weight = 0;  // the sum over all classes
 };
 
 // The loss of a row from -log(probability of the target class) and the weighted sum of that of all classes.

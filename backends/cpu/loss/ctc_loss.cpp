@@ -97,8 +97,8 @@ void ctc_loss_kernel(const TensorView& loss, const TensorView& alpha, const Tens
   });
 }
 
-// The gradient by the log-probabilities with that of a softmax behind them in mind: a row sums to zero, so that passing
-// it on through log_softmax changes nothing.
+// The gradient with respect to the log-probabilities, in the form that a softmax behind them needs: each row sums to
+// zero, so that log_softmax passes it on unchanged.
 template <class T>
 void sample_gradient(const Sample<T>& s, const T* alpha, int64_t width, T loss, T factor, T* out, int64_t time_stride,
                      int64_t class_stride) {

@@ -11,7 +11,7 @@ namespace mica::cpu {
 
 namespace {
 
-constexpr int64_t kRowsPerBlock = 4096;  // rows that are summed together: not a matter of threads
+constexpr int64_t kRowsPerBlock = 4096;  // rows that are summed together; it does not depend on the threads
 
 template <class T>
 double weight_of(const TensorView& weight, int64_t label) {

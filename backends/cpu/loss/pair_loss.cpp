@@ -72,7 +72,7 @@ struct ElementLoss {
   }
 };
 
-// Whether all lanes are probabilities; a NaN is none.
+// Whether all lanes are probabilities. A NaN is not one.
 template <class D, class V>
 HWY_INLINE bool in_unit_interval(D d, V x) {
   return hn::AllTrue(d, hn::And(hn::Ge(x, hn::Zero(d)), hn::Le(x, hn::Set(d, hn::TFromD<D>(1)))));
@@ -131,7 +131,7 @@ void chunk_losses(const C* x, const C* y, int64_t n, C a, C* out, RangeErrors& e
   }
 }
 
-// One gradient for all (g null), or one for each.
+// One gradient for all elements (g is null), or one for each.
 template <PairLoss K, class C>
 void chunk_gradients(const C* x, const C* y, const C* g, C factor, int64_t n, C a, C* out) {
   const hn::ScalableTag<C> d;

@@ -1,5 +1,5 @@
-// Distances of all pairs of rows, and their gradient: every row gathers from its own pairs, so that threads do not
-// meet.
+// Distances of all pairs of rows, and their gradient. Every row sums over its own pairs, so that threads never write to
+// the same row.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -60,7 +60,7 @@ void pdist_kernel(const TensorView& out, const TensorView& self, double p) {
   const int64_t n = self.sizes[0], width = self.sizes[1];
   visit_wide(self.dtype, [&]<class T>(Tag<T>) {
     const T* x = self.ptr<const T>();
-    // Row i has n - 1 - i pairs: the i-th from both ends together make equal portions.
+    // Row i has n - 1 - i pairs: the i-th rows from both ends together make equal portions.
     parallel_for(0, (n + 1) / 2, std::max<int64_t>(1, 16384 / (n * width + 1)), [&](int64_t begin, int64_t end) {
       const auto row = [&](int64_t i) {
         for (int64_t j = i + 1; j < n; ++j)

@@ -32,7 +32,7 @@ struct BatchNormBackward {
   bool training;
   int64_t outer, channels, inner;
 
-  // Writes a channel's gradients of the parameters; returns how that of the input follows.
+  // Writes a channel's gradients of the parameters. Returns the coefficients of the input's gradient.
   Coefficients<C> finish(int64_t c, double sum, double product) const {
     const double m = get_statistic(mean, c), r = get_statistic(rstd, c), n = static_cast<double>(outer * inner);
     if (grad_weight.defined()) put_statistic(grad_weight, c, product * r);

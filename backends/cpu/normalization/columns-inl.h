@@ -15,7 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Rows [begin, end) of x in the type they are computed in, `stride` apart: themselves, or a converted copy.
+// Rows [begin, end) of x in the type in which they are computed, `stride` apart: the rows themselves, or a converted
+// copy.
 template <class T>
 class OpenRows {
  public:
@@ -63,7 +64,7 @@ HWY_INLINE void sum_columns(int64_t rows, int64_t channels, double* first, doubl
   }
 }
 
-// Parts of the rows whose sums are taken apart, in parallel. Their number follows from the shape alone.
+// Parts of the rows that are summed separately, in parallel. Their number follows from the shape alone.
 struct RowParts {
   RowParts(int64_t rows, int64_t channels) : rows(rows), count(std::clamp<int64_t>(rows * channels / 16384, 1, 32)) {}
   int64_t begin(int64_t part) const { return rows * part / count; }

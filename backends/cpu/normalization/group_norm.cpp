@@ -25,7 +25,7 @@ struct GroupShape {
         per_group(channels / groups),
         count(per_group * inner) {}
   int64_t grain() const { return std::max<int64_t>(1, 16384 / std::max<int64_t>(count, 1)); }
-  int64_t batch, channels, inner, groups, per_group, count;  // count: the elements of a group
+  int64_t batch, channels, inner, groups, per_group, count;  // `count` is the number of elements of a group
 };
 
 void group_norm_kernel(const TensorView& out, const TensorView& mean, const TensorView& rstd, const TensorView& input,
@@ -85,7 +85,7 @@ void group_norm_backward_kernel(const TensorView& grad_input, const TensorView& 
         const C* g = open_row(grad.ptr<const T>() + i * shape.count, shape.count, g_buffer.get());
         const C* x = open_row(input.ptr<const T>() + i * shape.count, shape.count, x_buffer.get());
         const double m = get_statistic(mean, i), r = get_statistic(rstd, i), n = static_cast<double>(shape.count);
-        double sum = 0, product = 0;  // of the gradient by what the parameters scale, over the group
+        double sum = 0, product = 0;  // sums of the gradient with respect to the normalised input
         for (int64_t c = 0; c < shape.per_group; ++c) {
           GradientSums sums;
           sums.add(g + c * shape.inner, x + c * shape.inner, shape.inner, m);

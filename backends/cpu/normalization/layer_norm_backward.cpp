@@ -16,13 +16,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Of a row with g = grad * weight and h = (x - mean) * rstd: the sums of g and of g * h.
+// Sums over a row, with g = grad * weight and h = (x - mean) * rstd: of g and of g * h.
 struct RowSums {
   double g, gh;
 };
 
 #if HWY_ARCH_ARM_A64
-// Of floats, whose short sums are added up as doubles: a NEON vector has no more than two of those.
+// For floats. Short sums are added up as doubles, of which a NEON vector holds only two.
 HWY_INLINE RowSums row_sums(const float* grad, const float* x, const float* weight, int64_t n, double mean,
                             double rstd) {
   constexpr int64_t kShort = 128;
@@ -44,7 +44,7 @@ HWY_INLINE RowSums row_sums(const float* grad, const float* x, const float* weig
         add(weight ? hn::Mul(g, hn::LoadU(d, weight + i + k * lanes)) : g, hn::LoadU(d, x + i + k * lanes), k);
       }
     }
-    for (; i < end; i += lanes) {  // zeros follow the last gradient
+    for (; i < end; i += lanes) {  // lanes behind the last gradient are zero
       const int64_t rest = std::min(lanes, end - i);
       const V g = load_first(d, grad + i, rest);
       add(weight ? hn::Mul(g, load_first(d, weight + i, rest)) : g, load_first(d, x + i, rest), 0);
@@ -99,7 +99,7 @@ HWY_INLINE void add_parameter_gradients(const C* grad, const C* x, int64_t n, C 
     for (int64_t i = 0; i < n; ++i) bias_sum[i] += static_cast<double>(grad[i]);
 }
 
-// The same of four rows that follow each other, whose sums of floats are added to those of doubles.
+// The same for four rows at a time, whose sums in float are added to the sums in double.
 HWY_INLINE void add_parameter_gradients_of_four(const float* grad, const float* x, int64_t n, const float (&mean)[4],
                                                 const float (&rstd)[4], double* weight_sum, double* bias_sum) {
   const float *g1 = grad + n, *g2 = g1 + n, *g3 = g2 + n, *x1 = x + n, *x2 = x1 + n, *x3 = x2 + n;
@@ -125,7 +125,7 @@ void store_sums(const std::vector<double>& parts, int64_t count, int64_t nparts,
   });
 }
 
-// Layer norm; or rms norm, where the mean is zero and is not a function of the input.
+// Layer norm; or rms norm, whose mean is zero and does not depend on the input.
 template <bool kCentred>
 void backward(const char* op, const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
               const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd,

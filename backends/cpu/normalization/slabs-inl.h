@@ -53,7 +53,8 @@ class MomentSums {
   }
 
  private:
-  static constexpr int64_t kMost = sizeof(C) == 4 ? 8192 : 512;  // as far as sums around one shift stay harmless
+  // As many as can be summed around one shift without loss.
+  static constexpr int64_t kMost = sizeof(C) == 4 ? 8192 : 512;
 
   void flush() {
     if (count_ == 0) return;

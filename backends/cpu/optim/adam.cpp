@@ -22,7 +22,7 @@ struct SecondMoment {
   }
 };
 
-// NaN if either is.
+// NaN if either number is.
 template <class V>
 HWY_INLINE V larger(V a, V b) {
   return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Gt(a, b)), a, b);

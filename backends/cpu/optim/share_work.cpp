@@ -16,10 +16,10 @@ void share_work(const FusedStep& step, FunctionRef<void(const FusedParameter&, i
     return;
   }
   parallel_for(0, total, kGrain, [&](int64_t begin, int64_t end) {
-    int64_t first = 0;  // of the current parameter, among all elements
+    int64_t first = 0;  // where the current parameter begins among all elements
     for (int64_t i = 0; i < step.count && first < end; ++i) {
       const FusedParameter& p = step.parameters[i];
-      // A thread's end and the next one's begin are rounded alike.
+      // The end of one thread's part and the beginning of the next are rounded in the same way.
       const auto place = [&](int64_t at) {
         at = std::clamp<int64_t>(at - first, 0, p.numel);
         return at == p.numel ? at : at / kUnit * kUnit;

@@ -61,7 +61,7 @@ HWY_INLINE hn::VFromD<D> constant(D d, double value) {
   return hn::Set(d, static_cast<hn::TFromD<D>>(value));
 }
 
-// What all rules begin with: the sign of the objective, and weight decay in its two forms.
+// What all rules do first: the sign of the objective, and weight decay in its two forms.
 template <class D>
 struct Prologue {
   using V = hn::VFromD<D>;

@@ -27,7 +27,8 @@ HWY_INLINE V between(D d, V x, double low, double high) {
 
 MICA_LANES_GROUP(SiluLanes, silu)
 struct GeluLanes {
-  static constexpr size_t kGroup = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;  // as many as have registers
+  // As many vectors as fit the registers.
+  static constexpr size_t kGroup = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     return gelu(d, x);
@@ -92,7 +93,7 @@ struct SoftshrinkLanes {
   double bound;
   template <class D, class V>
   HWY_INLINE V operator()([[maybe_unused]] D d, V x) const {
-    // A NaN lies nowhere and comes through the product.
+    // A NaN is in no interval, and comes through the product.
     const V l = lanes_of(d, bound);
     const V inside = hn::Mul(x, hn::Zero(d));
     const V below = hn::IfThenElse(hn::Lt(x, hn::Neg(l)), hn::Add(x, l), inside);

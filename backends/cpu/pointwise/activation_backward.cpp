@@ -167,9 +167,9 @@ struct GeluBackwardLanes {
 };
 
 #if HWY_ARCH_ARM_A64
-// Vectors of floats take every step together. In the range of the short tail, the cumulative distribution of a negative
-// x is that tail itself; elements beyond it go through GeluBackwardLanes. An element's result does not depend on its
-// neighbours.
+// Several vectors of floats go through each step together. Within the range of the short tail, the cumulative
+// distribution of a negative x is that tail itself. Elements beyond it go through GeluBackwardLanes. An element's
+// result does not depend on its neighbours.
 template <class D, class V, size_t kCount>
 HWY_INLINE void gelu_slopes(D d, const V (&x)[kCount], V (&slope)[kCount]) {
   V t[kCount], tail[kCount], density[kCount], largest = hn::Zero(d);
@@ -236,7 +236,7 @@ struct GeluTanhBackwardLanes {
     const V s = sigmoid(d, hn::Mul(x, hn::MulAdd(square, lanes_of(d, kScale * kCubic), lanes_of(d, kScale))));
     const V slope = hn::MulAdd(square, lanes_of(d, 3 * kScale * kCubic), lanes_of(d, kScale));
     const V change = hn::Mul(hn::Mul(s, hn::Sub(one, s)), slope);
-    // Far out s (1 - s) is zero while the polynomial may be infinite.
+    // Far from zero s (1 - s) is zero, while the polynomial may be infinite.
     const V far = hn::IfThenElse(hn::Eq(hn::Mul(s, hn::Sub(one, s)), hn::Zero(d)), s, hn::MulAdd(x, change, s));
     return hn::Mul(grad, far);
   }

@@ -90,7 +90,7 @@ struct First {
 
 bool is_one(const Scalar& s) { return s == Scalar(1) || s == Scalar(true); }
 
-// x + alpha y of 16-bit floats: torch has the factor and the product in 16 bits too.
+// x + alpha y of 16-bit floats: as in torch, the factor and the product are rounded to 16 bits too.
 template <class Format>
 struct AddScaledShortLanes {
   float alpha;
@@ -138,7 +138,7 @@ void rsub_kernel(const PointwiseLoop& loop, Scalar alpha) {
   });
 }
 
-// Products and quotients of 16-bit floats and a number, which is not rounded to 16 bits before, as in torch.
+// Products and quotients of 16-bit floats and a number. As in torch, the number is not rounded to 16 bits first.
 struct TimesNumberLanes {
   float number;
   bool second;
@@ -182,9 +182,9 @@ void mul_kernel(const PointwiseLoop& loop) {
 }
 
 #if HWY_ARCH_ARM_A64
-// The divider takes as long for two doubles in a vector as for one after the other, so that doubles that lie apart are
-// best divided where they are: a gather before it would not run beside it. (On x86-64 a vector's quotients take less
-// time.)
+// The divider takes as long for two doubles in a vector as for one after the other, so doubles that lie apart are best
+// divided where they are: a gather before the division would not run beside it. (On x86-64 a vector's quotients take
+// less time.)
 bool are_doubles_apart(const PointwiseLoop& loop) {
   bool apart = false;
   for (int k = 0; k < loop.noperands && loop.ndim > 0; ++k) {
@@ -214,7 +214,7 @@ void div_kernel(const PointwiseLoop& loop) {
   visit_complex("div_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Div<T>{}); });
 }
 
-// Short floats as bits: nothing is converted to turn a sign.
+// Works on the bits of short floats: nothing is converted to change a sign.
 MICA_LANES_1(NegBitsLanes, hn::Xor(x, hn::Set(d, T(0x8000))))
 void neg_kernel(const PointwiseLoop& loop) {
   if (loop.dtype == DType::BFloat16 || loop.dtype == DType::Float16)

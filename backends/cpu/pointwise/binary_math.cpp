@@ -106,7 +106,7 @@ struct Lcm {
     const auto x = magnitude(a), y = magnitude(b);
     const auto divisor = greatest_divisor(x, y);
     if (divisor == 0) return 0;
-    // The product may not fit; its magnitude is then taken as wide as integers are computed, and cut.
+    // The product may overflow. Its magnitude is then computed in the widest type that integers have here, and cut.
     using Wide = std::make_signed_t<wrapping_t<T>>;
     const Wide product = static_cast<Wide>(static_cast<wrapping_t<T>>(x / divisor) * static_cast<wrapping_t<T>>(y));
     return static_cast<T>(product < 0 ? wrapping_neg(product) : product);

@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// a > b is b < a: two of the six have no loops of their own.
+// a > b is b < a, so two of the six comparisons have no loops of their own.
 template <class T, class F>
 HWY_ATTR void exchanged_loop(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides,
                              int64_t rows, const void* context) {
@@ -38,7 +38,8 @@ void compare_equality(const char* name, const PointwiseLoop& loop) {
     const F<compute_t<T>> f;
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
   };
-  if (loop.dtype == DType::Float4_e2m1fn_x2) return run(Tag<uint8_t>{});  // pairs by their bytes, as in torch
+  // Pairs are compared by their bytes, as in torch.
+  if (loop.dtype == DType::Float4_e2m1fn_x2) return run(Tag<uint8_t>{});
   if (is_float8(loop.dtype)) return visit_float8(name, loop.dtype, run);
   if (is_floating(loop.dtype)) return visit_floating(name, loop.dtype, run);
   if (is_complex(loop.dtype)) return visit_any_complex(name, loop.dtype, run);

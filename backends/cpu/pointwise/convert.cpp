@@ -24,16 +24,16 @@ auto widen(const T& v) {
   } else if constexpr (std::is_class_v<T> && !is_std_complex<T>::value) {
     return static_cast<float>(v);
   } else if constexpr (std::is_same_v<T, bool>) {
-    // What read_element says, in a form that g++ has vectors for.
+    // The same as read_element, in a form for which g++ has vector instructions.
     return std::min(reinterpret_cast<const uint8_t&>(v), uint8_t{1});
   } else {
     return v;
   }
 }
 
-// What a float beyond the range of an integer type goes through on its way there, so that vectors and numbers give the
-// same. On aarch64 vectors of doubles have no narrower integer than int64, while numbers would saturate at int32's
-// ends. x86-64 has an instruction of either width for both.
+// The integer type that a float beyond the range of its target is converted to first, so that vector code and scalar
+// code give the same. On aarch64 vectors of doubles convert to int64 only, while scalar code would saturate at the ends
+// of int32. x86-64 has an instruction of either width for both.
 #if defined(__aarch64__)
 template <class To, class V>
 using Through = std::conditional_t<std::is_same_v<V, double> || (std::is_unsigned_v<To> && sizeof(To) >= 4), int64_t,

@@ -64,9 +64,9 @@ void convert(const PointwiseLoop& loop, DType to, DType from) {
 
 // ---- within a dtype ------------------------------------------------------------------------------------------------
 
-// From here on a copy by many threads leaves the caches alone, which saves reading the lines that it overwrites. A few
-// threads wait for single lines rather than for the memory's width: of 64 MB, 13.7 ms so and 11.8 ms through the
-// caches.
+// From this size on, a copy by many threads bypasses the caches, which saves reading the lines that it overwrites. A
+// few threads wait for single lines rather than for the memory's bandwidth: 64 MB take 13.7 ms in this way and 11.8 ms
+// through the caches.
 constexpr size_t kStreamedCopyBytes = size_t{16} << 20;
 constexpr int kFewThreads = 4;
 
@@ -95,8 +95,8 @@ Crossing find_crossing(const PointwiseLoop& loop, int64_t size) {
   return c;
 }
 
-// The elements from `to` to the end of its cache line, where rows are whole lines apart: vectors that begin there stay
-// within a line each. Otherwise `all`.
+// The number of elements from `to` to the end of its cache line, where rows are whole lines apart: vectors that begin
+// there stay within one line each. Otherwise `all`.
 int64_t line_end(const char* to, int64_t row_stride, int64_t size, int64_t all) {
   constexpr int64_t kLine = 64;
   const int64_t over = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine);
@@ -146,7 +146,7 @@ void copy_within(const PointwiseLoop& loop) {
   run_loop(loop, copy_row_loop, &size);
 }
 
-// A bool is 0 or 1 wherever it is copied to, whatever byte a view of other numbers has put in its place.
+// A bool becomes 0 or 1 wherever it is copied to, whatever byte a view of other numbers has left.
 void copy_bools(PointwiseLoop loop) {
   const InnerLoop to_bool = conversion_loop(DType::Bool, DType::UInt8);
   loop.dtypes[1] = DType::UInt8;
@@ -175,13 +175,13 @@ template <class T>
 void fill_with(const PointwiseLoop& loop, const void* element) {
   const bool flat = loop.ndim == 1 && loop.strides[0][0] == sizeof(T);
   if (flat && loop.numel <= kMemoryGrain) return fill_loop<T>(loop.data, nullptr, loop.numel, element);
-  // Past the caches a fill of 64 MB takes 9.4 ms on a Cascade Lake core, and 6.8 ms so.
+  // A fill of 64 MB takes 9.4 ms on a Cascade Lake core past the caches, and 6.8 ms in this way.
   if (flat)
     return parallel_for(0, loop.numel, kMemoryGrain, [&](int64_t begin, int64_t end) {
       char* at[] = {loop.data[0] + begin * static_cast<int64_t>(sizeof(T))};
       fill_loop<T>(at, nullptr, end - begin, element);
     });
-  PointwiseLoop output = loop;  // without the input, which is the tensor itself
+  PointwiseLoop output = loop;  // without the input, which is the output itself
   output.noperands = output.noutputs = 1;
   run_dense(output, fill_loop<T>, element);
 }

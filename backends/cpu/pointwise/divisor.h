@@ -1,4 +1,4 @@
-// Integer divisors are looked at before anything is written, so that a division by zero leaves its output as it was.
+// Integer divisors are checked before anything is written, so that a division by zero leaves its output as it was.
 #pragma once
 
 #include "mica/backend/pointwise_loop.h"

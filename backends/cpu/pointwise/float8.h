@@ -1,4 +1,4 @@
-// Floats of eight bits, for the few kernels that take them: a table of types for each would be compiled in vain.
+// Floats of eight bits, for the few kernels that take them. Other kernels do not compile code for them.
 #pragma once
 
 #include <type_traits>

@@ -47,7 +47,7 @@ void bitwise_not_kernel(const PointwiseLoop& loop) {
   visit_words_bool("bitwise_not_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, BitNot<T>{}); });
 }
 
-// A shift by a negative number or by the whole width moves every bit out; what is left of a signed number is its sign.
+// A shift by a negative number or by the whole width moves every bit out. A signed number then leaves its sign.
 template <class T>
 HWY_INLINE bool within_width(T shift) {
   return static_cast<std::make_unsigned_t<T>>(shift) < sizeof(T) * 8;

@@ -1,4 +1,4 @@
-// Walking the nest of a PointwiseLoop: what the runners of inner loops share.
+// Walks the nest of a PointwiseLoop. The runners of inner loops share it.
 #pragma once
 
 #include <algorithm>
@@ -31,9 +31,9 @@ class Odometer {
   }
   // Rows from here to the end of dimension 1.
   int64_t rows_left() const { return loop_.ndim > 1 ? loop_.shape[1] - index_[1] : 1; }
-  // From anywhere in a row to the start of the next; pointers in `at` that stood at the start of the row follow.
+  // Moves from anywhere in a row to the start of the next. Pointers in `at` that stood at the start of the row follow.
   void next_row(char** at, int first, int last) { advance(at, first, last, 1); }
-  // The same over as many rows as are left at most.
+  // The same over at most as many rows as are left.
   void advance(char** at, int first, int last, int64_t rows) {
     index_[0] = 0;
     for (int d = 1; d < loop_.ndim; ++d, rows = 1) {
@@ -50,7 +50,7 @@ class Odometer {
   int64_t index_[PointwiseLoop::kMaxDims];
 };
 
-// Elements [begin, end) of the nest in its own order, row by row.
+// Visits elements [begin, end) of the nest in its own order, row by row.
 template <class Row>
 void for_each_row(const PointwiseLoop& loop, int64_t begin, int64_t end, const Row& row) {
   Odometer at(loop, begin);
@@ -67,7 +67,7 @@ void for_each_row(const PointwiseLoop& loop, int64_t begin, int64_t end, const R
   }
 }
 
-// The same with all whole rows of dimension 1 at a time: band(addresses, elements of a row, rows).
+// The same, but with all whole rows of dimension 1 at a time: band(addresses, elements of a row, rows).
 template <class Band>
 void for_each_band(const PointwiseLoop& loop, int64_t begin, int64_t end, const Band& band) {
   Odometer at(loop, begin);
@@ -83,8 +83,8 @@ void for_each_band(const PointwiseLoop& loop, int64_t begin, int64_t end, const 
   }
 }
 
-// Runs a loop whose one output has long contiguous rows and is too large for the caches, past which it is written.
-// False where that does not pay, or where the loop is not so; then nothing has run.
+// Runs a loop whose one output has long contiguous rows and is too large for the caches, and writes it past them.
+// Returns false, and has run nothing, where that does not pay or the loop is of another form.
 bool run_streamed(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain);
 
 // An inner loop as a RowsLoop; its address is the context.

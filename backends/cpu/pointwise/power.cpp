@@ -28,7 +28,7 @@ MICA_LANES_2(ReciprocalLanes, hn::Div(hn::Set(d, T(1)), x))
 MICA_LANES_2(InverseSquareLanes, hn::Div(hn::Set(d, T(1)), hn::Mul(x, x)))
 MICA_LANES_2(IdentityLanes, x)
 
-// The exponents for which a shorter function gives what torch gives: it takes the same ones.
+// Exponents for which a shorter function gives torch's result. torch uses it for the same ones.
 void pow_constant(const PointwiseLoop& loop, double exponent) {
   const auto run = [&](const auto& f) { run_floating<2>("pow", loop, f, kMemoryGrain); };
   if (exponent == 2) return run(SquareLanes{});
@@ -89,7 +89,7 @@ struct IntegerPowLanes {
   }
 };
 
-// Exponents that programs have, without the rounds.
+// Exponents that programs use often, without the rounds.
 template <class T>
 struct IntegerSquare {
   T operator()(T base, T) const { return wrapping_mul(base, base); }
@@ -116,7 +116,8 @@ struct ComplexPow {
   }
 };
 
-// torch sees the exponents 0 and 1 and the base 1 before it asks for the dtype. It computes no other power of these.
+// torch looks for the exponents 0 and 1 and the base 1 before it checks the dtype. It computes no other power of these
+// dtypes.
 void pow_of_few(const PointwiseLoop& loop) {
   const auto is = [&](int operand, float number) {
     return is_number(loop, operand) && exact_number(loop, operand) == number;

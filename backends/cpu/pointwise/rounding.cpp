@@ -18,7 +18,7 @@ struct Same {
   T operator()(T a) const { return a; }
 };
 
-// Integers are their own integers.
+// Integers stay as they are.
 template <class F>
 void round_with(const char* name, const PointwiseLoop& loop, const F& f) {
   if (!is_integral(loop.dtype)) return run_floating<1>(name, loop, f, kMemoryGrain);
@@ -37,7 +37,7 @@ void round_kernel(const PointwiseLoop& loop) { round_with("round_vml_cpu", loop,
 void frac_kernel(const PointwiseLoop& loop) { run_floating<1>("frac_cpu", loop, FracLanes{}, kMemoryGrain); }
 
 struct RoundDecimalsLanes {
-  double power;  // of ten
+  double power;  // a power of ten
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     const V p = hn::Set(d, static_cast<hn::TFromD<D>>(power));

@@ -1,4 +1,4 @@
-// run_dense: the ways in which operands become dense for an inner loop.
+// run_dense: makes operands dense for an inner loop, in one of several ways.
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -16,15 +16,16 @@ namespace {
 constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
 constexpr int64_t kTileBytes = 16384;
 constexpr int64_t kBlockBytes = 512, kNearBlockBytes = 2048;
-// Gathered inputs up to here are expected in the second cache. A Neoverse-N1 follows strides by itself: there asking
-// for lines only took time, 200 us instead of 155 us for the sum of 100,000 doubles that lie 16 bytes apart.
+// Gathered inputs of up to this size are expected in the second cache. A Neoverse-N1 prefetches along strides by
+// itself: there a prefetch only took time, 200 us instead of 155 us for the sum of 100,000 doubles that lie 16 bytes
+// apart.
 #if defined(__aarch64__)
 constexpr int64_t kNearBytes = std::numeric_limits<int64_t>::max();
 #else
 constexpr int64_t kNearBytes = 512 << 10;
 #endif
-constexpr int64_t kShortRow = 32;  // below this a row is not worth a tile or a block
-// Below these a row is not worth a round of the loop over rows, or a call of an inner loop that knows one row.
+constexpr int64_t kShortRow = 32;  // a shorter row is not worth a tile or a block
+// Shorter rows are not worth a round of the loop over rows, or a call of an inner loop that takes one row.
 constexpr int64_t kLeastRow = 4, kLeastCall = 16;
 constexpr int64_t kSharedRow = 1 << 16;
 
@@ -34,7 +35,7 @@ struct Task {
   const void* context;
   int64_t grain;
   int64_t least_row;
-  int64_t size[kOperands] = {};  // of an element
+  int64_t size[kOperands] = {};  // bytes of an element
 
   bool is_input(int k) const { return k >= loop.noutputs; }
   bool dense_stride(int k, int64_t stride) const { return stride == size[k] || (stride == 0 && is_input(k)); }
@@ -63,7 +64,7 @@ void run_flat(const Task& t) {
 
 // ---- tiles ---------------------------------------------------------------------------------------------------------
 
-// The dimension other than 0 along which some operand is contiguous while its rows are far apart; 0 if there is none.
+// A dimension other than 0 along which some operand is contiguous while its rows are far apart; 0 if there is none.
 int crosswise_dimension(const Task& t) {
   for (int k = 0; k < t.loop.noperands; ++k) {
     if (t.dense_stride(k, t.loop.strides[0][k])) continue;
@@ -93,8 +94,8 @@ TileShape tile_shape(const Task& t) {
   return {rows, std::min(t.loop.shape[0], std::max<int64_t>(elements / rows, 16))};
 }
 
-// Rows of a rectangle at a time; operands that are not dense along dimension 0 pass through a buffer with the tile's
-// rows in it.
+// Runs the rows of one rectangle. Operands that are not dense along dimension 0 go through a buffer that holds the
+// tile's rows.
 void run_tile(const Task& t, char* const* corner, TileShape tile, char* const* buffers) {
   const PointwiseLoop& loop = t.loop;
   char* base[kOperands];
@@ -188,14 +189,14 @@ void run_chunks(const Task& t) {
 
 // ---- blocks --------------------------------------------------------------------------------------------------------
 
-// Whether all that is not dense along long rows are inputs.
+// Whether rows are long and only inputs are not dense along them.
 bool wants_blocks(const Task& t) {
   for (int k = 0; k < t.loop.noutputs; ++k)
     if (!t.dense_stride(k, t.loop.strides[0][k])) return false;
   return t.loop.shape[0] * t.largest() >= 4 * kBlockBytes;
 }
 
-// The first operand that has the same elements as operand k.
+// The first operand that has the same elements as operand k, or k itself.
 int first_alike(const PointwiseLoop& loop, int k) {
   for (int other = loop.noutputs; other < k; ++other) {
     bool alike = loop.data[other] == loop.data[k] && loop.dtypes[other] == loop.dtypes[k];
@@ -205,8 +206,8 @@ int first_alike(const PointwiseLoop& loop, int k) {
   return k;
 }
 
-// Inputs are brought together a few cache lines at a time: few enough for the processor to load the next ones while it
-// computes with these. What is not in its caches is asked for a block ahead, and what is takes larger blocks.
+// Gathers inputs a few cache lines at a time: few enough for the processor to load the next ones while it computes with
+// these. Inputs that are not in the caches are prefetched one block ahead; inputs that are get larger blocks.
 void run_blocks(const Task& t) {
   const PointwiseLoop& loop = t.loop;
   GatherFunction gathers[kOperands] = {};
@@ -239,7 +240,7 @@ void run_blocks(const Task& t) {
           }
           if (far)
             for (int64_t byte = n * stride; byte < 2 * n * stride; byte += 64) __builtin_prefetch(at[k] + byte);
-          // One more than is needed, where there is one, so that the last vector is a whole one.
+          // Gathers one more than needed, where there is one, so that the last vector is whole.
           gathers[k](at[k], stride, n + (i + n < width), storage[k]);
           at[k] = storage[k];
         }
@@ -249,7 +250,7 @@ void run_blocks(const Task& t) {
   });
 }
 
-// An input of one row, apart in memory, that serves many rows.
+// Whether an input is one row, not dense in memory, that serves many rows.
 bool is_shared_row(const Task& t, int k) {
   if (!t.is_input(k) || t.dense_stride(k, t.loop.strides[0][k])) return false;
   for (int d = 1; d < t.loop.ndim; ++d)
@@ -290,7 +291,7 @@ void run_nested(const Task& t) {
   run_chunks(t);
 }
 
-// `least_row` elements make a row that is not copied together with others.
+// A row of at least `least_row` elements is not copied together with others.
 void run(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain, int64_t least_row) {
   Task t{loop, rows, context, grain, least_row};
   bool dense = loop.ndim == 1;

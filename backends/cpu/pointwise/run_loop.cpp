@@ -11,8 +11,8 @@ namespace mica::cpu {
 
 namespace {
 
-// An operand that is contiguous along dimension 1 but not along dimension 0 (a transposed matrix) is read one cache
-// line per element by rows; walking in tiles uses every line it fetched.
+// An operand that is contiguous along dimension 1 but not along dimension 0 (a transposed matrix) costs one cache line
+// per element when it is read by rows. In tiles, every fetched line is used.
 bool wants_tiles(const PointwiseLoop& loop) {
   if (loop.ndim < 2 || loop.shape[0] < 32 || loop.shape[1] < 8) return false;
   for (int k = 0; k < loop.noperands; ++k) {
@@ -52,17 +52,18 @@ void run_tiles(const PointwiseLoop& loop, InnerLoop inner, const void* context, 
   });
 }
 
-// x86 reads every line that an ordinary store is about to overwrite. A sum of 16 M floats took 7.3 ms on two threads of
-// a Xeon and takes 3.3 to 5.3 without that, 1.13 and 0.89 ms on sixteen. What is smaller may be wanted from the caches,
-// and beside a function the lines are read in time: 20 multiply-adds for each of 4 M doubles took 2.6 ms, streamed 3.1.
+// x86 reads every line that an ordinary store is about to overwrite. Without that, a sum of 16 M floats takes 3.3 to
+// 5.3 ms instead of 7.3 on two threads of a Xeon, and 0.89 instead of 1.13 ms on sixteen. Smaller outputs may be wanted
+// from the caches. Beside a function the lines are read in time: 20 multiply-adds for each of 4 M doubles took 2.6 ms,
+// streamed 3.1.
 #if defined(__x86_64__)
 constexpr int64_t kStreamBytes = 16 << 20;
 #else
 constexpr int64_t kStreamBytes = std::numeric_limits<int64_t>::max();
 #endif
-// Few enough for the processor to load the next block while this one is on its way: of a sum of 2 M floats on a Cascade
-// Lake core, 2.1 ms with 256 or 512 bytes, as without a buffer, 2.5 with 1 KB and 2.8 with 4 KB. Of a sum of 16 M
-// floats there, 19.4 ms, and 16.6 ms with the next block of each input prefetched.
+// Small enough for the processor to load the next block while this one is written. A sum of 2 M floats on a Cascade
+// Lake core took 2.1 ms with 256 or 512 bytes, as without a buffer, 2.5 with 1 KB and 2.8 with 4 KB. A sum of 16 M
+// floats there took 19.4 ms, and 16.6 ms with the next block of each input prefetched.
 constexpr int64_t kStreamBuffer = 512;
 
 }  // namespace
@@ -83,7 +84,7 @@ bool run_streamed(const PointwiseLoop& loop, RowsLoop rows, const void* context,
   if (loop.numel < kStreamBytes / size || grain < kMemoryGrain || loop.noutputs != 1 || loop.ndim != 1 ||
       loop.strides[0][0] != size)
     return false;
-  // In place, the line has been read anyway.
+  // In place, the line has been read in any case.
   for (int k = 1; k < loop.noperands; ++k)
     if (loop.data[k] == loop.data[0]) return false;
   parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) {
@@ -96,7 +97,7 @@ bool run_streamed(const PointwiseLoop& loop, RowsLoop rows, const void* context,
       for (int k = 1; k < loop.noperands; ++k) {
         const int64_t stride = loop.strides[0][k];
         at[k] = loop.data[k] + i * stride;
-        // The next block is asked for: the stores keep the processor from looking far ahead by itself.
+        // Prefetches the next block: the stores keep the processor from looking far ahead by itself.
         for (int64_t byte = n * stride; byte < 2 * n * stride; byte += 64) __builtin_prefetch(at[k] + byte);
       }
       rows(at, loop.strides[0], n, loop.strides[0], 1, context);

@@ -10,8 +10,8 @@ namespace mica::cpu {
 // Processes n elements: operand k is at data[k] + i * strides[k] bytes. `context` is the operation's own.
 using InnerLoop = void (*)(char* const* data, const int64_t* strides, int64_t n, const void* context);
 
-// The same for one or more rows of n elements: those of operand k lie row_strides[k] bytes apart. Of one row, strides
-// are passed for row_strides too.
+// The same for one or more rows of n elements: the rows of operand k lie row_strides[k] bytes apart. For a single row,
+// strides are passed as row_strides too.
 using RowsLoop = void (*)(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides,
                           int64_t rows, const void* context);
 
@@ -21,8 +21,8 @@ inline T* bytes_on(T* p, int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<Byte*>(p) + bytes);
 }
 
-// Elements below which a second thread costs more than it brings: bound by memory, by one short function such as exp,
-// by a long one such as tan or pow, and by a scalar function.
+// The number of elements below which a second thread costs more than it brings: for operations bound by memory, by one
+// short function such as exp, by a long one such as tan or pow, and by a scalar function.
 inline constexpr int64_t kMemoryGrain = 32768;
 inline constexpr int64_t kMathGrain = 16384;
 inline constexpr int64_t kHeavyGrain = 4096;

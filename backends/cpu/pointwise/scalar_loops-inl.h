@@ -38,8 +38,8 @@ HWY_INLINE compute_t<T> read_computed(const T& at) {
   return static_cast<compute_t<T>>(read_element(at));
 }
 
-// out[i] = f(a[i]): a row, in a function of its own, so that the loop over rows costs a single one nothing and nothing
-// is stored between them.
+// out[i] = f(a[i]) for one row. It is a function of its own, so that a single row does not pay for the loop over rows,
+// and nothing is stored between rows.
 template <class Out, class A, class F>
 HWY_ATTR HWY_NOINLINE void unary_row(Out* o, const A* a, bool moves, int64_t n, const F* context) {
   const F f = *context;
@@ -117,7 +117,7 @@ HWY_ATTR void ternary_loop(char* const* data, const int64_t* strides, int64_t n,
     for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(read_computed(a[i]), second, third));
     return;
   }
-  // An input of one value is read from a run of it.
+  // An input of one value is repeated in a buffer of this length.
   constexpr int64_t kRun = 256;
   const int64_t chunk = sa && sb && sc ? n : kRun;
   alignas(64) A runs[3][kRun];

@@ -46,7 +46,7 @@ struct Abs {
     }
   }
 };
-// Short floats as bits: nothing is converted to clear a sign.
+// Works on the bits of short floats: nothing is converted to clear a sign.
 MICA_LANES_1(AbsBitsLanes, hn::And(x, hn::Set(d, T(0x7FFF))))
 void abs_kernel(const PointwiseLoop& loop) {
   if (loop.dtype == DType::BFloat16 || loop.dtype == DType::Float16)

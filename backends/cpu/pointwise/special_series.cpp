@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Of float32 and float64 alone, as in torch.
+// For float32 and float64 only, as in torch.
 template <int kInputs, class F>
 void run_whole_floats(const char* name, const PointwiseLoop& loop, const F& f) {
   if (loop.dtype == DType::Float32) return run_lanes<float, kInputs>(loop, f, kSlowGrain);

@@ -53,7 +53,7 @@ void addcdiv_kernel(const PointwiseLoop& loop, Scalar value) {
                 [&]<class T>(Tag<T>) { run_ternary<T>(loop, Addcdiv<T>{value.to<T>()}); });
 }
 
-// From whichever end is nearer, so that both ends are met exactly.
+// Computed from whichever end is nearer, so that both ends are exact.
 struct LerpLanes {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V start, V end, V weight) const {

@@ -11,19 +11,19 @@ namespace mica::cpu {
 void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
                int64_t columns);
 
-// n elements of `size` bytes, `stride` bytes apart, side by side into `to`. What lies between them may be read.
+// Copies n elements of `size` bytes, `stride` bytes apart, side by side to `to`. It may read the bytes between them.
 void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, char* to);
 
 // The same for elements of one size, to be looked up once for many runs.
 using GatherFunction = void (*)(const char* from, int64_t stride, int64_t n, char* to);
 GatherFunction gather_function(int64_t size);
 
-// Whether a source is in the caches, or in memory: then its lines are asked for before they are needed.
+// Whether a source is expected in the caches or in memory; its lines are prefetched in the second case.
 enum class Source { Cached, Far };
 // From this many bytes on a source is not expected in the caches.
 inline constexpr int64_t kFarBytes = 4 << 20;
 
-// memcpy.
+// memcpy, with prefetches for a source that is far.
 void copy_bytes(char* to, const char* from, size_t bytes, Source source);
 
 // memcpy that leaves the caches to others; stream_fence() makes what it wrote visible to other threads.

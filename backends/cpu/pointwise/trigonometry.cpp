@@ -23,7 +23,7 @@ namespace mica::cpu::HWY_NAMESPACE {
     run_floating<1>(torch_name, loop, slot##_lanes{}, grain);            \
   }
 
-// On AArch64 several vectors of floats are computed side by side: one after the other, each waits for its own steps.
+// On AArch64 several vectors of floats are computed together. One after the other, each would wait for its own steps.
 #if HWY_ARCH_ARM_A64
 #define MICA_TRIG_GROUP(function)                         \
   static constexpr size_t kGroup = 4;                     \

@@ -86,8 +86,8 @@ struct Element<BFloat16> : ShortFloat<BFloat16, BFloat16Bits> {};
 template <class T>
 using LanesOf = hn::ScalableTag<typename Element<T>::Lane>;
 
-// Vectors that are computed side by side. Few of a NEON loop's short vectors fit between an operation and the one that
-// waits for it, unless they are interleaved.
+// How many vectors are computed together. A NEON loop has short vectors, and few of them fit between an operation and
+// the next one that needs its result, unless they are interleaved.
 template <class F>
 constexpr size_t vectors_together() {
   if constexpr (requires { F::kGroup; }) {
@@ -99,8 +99,8 @@ constexpr size_t vectors_together() {
   }
 }
 
-// Whether the one value that an input has in a row (a column added to a matrix, a number) is kept in a register. It
-// takes two more loops, which are worth it for functors whose work is less than that of a store between rows.
+// Whether an input that has one value in a row (a column added to a matrix, a number) is kept in a register. That takes
+// two more loops, which pay for functors with less work than a store between rows.
 template <class F>
 inline constexpr bool keeps_values = false;
 
@@ -139,8 +139,8 @@ HWY_ATTR HWY_INLINE void map_row(T* out, const T* const* row, const size_t* step
   V kept = hn::Zero(d), last = hn::Zero(d);
   if constexpr (kKept != kNoInput) kept = Element<T>::broadcast(d, row[kKept]);
   if constexpr (kReachesBack) {
-    // Memory without masks: the last vector reaches back over elements that another one writes too. It is computed
-    // before anything is written, so that it is right in place as well.
+    // Without masked memory access, the last vector overlaps elements that another one writes too. It is computed
+    // before anything is written, so that the result is right in place as well.
     if (over != 0) {
       V x[kInputs];
       if (count > lanes) {
@@ -179,9 +179,9 @@ HWY_ATTR HWY_INLINE void map_row(T* out, const T* const* row, const size_t* step
   }
 }
 
-// Rows one after the other, with what they need in registers: between two rows nothing is stored but the value of an
-// input that changes with the row and is not kept. Some processors write long runs past their caches, and stop doing so
-// when other stores come between.
+// Runs rows one after the other and keeps what they need in registers. Between two rows nothing is stored but the value
+// of an input that changes with the row and is not kept. Some processors write long runs past their caches, and stop
+// doing so when other stores come between.
 template <class T, size_t kKept, class F, size_t... I>
 HWY_ATTR HWY_INLINE void map_rows(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides,
                                   int64_t rows, const F& f, std::index_sequence<I...> inputs) {
@@ -255,8 +255,8 @@ HWY_AFTER_NAMESPACE();
     }                                                                                                 \
   };
 
-// MICA_LANES_GROUP(Name, function): a functor of the vector function and of its form for several vectors at once, which
-// is worth its test of their range where exponents are not scaled by one instruction.
+// MICA_LANES_GROUP(Name, function): a functor of a vector function and of its form for several vectors at once. That
+// form tests their range first, which pays where exponents are not scaled by one instruction.
 #define MICA_LANES_GROUP(Name, function)                       \
   struct Name {                                                \
     static constexpr size_t kGroup = HWY_ARCH_ARM_A64 ? 4 : 2; \

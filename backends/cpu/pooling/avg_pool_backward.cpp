@@ -1,5 +1,5 @@
-// The derivatives of avg_pool and adaptive_avg_pool: every input gathers the gradients of the boxes that hold it, each
-// over its divisor.
+// The derivatives of avg_pool and adaptive_avg_pool. Every input sums the gradients of the boxes that hold it, each
+// divided by the box's divisor.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/pooling/avg_pool_backward.cpp"
 #include <hwy/foreach_target.h>
@@ -20,8 +20,8 @@ void add_quotients(const C* values, const C* divisors, C rest, int64_t n, C* sum
   for (int64_t o = 0; o < n; ++o) sums[o] += values[o] / (rest * divisors[o]);
 }
 
-// result[w] = the sum of sums[o] over the boxes o that hold w; `boxes` has a list over w for each of `most` boxes,
-// which names an element that is zero where there are fewer.
+// result[w] = the sum of sums[o] over the boxes o that hold w. `boxes` has `most` lists over w; where fewer boxes hold
+// w, the others name an element that is zero.
 template <class C>
 void gather_sums(const C* sums, const int32_t* boxes, int64_t most, int64_t width, C* result) {
   for (int64_t w = 0; w < width; ++w) result[w] = sums[boxes[w]];

@@ -1,5 +1,5 @@
-// Averages over boxes: per axis, which inputs an output averages, and what it divides by. Both kinds of average
-// pooling, and with the roles exchanged both of their derivatives.
+// Averages over boxes: for each axis, which inputs an output averages, and what it divides by. Both kinds of average
+// pooling use it, and with the roles exchanged both of their derivatives.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct Boxes {
   int64_t batch, channels;
   Extent3 in, out;
   BoxAxis axes[3];
-  int64_t divisor = 0;  // what every box is divided by instead, if not 0
+  int64_t divisor = 0;  // if not 0, every box is divided by it instead
 };
 
 inline Boxes regular_boxes(const TensorView& in, const TensorView& out, IntArrayRef kernel, IntArrayRef stride,
@@ -29,7 +29,7 @@ inline Boxes regular_boxes(const TensorView& in, const TensorView& out, IntArray
   Boxes b{w.batch, w.channels, w.in, w.out, {}, divisor};
   for (int a = 0; a < 3; ++a) {
     BoxAxis& axis = b.axes[a];
-    // Rows with their borders are worth making where they are not far longer than the input's own.
+    // Padded rows are worth making where they are not far longer than the input's own.
     if (w.reach(a) <= 65536 + 8.0 * static_cast<double>(w.in[a])) {
       axis.stride = w.stride[a];
       axis.kernel = w.kernel[a];

@@ -17,7 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// float for the 16-bit floats, int32 for shorter integers, the others as they are.
+// The type in which an element is computed: float for the 16-bit floats, int32 for shorter integers, itself for the
+// others.
 template <class T>
 using Computed = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
                                     std::conditional_t<std::is_integral_v<T> && sizeof(T) < 4, int32_t, T>>;
@@ -93,7 +94,7 @@ HWY_INLINE void store_run(const Computed<T>* from, int64_t n, T* to) {
     store_first_lanes(load_first(d, from + i, static_cast<size_t>(n - i)), d, to + i, static_cast<size_t>(n - i));
 }
 
-// Lanes `stride` elements apart. With kStride 2 one element behind the last lane's is read.
+// Loads lanes that are `stride` elements apart. With kStride 2 it reads one element behind that of the last lane.
 template <int kStride, class D>
 HWY_INLINE hn::VFromD<D> load_strided(D d, const hn::TFromD<D>* from, hn::VFromD<hn::RebindToSigned<D>> offsets) {
   if constexpr (kStride == 1) {
@@ -105,13 +106,13 @@ HWY_INLINE hn::VFromD<D> load_strided(D d, const hn::TFromD<D>* from, hn::VFromD
   }
 }
 
-// What no element falls below.
+// The lowest value of a type.
 template <class C>
 constexpr C lowest() {
   return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::lowest();
 }
 
-// Where v takes the place of the running maximum: a NaN always does.
+// Where v replaces the running maximum. A NaN always does.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> exceeds(D, V v, V maximum) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {

@@ -60,7 +60,8 @@ void write_row(const P* places, const Windows& w, int64_t first_row, I* to) {
     const int64_t start = o * w.stride[2] - w.padding[2];
     to[o] = static_cast<I>(first_row * w.in[2] + start + places[o]);
   }
-  // Nothing exceeded the lowest value: the first tap, or the last element where dilation leaps over the input.
+  // Where nothing exceeded the lowest value, the place is the first tap, or the last element where dilation skips the
+  // input.
   for (int64_t o = 0; o < w.out[2]; ++o)
     if (places[o] < 0) to[o] = static_cast<I>(std::min(first_row * w.in[2] + w.taps(2, o).first, volume(w.in) - 1));
 }
@@ -168,7 +169,7 @@ void max_channels_last(const T* in, T* out, const Indices& indices, const Window
   });
 }
 
-// Whether the rows under one row of outputs, with their borders, are far more than the input.
+// Whether the padded rows under one row of outputs are far longer than the input's.
 bool have_vast_borders(const Windows& w) {
   const double rows = static_cast<double>(w.kernel[0]) * static_cast<double>(w.kernel[1] * w.dilation[1]);
   return w.reach(2) * rows > 4194304 + 4.0 * static_cast<double>(volume(w.in));

@@ -15,7 +15,7 @@ namespace {
 // A set of planes of `large` elements, beside one of `small` elements each with an index into the large plane.
 struct Planes {
   int64_t batch, channels, large, small;
-  Extent3 extent;  // of the large plane
+  Extent3 extent;  // the extent of the large plane
   bool channels_last;
 };
 
@@ -81,7 +81,7 @@ void scatter(T* out, const T* source, const I* indices, const Planes& p, const P
   using S = typename Place::type;
   for_each_block(p, [&](const Block& b) {
     check_indices(indices, p, b);
-    std::vector<S> sums;  // apart where they are of another type
+    std::vector<S> sums;  // sums are kept apart where they have another type
     S* target;
     int64_t step = b.step;
     if constexpr (std::is_same_v<S, T>) {

@@ -1,6 +1,6 @@
 // Windows over planes whose rows are contiguous. A row of outputs is computed lane by lane from the input rows that its
-// windows cover, which are read in place, or through padded copies where the windows reach over an edge or the elements
-// are of a type that is not computed in.
+// windows cover. These are read in place, or from padded copies where windows reach over an edge or elements have a
+// type that is not computed in.
 
 #if defined(MICA_CPU_POOLING_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_POOLING_ROWS_INL_H_
@@ -21,7 +21,7 @@ namespace mica::cpu::HWY_NAMESPACE {
 template <class C>
 struct CoveredRows {
   const C* const* rows;    // element 0 is where the first window begins
-  const int64_t* offsets;  // of each row within the plane, relative to the first
+  const int64_t* offsets;  // where each row begins in the plane, relative to the first
   int64_t count;
 };
 
@@ -37,7 +37,7 @@ class RowReader {
         offsets_(pointers_.size()),
         tags_(w.kernel[0] * span_, -1) {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<C>()));
-    // Every lane that is read: of whole vectors, and one more for strided loads.
+    // Every lane that is read, those of whole vectors and one more for strided loads, must exist.
     const int64_t outputs = (w.out[2] + lanes - 1) / lanes * lanes;
     width_ = std::max((outputs - 1) * w.stride[2] + (w.kernel[2] - 1) * w.dilation[2] + 2, w.in[2] + w.padding[2]);
     const int64_t reach = (w.out[2] - 1) * w.stride[2] + (w.kernel[2] - 1) * w.dilation[2] + 1;
@@ -46,7 +46,7 @@ class RowReader {
     copies_.assign(static_cast<size_t>(width_ * w.kernel[0] * span_), padding);
   }
 
-  // Whether whole vectors may be read only inside [0, the row's last output].
+  // Whether rows are read in place: then whole vectors may be read only up to the row's last output.
   bool in_place() const { return in_place_; }
 
   CoveredRows<C> covered(const Position& p, const Taps& d, const Taps& h) {

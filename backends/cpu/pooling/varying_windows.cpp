@@ -64,8 +64,8 @@ void adaptive_max_pool(const TensorView& out, const TensorView& indices, const T
   });
 }
 
-// Where windows of `kernel` elements begin: distances alternate between two integers, as the sample says, and the last
-// window ends with the input.
+// Where windows of `kernel` elements begin. The distances alternate between two integers as the sample says, and the
+// last window ends with the input.
 template <class C>
 void find_fractional_spans(C sample, int64_t in, int64_t out, int64_t kernel, Spans& spans) {
   spans.clear();

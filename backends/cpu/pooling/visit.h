@@ -11,7 +11,7 @@ void visit_pooled(const char* op, DType dtype, const F& f) {
   visit_pooled_integers(dtype, f, [&] { visit_floating(op, dtype, f); });
 }
 
-// Indices are kept as int32 where nobody sees them.
+// Indices that nobody sees are kept as int32.
 template <class F>
 void visit_index(DType dtype, const F& f) {
   if (dtype == DType::Int32) return f(Tag<int32_t>{});

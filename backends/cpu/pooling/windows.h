@@ -17,7 +17,7 @@ inline int64_t volume(const Extent3& e) { return e[0] * e[1] * e[2]; }
 
 // The taps of a window along one axis that fall inside the input.
 struct Taps {
-  int64_t start;  // of the window, which may lie before the input
+  int64_t start;  // where the window begins, which may be before the input
   int64_t first;  // input position of the first tap inside
   int64_t count;
 };
@@ -41,7 +41,7 @@ struct Windows {
     return taps;
   }
 
-  // The elements of one axis that its outputs and a vector more of them read, borders included.
+  // How many elements of one axis its outputs and one more vector of them read, with borders.
   double reach(int axis) const {
     return (static_cast<double>(out[axis]) + 64) * static_cast<double>(stride[axis]) +
            static_cast<double>(kernel[axis]) * static_cast<double>(dilation[axis]) + static_cast<double>(padding[axis]);

@@ -5,7 +5,7 @@
 #include "backends/cpu/target.h"
 
 #if defined(__x86_64__)
-// GCC 12 sees the undefined vectors that its own AVX-512 intrinsics start from.
+// GCC 12 warns of the undefined vectors with which its own AVX-512 intrinsics start.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
@@ -30,7 +30,7 @@ MICA_VNNI void tile_vnni(const int8_t* const* a, const int8_t* const* b, int64_t
     for (int i = 0; i < kRows; ++i) sum[i][j] = _mm512_setzero_si512();
   }
   for (int64_t k = 0; k < depth; k += 64) {
-    // Beyond the end b is zero, so that it does not matter what the unsigned side is there.
+    // Beyond the end b is zero, so the unsigned side may be anything there.
     const __mmask64 here = depth - k >= 64 ? ~__mmask64{0} : (__mmask64{1} << (depth - k)) - 1;
     __m512i left[kRows];
 #pragma GCC unroll 4

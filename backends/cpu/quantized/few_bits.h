@@ -23,7 +23,7 @@ constexpr int64_t kFewBitsRecord = 4 * kFewBitsColumns;  // bytes
 
 constexpr int64_t few_bits_chunk(int bits) { return bits == 4 ? 32 : 16; }  // depths that are packed together
 
-// Some rows of activations and a block of columns. Of everything that is said of a row and a group, the rows lie
+// Some rows of activations and a block of columns. In every list that has an entry for each row and group, the rows lie
 // `groups` apart.
 struct FewBitsTile {
   const uint8_t* weights;
@@ -31,8 +31,8 @@ struct FewBitsTile {
   int64_t groups, group;        // how many, and the depths of one: a multiple of the chunk
   const int8_t* planes[2];      // high and low numbers; rows lie groups * group apart
   const float* steps;
-  const float* sums;             // of the activations of a group, for `least`
-  const int32_t* plane_sums[2];  // of the numbers of a group, for machines that take weights as unsigned numbers
+  const float* sums;             // sums of the activations of a group, for `least`
+  const int32_t* plane_sums[2];  // sums of the numbers of a group, for machines that take weights as unsigned numbers
   float* out;
   int64_t out_stride;
 };
@@ -41,8 +41,8 @@ struct FewBits {
   using Tile = void(const FewBitsTile& tile);
   static constexpr int kSteps = 4;  // 1, 2, 4 and 8 rows
   int most_rows;                    // 4 or 8
-  bool widens;                      // tiles of 8 bits are the faster ones, so that unpacking pays for many rows
-  Tile* tile[2][2][kSteps];         // of 4 and 8 bits, with one and two planes
+  bool widens;                      // whether tiles of 8 bits are faster, so that unpacking pays for many rows
+  Tile* tile[2][2][kSteps];         // for 4 and 8 bits, with one and two planes
 };
 
 const FewBits& few_bits();

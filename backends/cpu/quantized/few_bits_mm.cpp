@@ -25,9 +25,9 @@ namespace {
 
 constexpr int kColumns = kFewBitsColumns;
 constexpr int kMostRows = 8;
-constexpr int64_t kTaskBytes = 32 * 1024;  // of weights that are worth a thread
+constexpr int64_t kTaskBytes = 32 * 1024;  // bytes of weights that are worth a thread
 constexpr int64_t kRowsToWiden = 16;
-constexpr int64_t kRowsBytes = 256 * 1024;  // of activations that stay in the second cache
+constexpr int64_t kRowsBytes = 256 * 1024;  // bytes of activations that stay in the second cache
 
 // Where the number of column j and depth k of a block lies: in the lower or the upper half of a byte, or all of it. The
 // last chunk may be shorter: there the numbers of a column follow each other.
@@ -93,7 +93,8 @@ class Meaning {
     uint32_t any = 0;
     for (int64_t g = 0; g < groups_; ++g, next += row_bytes) {
       float *scales = scales_.data() + g * kColumns, *least = least_.data() + g * kColumns;
-      if (!near) __builtin_prefetch(next + here);  // of the next block: no processor foresees such strides
+      // Prefetches the next block, because no processor foresees such strides.
+      if (!near) __builtin_prefetch(next + here);
       if (width_ == 1)
         read_scales(next, scales);
       else if (from_.dtype == DType::BFloat16)
@@ -101,7 +102,7 @@ class Meaning {
       else
         any |= read_pairs(next, scales, least);
     }
-    has_least_ = any << 1 != 0;  // of either sign
+    has_least_ = any << 1 != 0;  // whether any of them is not zero, of either sign
   }
 
   float value(int number, int64_t g, int64_t j) const {
@@ -176,7 +177,7 @@ void plain_row(const T* row, const uint8_t* block, int bits, int64_t depth, int6
   }
 }
 
-// A block of 4 bits as one of 8 bits.
+// Turns a block of 4-bit numbers into one of 8-bit numbers.
 void widen(const uint8_t* from, int64_t depth, uint8_t* to) {
   constexpr int64_t kChunkBytes = 4 * kFewBitsRecord;
   for (int64_t k = 0; k < depth; k += few_bits_chunk(4), from += kChunkBytes, to += 2 * kChunkBytes)
@@ -235,7 +236,7 @@ void few_bits_products(const Products& p) {
 
 // ---- slots
 
-// One bit turned makes a number from 0 on a signed one.
+// Flipping one bit turns a number that counts from 0 into a signed one.
 template <class T>
 uint8_t turned(T number, int bits) {
   return static_cast<uint8_t>(bits == 8 ? (number & 255) ^ 128 : (number & 15) ^ 8);
@@ -252,7 +253,7 @@ void pack(const TensorView& out, const TensorView& self) {
       std::memset(to, 0, static_cast<size_t>(block_bytes));
       for (int64_t j = 0; j < std::min<int64_t>(kColumns, rows - block * kColumns); ++j) {
         const T* row = self.ptr<const T>() + (block * kColumns + j) * depth;
-        // Whole chunks in the order of their bytes, what is left by its places.
+        // Whole chunks are written in the order of their bytes, the rest by its places.
         const int64_t chunk = few_bits_chunk(bits), whole = depth / chunk * chunk;
         for (int64_t k = 0; k < whole; k += chunk) {
           uint8_t* const records = to + k * kColumns * bits / 8 + 4 * j;

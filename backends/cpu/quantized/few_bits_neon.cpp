@@ -25,7 +25,7 @@ struct Machine {
   template <int kBits>
   static constexpr int kMore = 0;
   template <int kBits>
-  static constexpr int kTimes = kBits == 4 ? 16 : 1;  // a half byte becomes the upper one, with its sign
+  static constexpr int kTimes = kBits == 4 ? 16 : 1;  // a half byte becomes the upper one, so it keeps its sign
 
   MICA_FEW_BITS_OP Sums all(int32_t v) { return vdupq_n_s32(v); }
   MICA_FEW_BITS_OP Floats all(float v) { return vdupq_n_f32(v); }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kPanel = 64;  // rows of b that stay in the cache while all rows of a pass
 
-// sums[i * 4 + j] of up to 4 x 4 rows; rows that are not there repeat the last one.
+// sums[i * 4 + j] of up to 4 x 4 rows; missing rows repeat the last one.
 void tile_sums(const int8_t* const* a, int rows, const int8_t* const* b, int64_t depth, int32_t* sums) {
   static const DotProducts& dots = dot_products();
   if (depth <= kMaxDotDepth) return dots.tile[rows - 1](a, b, depth, sums);

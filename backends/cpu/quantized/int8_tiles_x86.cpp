@@ -52,7 +52,8 @@ MICA_AVX512 void pack_right(const int8_t* from, int64_t columns, int64_t depth, 
     }
 }
 
-// The compiler does not know what tile instructions read and write: it must have written before, and read after.
+// The compiler does not know what tile instructions read and write, so memory must be written before them and read
+// after them.
 inline void order_memory() { asm volatile("" ::: "memory"); }
 
 // Tiles 0 to 3 hold the sums, 4 and 5 rows of the left matrix, 6 and 7 columns of the right one.
@@ -89,7 +90,7 @@ MICA_INT8_TILES __attribute__((noinline)) void run_block(const int8_t* a, const 
   order_memory();
 }
 
-// The sums of some rows and columns; both packed. Sums of a block that is not whole pass through a buffer.
+// The sums of some packed rows and columns. Sums of an incomplete block go through a buffer.
 void run_group(const int8_t* left, int64_t rows, const int8_t* right, int64_t columns, int64_t steps, int32_t* out,
                int64_t stride) {
   alignas(64) int32_t sums[kBlock * kBlock];
@@ -121,7 +122,7 @@ void run_group(const int8_t* left, int64_t rows, const int8_t* right, int64_t co
 bool int8_tiles_there() { return has_int8_tiles(); }
 
 bool worth_int8_tiles(int64_t rows, int64_t columns, int64_t depth) {
-  // Packing what few rows pass over once costs more than it gains, unless it stays in the second cache.
+  // Packing a matrix that only a few rows use once costs more than it gains, unless it stays in the second cache.
   const bool reused = rows >= 2 * kTile || columns * depth <= 1 << 20;
   return rows >= kTile && columns >= kTile && depth >= kDepth && reused && has_int8_tiles();
 }
@@ -134,7 +135,8 @@ void int8_tile_products(const int8_t* a, int64_t rows, const int8_t* b, int64_t 
     for (int64_t p = begin; p < end; ++p)
       pack_right(b + p * kBlock * depth, columns - p * kBlock, depth, right.data() + p * block_bytes);
   });
-  // Where there are fewer groups of rows than threads, they share one by its columns and each pack its rows.
+  // Where there are fewer groups of rows than threads, several threads share a group by its columns, and each packs the
+  // rows itself.
   const int64_t spans = std::min(panels, groups >= get_num_threads() ? 1 : (get_num_threads() + groups - 1) / groups);
   const int64_t work = kGroup * columns * depth / spans;
   parallel_for(0, groups * spans, 1 + 4194304 / (work + 1), [&](int64_t begin, int64_t end) {

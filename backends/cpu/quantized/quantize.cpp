@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 T to_integer(float value, float inverse, int64_t zero, int64_t low, int64_t high) {
   const float scaled = value * inverse;
-  // NaN and numbers beyond all integers go where the vector instructions put them: to the bounds.
+  // NaN and numbers beyond all integers become the bounds, as with the vector instructions.
   if (!(scaled < 9.0e18f)) return static_cast<T>(scaled > 0 ? high : low);
   if (scaled < -9.0e18f) return static_cast<T>(low);
   return static_cast<T>(std::clamp(static_cast<int64_t>(std::nearbyint(scaled)) + zero, low, high));
@@ -37,7 +37,7 @@ void quantize_run(T* HWY_RESTRICT to, const float* HWY_RESTRICT from, int64_t n,
     const hn::Rebind<T, decltype(f)> narrow;
     const auto lanes = static_cast<int64_t>(hn::Lanes(f));
     const auto factor = hn::Set(f, inverse);
-    // Clamped while they are floats: whatever lies beyond a byte by far ends at a bound.
+    // Clamped as floats, so that numbers far beyond a byte end at a bound.
     const auto least = hn::Set(f, static_cast<float>(low - zero)),
                greatest = hn::Set(f, static_cast<float>(high - zero));
     const auto offset = hn::Set(wide, static_cast<int32_t>(zero));

@@ -12,7 +12,7 @@ namespace mica::cpu {
 namespace {
 
 constexpr float kGreatestNumber = 127;
-constexpr float kRounder = 12582912;  // 1.5 * 2^23: what is added to it is rounded to an integer
+constexpr float kRounder = 12582912;  // 1.5 * 2^23: adding it rounds to an integer
 constexpr int32_t kRounderBits = 0x4b400000;
 
 struct Group {
@@ -21,7 +21,7 @@ struct Group {
   int32_t sums[kMostPlanes] = {};
 };
 
-// The numbers of one group. The loops are of the plain kind that compilers make vectors of.
+// The numbers of one group. The loops are plain, so that compilers vectorise them.
 template <int kPlanes>
 Group split_group(const float* from, int64_t count, int8_t* to, int64_t plane_size) {
   Group group;

@@ -12,8 +12,8 @@ namespace mica::cpu {
 constexpr int kMostPlanes = 3;
 constexpr int kPlaneBase = 254;
 
-// With 3 planes p, q, s an activation is (254 * 254 * p + 254 * q + s) * step, each of them from -127 to 127; one plane
-// is as good as 7 bits and a sign, two as 15, three as float32's 24.
+// With 3 planes p, q, s an activation is (254 * 254 * p + 254 * q + s) * step, each number from -127 to 127. One plane
+// holds 7 bits and a sign, two hold 15, three hold float32's 24.
 struct SplitRows {
   SplitRows(const void* from, DType dtype, int64_t rows, int64_t depth, int64_t group, int planes);
 

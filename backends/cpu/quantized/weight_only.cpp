@@ -15,7 +15,7 @@ namespace mica::cpu {
 namespace {
 
 constexpr int64_t kInt8Group = 512;            // depths that share a step
-constexpr int64_t kInt8TaskBytes = 32 * 1024;  // of weights that are worth a thread
+constexpr int64_t kInt8TaskBytes = 32 * 1024;  // bytes of weights that are worth a thread
 
 // out[r, n] = scales[n] * (a[r] . weights[n]).
 template <class T, int kPlanes>

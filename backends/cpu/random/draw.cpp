@@ -13,8 +13,8 @@ constexpr hn::ScalableTag<uint32_t> d32;
 using V32 = hn::Vec<decltype(d32)>;
 constexpr uint32_t kLanes = hn::MaxLanes(d32);
 
-// state[i] for i in [begin, end) from the words `offset` further on and those at i and i + 1. A vector reads no word
-// that an earlier one of the same run has written: the run is no longer than the offset's distance.
+// Computes state[i] for i in [begin, end) from the words `offset` further on and those at i and i + 1. A run is no
+// longer than the offset's distance, so that no vector reads a word that an earlier one of the run has written.
 void twist_run(uint32_t* state, uint32_t begin, uint32_t end, int32_t offset) {
   const V32 upper = hn::Set(d32, 0x80000000u);
   const V32 one = hn::Set(d32, 1u);

@@ -1,5 +1,5 @@
-// Drawing the engine's words in blocks. The stream is serial, but what is made of its words is not: kernels draw a
-// block and map it, in parallel where the mapping costs more than the drawing.
+// Draws the engine's words in blocks. The stream is serial, but the mapping of its words is not: kernels draw a block
+// and map it, in parallel where the mapping costs more than the drawing.
 #pragma once
 
 #include <algorithm>

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kGrain = 1024;  // an element costs tens of nanoseconds: a logarithm or a tangent
 
-// A double as an integer, as x86 converts it: through int32 for the narrow types, and the least integer for what does
-// not fit. Torch leaves this to the hardware, and a geometric sample can be infinite.
+// A double as an integer, as x86 converts it: through int32 for the narrow types, and to the least integer where it
+// does not fit. Torch leaves this to the hardware, and a geometric sample can be infinite.
 template <class T>
 T converted(double value) {
   if constexpr (std::is_same_v<T, bool>) {

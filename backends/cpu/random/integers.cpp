@@ -72,8 +72,8 @@ void fill_range(T* out, int64_t numel, const RandomRange& range, const Generator
 
 // ---- the bounds of random_(from, to) --------------------------------------------------------------------------
 
-// Torch's rule for an end of the range that the dtype cannot hold: moved inwards, by the spacing of the dtype's values
-// there, to one it can.
+// Torch's rule for an end of the range that the dtype cannot hold: it is moved inwards, by the spacing of the dtype's
+// values there, to a value that the dtype can hold.
 template <class T>
 int64_t spacing_at(int64_t value) {
   const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
@@ -254,7 +254,7 @@ void fill_randperm(void* data, DType dtype, int64_t n, const Generator& generato
         }
       });
     } else {
-      // Inside out, from 64-bit words: too many elements for a 32-bit remainder to be even.
+      // Shuffled from 64-bit words: there are too many elements for a 32-bit remainder to be even.
       draw_blocks<uint64_t>(source.engine, n, [&](const uint64_t* words, int64_t first, int64_t count) {
         for (int64_t i = first; i < first + count; ++i) {
           const uint64_t other = words[i - first] % static_cast<uint64_t>(i + 1);

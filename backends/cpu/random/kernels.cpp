@@ -1,4 +1,4 @@
-// The random kernel slots in terms of random.h. Every tensor is dense, in memory order.
+// Fills the kernel slots of random numbers with the functions of random.h. Every tensor is dense, in memory order.
 #include "backends/cpu/random/random.h"
 #include "backends/cpu/register.h"
 #include "mica/backend/kernel_types.h"

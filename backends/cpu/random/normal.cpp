@@ -153,8 +153,8 @@ void map_groups(const WordOf<T>* words, T* out, int64_t groups, double mean, dou
   }
 }
 
-// At least sixteen elements. A last, incomplete group is not completed: torch draws sixteen more words and writes the
-// last sixteen elements anew.
+// For at least sixteen elements. A last, incomplete group is not completed: as torch does, it draws sixteen more words
+// and writes the last sixteen elements again.
 template <class T>
 void fill_groups(Mt19937& engine, T* out, int64_t numel, double mean, double std) {
   using Word = WordOf<T>;

@@ -26,8 +26,8 @@ inline double draw_normal(CpuGenerator& source) {
   return first;
 }
 
-// Calls emit(i, sample) for i in [0, count): the samples of that many draw_normal calls. In parallel: emit must not
-// mind.
+// Calls emit(i, sample) for i in [0, count) with the samples of that many draw_normal calls. The calls run in parallel,
+// so emit must allow that.
 template <class Emit>
 void draw_normals(CpuGenerator& source, int64_t count, const Emit& emit) {
   if (count == 0) return;

@@ -1,5 +1,5 @@
-// Distributions that draw until a sample is accepted: as many words as it takes, one element after the other. Nothing
-// is fused here (the build forbids it unless asked), as nothing is in torch's build of these.
+// Distributions that draw until a sample is accepted, one element after the other, with as many words as that takes. No
+// product is fused with a sum here, as in torch's build of these (our build does not fuse unless asked).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 double draw_uniform(CpuGenerator& source) { return unit_uniform(source.engine.draw64()); }
 
-// What x86 makes of a double that int64 cannot hold: the least integer.
+// The least integer, which x86 gives for a double that int64 cannot hold.
 int64_t to_int64(double value) {
   return value >= -0x1p63 && value < 0x1p63 ? static_cast<int64_t>(value) : std::numeric_limits<int64_t>::min();
 }

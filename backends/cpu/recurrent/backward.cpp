@@ -30,13 +30,13 @@ struct BackwardRun {
   CellKind kind;
   int64_t units, gate_width, state;
   T *grad_gates, *grad_hidden_gates;  // the same memory but for the GRU
-  T *grad_h, *grad_c;                 // of the state after the step at hand, row by row of the batch
+  T *grad_h, *grad_c;                 // the gradient of the state after the present step, row by row of the batch
   T *previous, *unprojected, *grad_projected;
   const T *grad_output, *output, *gates, *cells, *h0, *c0;
   int64_t output_stride, grad_output_stride;
   T* grad_cell_output = nullptr;  // with a projection: one step's gradient of h before it
 
-  // Adds the gradient of the step's own output to what came from the steps after it.
+  // Adds the gradient of the step's own output to the gradient from later steps.
   void add_output(const TimeStep& s, int64_t begin, int64_t end) const {
     if (!grad_output) return;
     for (int64_t i = 0; i < s.count; ++i)
@@ -80,12 +80,12 @@ struct BackwardRun {
   }
 };
 
-// The gradient of the state before a step is the product of the step's gates with the hidden weight; it is made at the
-// start of the region of the step that comes next (the one run before it forwards), unit by unit, as it is used there.
+// The gradient of the state before a step is the product of the step's gates with the hidden weight. It is computed at
+// the start of the next region (of the step that ran before it forwards), unit by unit, where it is used.
 template <class T>
 void run_steps(const BackwardRun<T>& run, const std::vector<TimeStep>& steps, const PackedWeight<T>& weight,
                const PackedWeight<T>* projection) {
-  const bool accumulate = run.kind == CellKind::Gru;  // whose cells leave a part of the gradient in grad_h
+  const bool accumulate = run.kind == CellKind::Gru;  // its cells leave a part of the gradient in grad_h
   const auto through_weight = [&](int64_t p, const TimeStep& later) {
     weight.multiply(p, run.grad_hidden_gates + later.offset * run.gate_width, run.gate_width, run.grad_h, run.state,
                     later.count, accumulate);

@@ -96,7 +96,7 @@ HWY_INLINE V through_tanh(V grad, V y) {
   return hn::NegMulAdd(hn::Mul(grad, y), y, grad);
 }
 
-// grad_c holds the gradient of the cell and becomes that of the cell before. `unprojected`, if wanted, receives h.
+// grad_c holds the gradient of the cell and becomes that of the earlier cell. `unprojected`, if it is not null, gets h.
 template <class T>
 HWY_INLINE void lstm_backward(const T* gates, int64_t units, const T* c_before, const T* c, const T* grad_h, T* grad_c,
                               T* grad_gates, T* unprojected, int64_t count) {
@@ -114,7 +114,7 @@ HWY_INLINE void lstm_backward(const T* gates, int64_t units, const T* c_before, 
   });
 }
 
-// `hidden` is the product of the state before with the hidden weights, its bias included; its new part is kept in
+// `hidden` is the product of the earlier state with the hidden weights, with its bias; its new part is kept in
 // `candidate`. Gates are replaced by their activations.
 template <class T>
 HWY_INLINE void gru_forward(T* gates, const T* hidden, int64_t units, const T* h_before, T* candidate, T* h,
@@ -133,7 +133,7 @@ HWY_INLINE void gru_forward(T* gates, const T* hidden, int64_t units, const T* h
   });
 }
 
-// grad_h becomes the part of the gradient of the state before that does not pass through the weights.
+// grad_h becomes that part of the earlier state's gradient that does not pass through the weights.
 template <class T>
 HWY_INLINE void gru_backward(const T* gates, int64_t units, const T* h_before, const T* candidate, T* grad_h,
                              T* grad_gates, T* grad_hidden_gates, int64_t count) {

@@ -24,13 +24,14 @@ namespace {
 template <class T>
 struct ForwardRun {
   CellKind kind;
-  int64_t units, gate_width, state;  // `state`: the width of h, which a projection makes narrower than the cell
+  // `state` is the width of h, which is smaller than the cell's where there is a projection.
+  int64_t units, gate_width, state;
   T *output, *gates, *cells;
   int64_t output_stride;
   const T *h0, *c0, *b_hh;
   T* hidden = nullptr;       // GRU: one step's products with the state
   T* unprojected = nullptr;  // with a projection: one step's h before it
-  DType stored;              // states are rounded to it after every step, as cells run one by one would do
+  DType stored;              // states are rounded to this dtype after every step, as separate cells would do
 
   // Fills the rows that the products of panel p are added to.
   void begin_panel(const TimeStep& s, int64_t begin, int64_t end) const {

@@ -78,7 +78,7 @@ void load_elements(const char* from, int64_t stride, int64_t n, void* out) {
     }
     return;
   }
-  if constexpr (sizeof(From) <= 8) {  // side by side first, then converted
+  if constexpr (sizeof(From) <= 8) {  // gathered first, then converted
     using Bits = UnsignedOf<sizeof(From)>;
     if constexpr (std::is_same_v<From, To> && std::is_same_v<As, AsNumber>) {
       gather_run(from, stride, n, static_cast<Bits*>(out));
@@ -120,7 +120,7 @@ LoadFunction number_load(DType dtype) {
 }
 #undef MICA_LOAD_NUMBER
 
-// Of integers and bool only.
+// For integers and bool only.
 LoadFunction stored_load(DType dtype) {
   if (dtype == DType::Bool) return load_elements<AsFlag, bool, uint8_t>;
   switch (element_size(dtype)) {

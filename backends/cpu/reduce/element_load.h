@@ -1,4 +1,4 @@
-// Elements of any dtype and stride as a contiguous run of the few types that reductions and scans compute in.
+// Loads elements of any dtype and stride into a contiguous run of the few types that reductions and scans compute in.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace mica::cpu {
 
 struct ElementLoad {
-  int64_t bytes;         // of an element in memory
-  int64_t loaded_bytes;  // of an element as computed
-  bool direct;           // both are the same: contiguous elements need no load
+  int64_t bytes;         // bytes of an element in memory
+  int64_t loaded_bytes;  // bytes of an element as loaded
+  bool direct;           // whether both are the same, so that contiguous elements need no load
   void (*load)(const char* from, int64_t stride, int64_t n, void* to);  // stride in bytes
 };
 
@@ -22,7 +22,7 @@ const ElementLoad& load_number(const char* op, DType dtype);
 const ElementLoad& load_as_stored(const char* op, DType dtype);
 // Whether each element is different from zero, as a byte of 0 or 1. Any dtype.
 const ElementLoad& load_flag(DType dtype);
-// A complex number's absolute value as double; real numbers as load_number gives them, with their sign.
+// The absolute value of a complex number as double. Real numbers as load_number gives them, with their sign.
 const ElementLoad& load_magnitude(const char* op, DType dtype);
 
 // Calls f with a Tag of the type that load_number gives.
@@ -44,8 +44,8 @@ void visit_loaded(DType dtype, const F& f) {
   }
 }
 
-// Calls f with a Tag of the type that load_as_stored gives, for what torch tells which is larger. bool counts as a
-// byte.
+// Calls f with a Tag of the type that load_as_stored gives, for dtypes of which torch can tell which element is larger.
+// bool counts as a byte.
 template <class F>
 void visit_loaded_ordered(const char* op, DType dtype, const F& f) {
   switch (dtype) {

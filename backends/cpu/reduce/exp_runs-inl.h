@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Several vectors of numbers that are not positive. But with AVX-512, they take every step together where none is far
-// below 0.
+// Exponentials of several vectors of numbers that are not positive. Where none is far below 0, the vectors go through
+// each step together, except with AVX-512.
 template <class D, class V, size_t kCount>
 HWY_INLINE void exp_of_nonpositive(D d, V (&x)[kCount]) {
   if constexpr (MICA_SIMD_AVX512) {

@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 enum class Extreme { Max, Min };
 
-// What every element is at least as extreme as.
+// The value that no element is less extreme than.
 template <Extreme E, class T>
 constexpr T extreme_start() {
   using Limits = std::numeric_limits<T>;
@@ -79,7 +79,7 @@ HWY_INLINE T extreme_of_run(const T* x, int64_t n) {
       e = extreme_lanes<E>(e, hn::LoadU(d, x + i + 3 * lanes));
     }
     for (; i + lanes <= n; i += lanes) a = extreme_lanes<E>(a, hn::LoadU(d, x + i));
-    if (i < n) a = extreme_lanes<E>(a, hn::LoadU(d, x + n - lanes));  // elements may count twice
+    if (i < n) a = extreme_lanes<E>(a, hn::LoadU(d, x + n - lanes));  // elements may be read twice
     a = extreme_lanes<E>(extreme_lanes<E>(a, b), extreme_lanes<E>(c, e));
   }
   if constexpr (std::is_floating_point_v<T>) {

@@ -49,7 +49,7 @@ struct LogSumExp {
     Columns block;
     for (int64_t j = 0; j < columns; j += Columns::kColumns) {
       const int64_t n = std::min(Columns::kColumns, columns - j);
-      // From the accumulators on, so that few rows at a time cost no exponential of their own for each column.
+      // Starts from the accumulators, so that a few rows at a time need no additional exponential for each column.
       for (int64_t i = 0; i < n; ++i) block.largest[i] = a[j + i].largest, block.sum[i] = a[j + i].sum;
       for (int64_t r = 0; r < count; r += Columns::kRows)
         block.add_rows(x + r * row_stride + j, n, row_stride, std::min(Columns::kRows, count - r));

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
 struct Moments {
-  double count, mean, squares;  // squares: the sum of squared distances from the mean
+  double count, mean, squares;  // `squares` is the sum of squared distances from the mean
 
   void add(const Moments& b) {
     if (b.count == 0) return;
@@ -26,14 +26,14 @@ struct Moments {
   }
 };
 
-// From the sums of (x - shift) and (x - shift)^2. The first of the elements as shift keeps the difference harmless: n
-// (mean - x0)^2 is then at most n times what remains of it.
+// Moments from the sums of (x - shift) and (x - shift)^2. With the first element as shift little is lost in the
+// difference: n (mean - x0)^2 is at most n times the result.
 HWY_INLINE Moments moments_from_sums(double n, double shift, double sum, double sum_of_squares) {
   const double squares = sum_of_squares - sum * (sum / n);
   return {n, shift + sum / n, squares < 0 ? 0 : squares};
 }
 
-// Of x[0..n), n > 0.
+// Moments of x[0..n), n > 0.
 template <class T>
 HWY_INLINE Moments moments_of_run(const T* x, int64_t n) {
   const Doubles d;
@@ -65,7 +65,7 @@ HWY_INLINE Moments moments_of_run(const T* x, int64_t n) {
                            sum_lanes(hn::Add(hn::Add(q0, q1), hn::Add(q2, q3))));
 }
 
-// All elements of a run, in chunks short enough for sums around a shift.
+// Moments of a whole run, in chunks that are short enough for sums around one shift.
 template <class T>
 HWY_INLINE void add_run(Moments& a, const T* x, int64_t n) {
   constexpr int64_t kChunk = sizeof(T) == 4 ? 8192 : 512;

@@ -82,7 +82,7 @@ struct Norm2 {
     constexpr int64_t kChunk = 2048;
     int64_t i = 0;
     if constexpr (std::is_same_v<T, float>) {
-      // Below the first bound squares that floats cannot hold could count; above the second, a sum is near infinity.
+      // Below the first bound, squares that floats cannot hold could count. Above the second, a sum is near infinity.
       constexpr double kLeast = 0x1p-80, kGreatest = 0x1p120;
       const int64_t chunk = kSteps * 8 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
       for (; i + chunk <= n; i += chunk) {

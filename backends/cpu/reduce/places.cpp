@@ -23,7 +23,8 @@ struct Place {
   };
   static void start(Accumulator& a) { a = {extreme_start<E, T>(), -1}; }
 
-  // First the extremum of a chunk, then, only where it is new, its place in the chunk that is still in the cache.
+  // Finds the extremum of a chunk first. Only where it is new does it look for the place, in the chunk that is still in
+  // the cache.
   static void row(Accumulator& a, const T* x, int64_t n, int64_t first, const void*) {
     constexpr int64_t kChunk = 4096;
     for (int64_t i = 0; i < n; i += kChunk) {
@@ -35,7 +36,8 @@ struct Place {
 
   static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t first,
                       const void*) {
-    // Indices of the width of the values share their vector lanes; as many rows at a time as they can count.
+    // Indices have the width of the values, so that they share vector lanes. As many rows are taken at a time as such
+    // an index can count.
     using Index = std::conditional_t<
         sizeof(T) == 1, uint8_t,
         std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>>;

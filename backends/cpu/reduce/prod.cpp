@@ -50,7 +50,7 @@ struct Prod : ProdBase<T, double> {  // float, double
   }
 };
 
-#if MICA_SIMD_AVX512  // which multiplies integers of 64 bits
+#if MICA_SIMD_AVX512  // AVX-512 multiplies integers of 64 bits
 // Multiplies as many elements as fill whole vectors into a, and returns how many.
 HWY_INLINE int64_t multiply_vectors(uint64_t& a, const uint64_t* x, int64_t n) {
   const hn::ScalableTag<uint64_t> d;

@@ -16,19 +16,19 @@ constexpr int kMaxDims = 64;
 constexpr int kMaxOutputs = 2;
 constexpr int64_t kPiece = 65536;       // elements that are worth a thread of their own
 constexpr int64_t kLeastPiece = 32768;  // elements of a piece where there are several
-constexpr int64_t kColumnBlocks = 4;    // of one matrix, if each has at least kLeastColumns
+constexpr int64_t kColumnBlocks = 4;    // blocks of one matrix, if each has at least kLeastColumns
 constexpr int64_t kLeastColumns = 128;
 constexpr int64_t kCachedBytes = 4 << 20;
 constexpr int64_t kBufferBytes = 32768;       // converted elements on their way into the accumulators of columns
-constexpr int64_t kRowBufferBytes = 8192;     // and of a row: they stay in the first cache beside what they came from
-constexpr int64_t kAccumulatorBytes = 16384;  // of one block of columns
+constexpr int64_t kRowBufferBytes = 8192;     // the same for a row: they stay in the first cache beside their source
+constexpr int64_t kAccumulatorBytes = 16384;  // for one block of columns
 constexpr int64_t kRowBatch = 64;             // rows whose accumulators are finished together
 constexpr int64_t kBufferedRows = 8;
 
 struct Dim {
   int64_t size;
   int64_t in;                // strides in bytes
-  int64_t out[kMaxOutputs];  // of a kept dimension
+  int64_t out[kMaxOutputs];  // strides of a kept dimension
 };
 
 // A list of dimensions, the fastest in memory first.
@@ -43,7 +43,7 @@ struct Dims {
   }
 
   void sort_and_coalesce(int outputs) {
-    // A dimension that repeats its elements comes last, where it keeps no run short.
+    // A dimension that repeats its elements comes last, where it does not shorten runs.
     const auto key = [](const Dim& d) { return d.in ? std::abs(d.in) : std::numeric_limits<int64_t>::max(); };
     for (int i = 1; i < count; ++i) {
       const Dim d = dim[i];
@@ -87,7 +87,7 @@ class Walk {
       out_element[k] = element_size(outputs[k]->dtype);
     }
     const bool keeps_dims = outputs[0]->ndim == self.ndim;
-    int at = 0;  // the output's dimension
+    int at = 0;  // a dimension of the output
     for (int d = 0; d < self.ndim; ++d) {
       const bool is_reduced = dims >> d & 1;
       Dim dim{self.sizes[d], self.strides[d] * element, {}};
@@ -95,7 +95,7 @@ class Walk {
         for (int k = 0; k < op_.outputs; ++k) dim.out[k] = outputs[k]->strides[keeps_dims ? d : at] * out_element[k];
       if (keeps_dims || !is_reduced) ++at;
       if (dim.size == 1) continue;
-      if (dim.in < 0 && !(is_reduced && op_.ordered)) {  // walk it from its other end
+      if (dim.in < 0 && !(is_reduced && op_.ordered)) {  // walks it from its other end
         in_ += (dim.size - 1) * dim.in;
         dim.in = -dim.in;
         for (int k = 0; k < op_.outputs; ++k) {
@@ -179,9 +179,9 @@ class Walk {
 
   void run_rows() const {
     const int64_t count = reduced_.numel, outputs = kept_.numel;
-    // A power of two of them falls evenly to most numbers of threads.
+    // A power of two divides evenly among most numbers of threads.
     const auto wanted = static_cast<uint64_t>(std::clamp<int64_t>(count / kLeastPiece, 1, 256));
-    // Elements that are converted or gathered on their way are worth threads earlier.
+    // Elements that have to be converted or gathered are worth threads earlier.
     const int64_t least = is_direct(reduced_.dim[0].in) ? 2 * kPiece : kPiece;
     const int64_t pieces = outputs >= 64 || count < least ? 1 : static_cast<int64_t>(std::bit_floor(wanted));
     if (pieces > 1) return run_row_pieces(pieces);
@@ -273,8 +273,8 @@ class Walk {
     const int64_t bytes = op_.accumulator_bytes, count = reduced_.numel;
     int64_t width = std::min(inner.size, kAccumulatorBytes / bytes);
     if (!is_direct(inner.in)) width = std::min(width, kBufferBytes / kBufferedRows / load_.loaded_bytes);
-    // Blocks of columns besides pieces of rows: the fewer pieces, the fewer partial results travel between cores. What
-    // comes from memory is read by whole rows.
+    // Uses blocks of columns as well as pieces of rows: with fewer pieces, fewer partial results travel between cores.
+    // Input from memory is read by whole rows.
     if (kept_.numel == inner.size && inner.size >= kColumnBlocks * kLeastColumns &&
         count * inner.size * load_.bytes <= kCachedBytes)
       width = std::min(width, (inner.size / kColumnBlocks + 63) / 64 * 64);

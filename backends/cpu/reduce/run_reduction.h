@@ -1,6 +1,6 @@
-// The walk that all reductions share: which elements meet in which output, in what order of memory, on which threads.
-// An operation brings the arithmetic on runs of contiguous elements, behind function pointers, so that the walk is
-// compiled once.
+// The walk that all reductions share: which elements go to which output, in what order of memory, on which threads. An
+// operation brings the arithmetic on runs of contiguous elements as function pointers, so that the walk is compiled
+// once.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Reduction {
   void (*finish)(const void* accumulators, int64_t n, char* const* out, const int64_t* out_strides, int64_t count,
                  const void* context);
   int outputs = 1;
-  // Whether `first` matters. Then one dimension is reduced, or all of a contiguous tensor.
+  // Whether `first` matters. Then only one dimension is reduced, or all dimensions of a contiguous tensor.
   bool ordered = false;
 };
 

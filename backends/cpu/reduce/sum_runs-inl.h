@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What is summed in place of an element; zero stays zero.
+// The function that maps an element before it is summed. It maps zero to zero.
 struct Itself {
   template <class D, class V>
   static HWY_INLINE V map(D, V v) {

@@ -32,7 +32,7 @@ struct Times {
   static HWY_INLINE DoubleVector lanes(DoubleVector a, DoubleVector b) { return hn::Mul(a, b); }
 };
 
-// What a row accumulates in. Integers wrap around.
+// The type in which a row accumulates. Integers wrap around.
 template <class T>
 struct Running {
   using type = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
@@ -48,7 +48,7 @@ HWY_INLINE void store_narrow(DoubleVector v, float* to) {
   hn::StoreU(hn::DemoteTo(d, v), d, to);
 }
 
-// The lanes of a vector combined with all before them, by doubling distances.
+// Combines each lane of a vector with all before it, by doubling distances.
 template <class Op>
 class Prefix {
  public:
@@ -85,8 +85,8 @@ class Prefix {
   hn::Mask<Doubles> takes_[kSteps];
 };
 
-// With two lanes, floats are added one after the other: a vector's own prefix costs as much, and two rows side by side
-// then give the same numbers, twice as fast.
+// With two lanes, floats are added one after the other: the prefix within a vector would cost as much. Two rows side by
+// side then give the same numbers, twice as fast.
 template <class Op, class T>
 constexpr bool kOneByOne = Prefix<Op>::kLanes == 2 && std::is_same_v<Op, Plus>&& std::is_same_v<T, float>;
 
@@ -142,7 +142,7 @@ HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
   return scan_elements<Op>(DenseRun<T>{x}, out, n, running);
 }
 
-// Two rows of floats, a lane for each; `sums` are what came before, and all afterwards.
+// Scans two rows of floats, one in each lane. `sums` holds the earlier totals and becomes the new ones.
 #if HWY_ARCH_ARM_A64
 HWY_INLINE void add_two_runs(const float* x, const float* y, float* out_x, float* out_y, int64_t n, double* sums) {
   const hn::Full128<float> d;

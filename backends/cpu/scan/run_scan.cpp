@@ -29,7 +29,7 @@ struct Position {
   }
 };
 
-// As many columns as a buffer of scanned rows holds in the second cache, in whole cache lines.
+// The number of columns, in whole cache lines, for which a buffer of scanned rows fits the second cache.
 int64_t turned_columns(int64_t rows, int64_t element) {
   constexpr int64_t kBytes = 256 << 10;
   return std::min(kBytes / (rows * element) / (64 / element) * (64 / element), kScanColumns);
@@ -99,8 +99,8 @@ void for_each_block(const Position& origin, const Dim& scanned, const Dim* other
                });
 }
 
-// An input that lies side by side along `beside` rather than along the scanned dimension, as the output does: blocks of
-// columns are scanned into a buffer, and turned on their way out.
+// For an input that is contiguous along `beside` instead of along the scanned dimension, as the output is: blocks of
+// columns are scanned into a buffer, and transposed on their way out.
 void scan_turned(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count, int beside,
                  int64_t element) {
   const int64_t width = std::min(others[beside].size, turned_columns(scanned.size, element));
@@ -113,8 +113,8 @@ void scan_turned(const Scan& scan, const Position& origin, const Dim& scanned, c
                  });
 }
 
-// The other way round, for an output that lies side by side along `beside` and an input along the scanned dimension:
-// columns of a few cache lines are turned on their way in, and scanned out of a buffer.
+// The reverse, for an output that is contiguous along `beside` and an input along the scanned dimension: columns of a
+// few cache lines are transposed on their way in, and scanned from a buffer.
 constexpr int64_t kTurnedBytes = 256, kTurnedRow = 512;
 
 void scan_turned_in(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count,
@@ -156,16 +156,17 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
     if (contiguous) column = count;
     rows *= others[count++].size;
   }
-  // Input and output that are contiguous along different dimensions, or far from it, would be read and written line by
-  // line for one element each: the output takes a copy first, and is scanned in place.
+  // Input and output that are contiguous along different dimensions, or hardly at all, would use a whole cache line for
+  // each element. So the input is copied into the output first, and scanned in place.
   const bool near = std::abs(scanned.in) <= 4 * element && scanned.out[0] == out_element[0];
   if (nout == 1 && column < 0 && !near && rows > 1 && self.data != outputs[0]->data &&
       self.dtype == outputs[0]->dtype && self.numel >= kGrain / 8) {
-    // Rows of integers have no vectors, columns have, and both give the same.
+    // Rows of integers have no vector code, columns have, and both give the same numbers.
     if (is_integral(self.dtype) && scanned.out[0] == element && turned_columns(scanned.size, element) > 0)
       for (int d = 0; d < count; ++d)
         if (others[d].in == element) return scan_turned(scan, origin, scanned, others, count, d, element);
-    // What outgrows the second cache is turned block by block, which are still there when they are scanned.
+    // A tensor that outgrows the second cache is transposed block by block, so that a block is still there when it is
+    // scanned.
     if (scanned.in == element && scanned.size <= kTurnedRow && self.numel * element >= 512 << 10)
       for (int d = 0; d < count; ++d)
         if (others[d].out[0] == element) return scan_turned_in(scan, origin, scanned, others, count, d, element);

@@ -61,7 +61,7 @@ HWY_INLINE V silu(D d, V x) {
   const auto normal = hn::Lt(hn::Abs(x), hn::Set(d, kExpNormal<hn::TFromD<D>>));
   const V near = silu_from_exp(d, x, exp_of_normal(d, hn::Neg(hn::IfThenElseZero(normal, x))));
   if (HWY_LIKELY(hn::AllTrue(d, normal))) return near;
-  return hn::IfThenElse(normal, near, far_silu(d, x));  // numbers far from zero, and no numbers
+  return hn::IfThenElse(normal, near, far_silu(d, x));  // for numbers far from zero, and NaN
 }
 
 // Several vectors at once; each element's result is that of silu.

@@ -1,4 +1,4 @@
-// Made by fit_bessel.py: Chebyshev series of Bessel and Airy functions. See there for what each one is of.
+// Chebyshev series of Bessel and Airy functions, made by fit_bessel.py, which says what each one is for.
 #pragma once
 
 namespace mica::cpu::bessel {

@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Constants that are a multiply-add's addends. NEON's multiply-add overwrites its addend, so that a constant in a
-// register is copied first, on the units that multiply; there it is loaded each time, beside them.
+// Constants that are addends of multiply-adds. NEON's multiply-add overwrites its addend, so a constant in a register
+// would be copied first, on the units that multiply. There it is loaded each time, on other units.
 template <class T, size_t N>
 struct Addends {
   static constexpr size_t kLanes = 16 / sizeof(T);
@@ -32,7 +32,7 @@ struct Addends {
 #if HWY_ARCH_ARM_A64
     if constexpr (hn::MaxLanes(D()) == kLanes) {
       const T* from = lanes[i];
-      asm volatile("" : "+r"(from));  // or the compiler would load once and copy
+      asm volatile("" : "+r"(from));  // keeps the compiler from loading once and copying
       return hn::LoadU(d, from);
     }
 #endif
@@ -114,8 +114,8 @@ struct ExpAddends {
   static constexpr Addends kOthers{kOnes};
 };
 
-// Several vectors, of which each has the result of exp_of_normal. With NEON they take every step together: few of its
-// short vectors would otherwise be under way at once.
+// The same for several vectors. With NEON they go through each step together: otherwise few of its short vectors would
+// be under way at once.
 template <class D, class V, size_t kCount>
 HWY_INLINE void exp_of_normal(D d, V (&x)[kCount]) {
 #if HWY_ARCH_ARM_A64

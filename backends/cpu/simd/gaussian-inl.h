@@ -65,7 +65,7 @@ HWY_INLINE void gelu_with_short_tail(hn::ScalableTag<float>, hn::Vec512<float> (
 }
 #endif
 
-// The upper tails of t >= 0. Vectors take every step together, so that none waits for its own last one.
+// The upper tails of t >= 0. Vectors go through each step together, so that none waits for its own last one.
 template <class D, class V, size_t kCount>
 HWY_INLINE void short_tails(D d, const V (&t)[kCount], V (&tail)[kCount]) {
   using P = Polynomials<float>;
@@ -119,7 +119,8 @@ HWY_INLINE V gelu_with_long_tail(D d, V x) {
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
   constexpr T kSqrt2 = T(1.4142135623730950488016887242097);
-  // Beyond these the tail is nothing beside x, or is less than any number: left out, lest it cost a subnormal product.
+  // Beyond these bounds the tail is negligible beside x, or smaller than any number. It is left out, since a subnormal
+  // product would be slow.
   const V positive_end = hn::Set(d, sizeof(T) == 4 ? T(8) : T(10));
   const V negative_end = hn::Set(d, sizeof(T) == 4 ? T(14.4) : T(38.8));
   const V magnitude = hn::Abs(x);

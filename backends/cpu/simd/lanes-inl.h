@@ -380,7 +380,7 @@ HWY_NOINLINE hn::VFromD<D> per_lane(D d, hn::VFromD<D> x, hn::VFromD<D> y, F f) 
   return hn::Load(d, lanes);
 }
 
-// Stands for the compiler's view that a branch is rarely taken.
+// Tells the compiler that a branch is rarely taken.
 template <class D, class M>
 HWY_INLINE bool any_lane(D d, M mask) {
   return HWY_UNLIKELY(!hn::AllFalse(d, mask));

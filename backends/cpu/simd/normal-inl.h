@@ -31,7 +31,7 @@ template <class D, class V>
 HWY_INLINE V erfcx(D d, V x) {
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
-  constexpr T kEnd = sizeof(T) == 4 ? T(10) : T(27);  // of the polynomial
+  constexpr T kEnd = sizeof(T) == 4 ? T(10) : T(27);  // where the polynomial ends
   const V magnitude = hn::Abs(x), t = at_most(d, magnitude, kEnd), pole = hn::Set(d, P::kErfcxPole);
   const V denominator = hn::Add(t, pole), r = quick_reciprocal(d, denominator);
   const V z = refined_quotient(hn::Sub(t, pole), denominator, r);

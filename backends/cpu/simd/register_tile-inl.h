@@ -12,7 +12,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Its rows, and the vectors of a row. With one row of the other factor and a broadcast they must fit the register file.
+// The rows of the tile, and the vectors of a row. Together with one row of the other factor and a broadcast they must
+// fit the registers.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kTileRows = 14, kTileVectors = 2;
 #elif HWY_TARGET == HWY_AVX2

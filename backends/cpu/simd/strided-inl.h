@@ -1,4 +1,4 @@
-// Runs of elements that do not lie side by side, gathered into ones that do.
+// Gathers runs of elements that do not lie side by side into runs that do.
 
 #if defined(MICA_CPU_SIMD_STRIDED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_SIMD_STRIDED_INL_H_
@@ -51,7 +51,7 @@ HWY_INLINE void gather_run(const char* from, int64_t stride, int64_t n, T* to) {
     hn::VFromD<decltype(d)> a, b, c, e;
     if (stride == -kSize) {
       for (; i + lanes <= n; i += lanes) hn::StoreU(reversed(d, hn::LoadU(d, x - i - lanes + 1)), d, to + i);
-      if (i < n && n >= lanes) {  // the last vector once more, ending with the run
+      if (i < n && n >= lanes) {  // the last vector overlaps, so that it ends with the run
         hn::StoreU(reversed(d, hn::LoadU(d, x - n + 1)), d, to + n - lanes);
         return;
       }

@@ -102,7 +102,7 @@ HWY_INLINE V sin_of_turns(D d, V x, hn::TFromD<hn::RebindToUnsigned<D>> quarter_
   return hn::Xor(value, hn::BitCast(d, sign));
 }
 
-// The lanes of `result` that are too far from zero for it, by `far`.
+// Replaces, by `far`, the lanes of `result` whose arguments are too far from zero.
 template <class D, class V, class F>
 HWY_INLINE V with_far_arguments(D d, V x, V result, F far) {
   const hn::TFromD<D> limit = sizeof(limit) == 4 ? kFloatTurnsLimit : kStepLimit;
@@ -247,7 +247,7 @@ HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
   using V = hn::VFromD<D>;
   const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
   const auto [sine, cosine] = sine_and_cosine(d, turns.hi, turns.lo);
-  // What rounding takes from the square is worth two steps: without them the result is 1.03 ulp off in the worst case.
+  // The rounding error of the square is worth two steps: without them the result is 1.03 ulp off in the worst case.
   const Pair<V> square = two_product(turns.hi, turns.hi);
   const V quartic = hn::NegMulAdd(square.lo, hn::Set(d, 0.5f), cosine.lo);
   const V cubic = hn::MulAdd(hn::Mul(turns.hi, square.lo), hn::Set(d, -0.16666667f), sine.lo);

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// c[0] + c[1] x + ..., its even and its odd powers side by side: half as many steps of which each waits for the last.
+// c[0] + c[1] x + ..., with even and odd powers computed side by side: half as many steps wait for the one before.
 template <class D, class V, size_t N>
 HWY_INLINE V two_chains(D d, V x, const hn::TFromD<D> (&c)[N]) {
   const V square = hn::Mul(x, x);
@@ -166,8 +166,8 @@ HWY_INLINE Steps<D, V> reduce_by_steps(D d, V x) {
 
 inline constexpr double kStepLimit = 0x1p19;  // of |x|: n stays below 2^22
 
-// base + slope * (r + small), base's own rounding included, where base and slope are a sine and a cosine: as a number
-// and what is to be subtracted from it.
+// base + slope * (r + small), with base's own rounding, where base and slope are a sine and a cosine: a number, and
+// what has to be subtracted from it.
 template <class V>
 struct TurnedSine {
   V hi, minus_lo;
@@ -179,8 +179,8 @@ HWY_INLINE TurnedSine<V> turned(V base, V slope, V r) {
   return {hi, hn::NegMulAdd(slope, r, hn::Sub(hi, base))};
 }
 
-// A function of the circle whose values at the table's points are `values`, short of them by `minus_lo`, and whose
-// slopes there are `slopes`.
+// A function of the circle. At the table's points its values are `values` minus `minus_lo`, and its slopes are
+// `slopes`.
 template <DoubleLanes D, class V>
 HWY_INLINE V circular(D d, V x, const double* values, const double* minus_lo, const double* slopes) {
   using P = TurnTable;

@@ -41,8 +41,7 @@ HWY_INLINE bool all_within(D d, V x, double low, double high) {
   return hn::AllTrue(d, hn::And(hn::Gt(x, hn::Set(d, low)), hn::Lt(x, hn::Set(d, high))));
 }
 
-// Lanes with a pole, a limit or an exponent beyond the plain case are left to the scalar function, and with them their
-// vector.
+// A vector with a lane that has a pole, a limit or an exponent beyond the plain case is left to the scalar function.
 template <class D, class V>
 HWY_INLINE V zeta_of_doubles(D d, V x, V q) {
   if (HWY_UNLIKELY(!all_within(d, x, 1.0, 1000.0) || !all_within(d, q, 1e-6, 1e6)))

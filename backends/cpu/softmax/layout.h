@@ -18,7 +18,7 @@ struct AroundDim {
     for (int64_t d = 0; d < t.ndim; ++d) (d < dim ? outer : d == dim ? count : inner) *= t.sizes[d];
   }
 
-  // Blocks as wide as the cache allows, for long runs of memory, but enough of them for all threads.
+  // Blocks are as wide as the cache allows, for long runs of memory, but there are enough of them for all threads.
   int64_t block_width() const {
     const int64_t per_thread = (outer * inner + get_num_threads() - 1) / get_num_threads();
     return std::min({inner, kSoftmaxColumns, std::max<int64_t>(64, (per_thread + 63) / 64 * 64)});

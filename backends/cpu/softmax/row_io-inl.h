@@ -1,4 +1,5 @@
-// Rows of any floating dtype as rows of the type they are computed in: float for the 16-bit ones, themselves otherwise.
+// Rows of any floating dtype in the type in which they are computed: float for the 16-bit ones, their own type
+// otherwise.
 
 #if defined(MICA_CPU_SOFTMAX_ROW_IO_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_SOFTMAX_ROW_IO_INL_H_
@@ -25,14 +26,14 @@ using Computed = std::conditional_t<kIsNarrow<T>, float, T>;
 template <class T>
 using NarrowFormat = std::conditional_t<std::is_same_v<T, Half>, HalfBits, BFloat16Bits>;
 
-// Memory for `rows` rows of n elements, where rows need a place apart from the tensor.
+// Memory for `rows` rows of n elements, where rows cannot stay in the tensor.
 template <class T>
 std::unique_ptr<Computed<T>[]> row_buffer(int64_t n, int64_t rows = 1) {
   if constexpr (kIsNarrow<T>) return std::unique_ptr<float[]>(new float[n * rows]);
   return nullptr;
 }
 
-// The elements as computed: where they are, or converted into `buffer`.
+// The elements in the type in which they are computed: in place, or converted into `buffer`.
 template <class T>
 HWY_INLINE const Computed<T>* open_row(const T* x, int64_t n, Computed<T>* buffer) {
   if constexpr (kIsNarrow<T>) {

@@ -83,7 +83,7 @@ class SoftmaxColumns {
     });
     for_each_block(
         [&](const C* rows, int64_t stride, int64_t first, int64_t count) { add_block(rows, stride, first, count); });
-    // What remains is one operation per element: a factor for softmax, a term for log_softmax.
+    // One operation per element remains: a factor for softmax, a term for log_softmax.
     for (int64_t j = 0; j < columns_; ++j) {
       const double sum = std::isfinite(largest_[j]) ? sum_[j] : std::numeric_limits<double>::quiet_NaN();
       rest_[j] = static_cast<C>(kLog ? std::log(sum) : 1 / sum);

@@ -9,7 +9,7 @@
 namespace mica::cpu {
 namespace {
 
-// Neighbours are often equal, and an addition to memory waits for the one before it to the same place: four tables take
+// Neighbours are often equal, and an addition to memory waits for an earlier one to the same place. So four tables take
 // turns.
 template <class T>
 void count_values(const T* values, int64_t n, int64_t bins, int64_t* counts) {
@@ -28,7 +28,7 @@ void count_values(const T* values, int64_t n, int64_t bins, int64_t* counts) {
     for (int64_t t = 0; t < kTables; ++t) counts[b] += tables[static_cast<size_t>(t * bins + b)];
 }
 
-// The values' own dtype is read, whose width decides what counting costs.
+// The values are read in their own dtype, whose width decides what counting costs.
 void bincount_kernel(const TensorView& counts, const TensorView& values) {
   visit_integral("bincount_cpu", values.dtype, [&]<class T>(Tag<T>) {
     count_values(values.ptr<T>(), values.numel, counts.numel, counts.ptr<int64_t>());

@@ -1,4 +1,4 @@
-// The sorting kernel slots in terms of sort.h.
+// Fills the kernel slots of sorting with the functions of sort.h.
 #include "backends/cpu/register.h"
 #include "backends/cpu/sort/sort.h"
 #include "mica/backend/kernel_types.h"

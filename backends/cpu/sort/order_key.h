@@ -75,13 +75,13 @@ inline OrderKey<T> order_key(T value) {
   }
 }
 
-// The keys of `count` elements of a row, whose stride counts elements. What takes keys from here depends on their width
-// alone and is compiled once for each width, not for each dtype.
+// Reads the keys of `count` elements of a row; its stride counts elements. Code that takes keys from here depends on
+// their width alone, and is compiled once for each width instead of for each dtype.
 template <class K>
 using ReadKeys = void (*)(const void* row, int64_t stride, int64_t begin, int64_t count, K* keys);
 template <class T>
 void read_keys(const void* row, int64_t stride, int64_t begin, int64_t count, OrderKey<T>* keys) {
-  // 16-bit floats are read as the words that they hold, since copies of a class do not become vectors.
+  // 16-bit floats are read as words, since copies of a class are not vectorised.
   using Word = std::conditional_t<std::is_class_v<T>, uint16_t, T>;
   const Word* from = static_cast<const Word*>(row) + begin * stride;
   if (stride == 1) {

@@ -6,8 +6,8 @@
 namespace mica::cpu {
 namespace {
 
-// Whether a row comes before another one: whether its first element that is not equal to the other's is less. An
-// element next to a NaN is neither less nor greater, so that the ones behind them decide.
+// Whether a row comes before another: whether its first element that differs from the other's is less. A NaN is neither
+// less nor greater than its counterpart, so the elements behind it decide.
 template <class T>
 bool comes_before(const void* rows, int64_t width, int64_t first, int64_t second) {
   const T *a = static_cast<const T*>(rows) + first * width, *b = static_cast<const T*>(rows) + second * width;
@@ -19,8 +19,8 @@ bool comes_before(const void* rows, int64_t width, int64_t first, int64_t second
   return false;
 }
 
-// Moves each row before those that it comes before. A row that comes before the first one goes there at once: the rows
-// between need not agree where some hold NaN.
+// Moves each row before the rows that it comes before. A row that comes before the first one goes there at once,
+// because the rows between need not agree where some hold NaN.
 template <class Before>
 void insert_one_by_one(int64_t* places, int64_t n, const Before& before) {
   for (int64_t i = 1; i < n; ++i) {
@@ -40,8 +40,8 @@ void order_rows(DType dtype, const void* rows, int64_t n, int64_t width, int64_t
   decltype(&comes_before<float>) compare = nullptr;  // so that the sort is compiled once for all dtypes
   visit_ordered("unique_dim", dtype, [&]<class T>() { compare = comes_before<T>; });
   const auto before = [&](int64_t a, int64_t b) { return compare(rows, width, a, b); };
-  // Rows with NaN have no order of their own. So few rows are inserted one after the other, as torch does it; a merge
-  // of more of them ends for every answer of `before`, which std::sort does not promise.
+  // Rows with NaN have no order of their own. Few rows are inserted one after the other, as torch does it. More rows
+  // are merged, which ends whatever `before` answers; std::sort does not promise that.
   constexpr int64_t kInserted = 16;
   if (n <= kInserted)
     insert_one_by_one(places, n, before);

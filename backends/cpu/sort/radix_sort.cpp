@@ -18,7 +18,7 @@ constexpr int kMaxPasses = kMaxRadixBits / kDigitBits;
 // Splitting by more bits evens out the buckets of floating-point keys, whose highest bits are a skewed exponent.
 constexpr int kSplitBits = 11;
 constexpr int kMaxOpenBuckets = 512;
-// What one core sorts faster in a single pass per digit than by splitting first.
+// The length up to which one core sorts faster with one pass per digit than by splitting first.
 constexpr int64_t kInCacheMax = 32768;
 constexpr int64_t kFewKeys = 32;
 
@@ -80,7 +80,7 @@ Word* sort_in_cache(Word* words, Word* spare, int64_t n, BitRange range) {
 // Which bucket each word of an array goes to, and where each of the parts puts its share of a bucket.
 struct Split {
   Digit digit;
-  std::vector<int64_t> begins;     // of each bucket, and the end of the last
+  std::vector<int64_t> begins;     // where each bucket begins, and the end of the last
   std::vector<int64_t> positions;  // [part][bucket]
 
   int buckets() const { return static_cast<int>(digit.mask) + 1; }

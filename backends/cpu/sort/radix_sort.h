@@ -36,9 +36,9 @@ struct VaryingBits {
 
 inline constexpr int kMaxRadixBits = 32;
 
-// Sorts words that agree in the bits above `range`, of which there are at most kMaxRadixBits in it, by those bits:
-// words equal in them keep their order, or, in short runs, are ordered by the bits below. (The callers put an index
-// there, so that it is the same.) `spare` has room for n; returns the one of the two arrays that holds the result.
+// Sorts words by the bits of `range`, at most kMaxRadixBits of them. The words agree in all higher bits. Words that are
+// equal in these bits keep their order or, in short runs, are ordered by the bits below; callers put an index there, so
+// that it is the same. `spare` has room for n words. Returns the one of the two arrays that holds the result.
 template <class Word>
 Word* radix_sort(Word* words, Word* spare, int64_t n, BitRange range, int parts);
 

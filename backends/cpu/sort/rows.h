@@ -1,4 +1,4 @@
-// Walking the rows of several operands in step, and sharing rows or parts of one row among threads.
+// Walks the rows of several operands in step, and shares rows or parts of one row among threads.
 #pragma once
 
 #include <algorithm>

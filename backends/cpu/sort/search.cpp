@@ -11,7 +11,7 @@
 namespace mica::cpu {
 namespace {
 
-// So many queries are searched in step, to wait for memory together.
+// The number of queries that are searched in step, so that they wait for memory together.
 constexpr int kInStep = 16;
 
 // How many of the n boundary keys are less than each query. Every search takes the same steps whatever it finds, so no
@@ -46,8 +46,8 @@ struct Boundaries {
   int64_t n;
 };
 
-// What the dtype decides: how keys are read, and searches of boundaries where they lie. All else depends on the width
-// of the keys alone and is compiled once for each.
+// The functions that depend on the dtype: reading keys, and searching boundaries in place. Everything else depends on
+// the width of the keys alone, and is compiled once for each.
 template <class K>
 struct KeyReads {
   ReadKeys<K> run;
@@ -71,7 +71,7 @@ void count_where_they_lie(const Boundaries& boundaries, const OrderKey<T>* queri
 template <class T>
 constexpr KeyReads<OrderKey<T>> kKeyReads = {read_keys<T>, read_sorted<T>, count_where_they_lie<T>};
 
-// A call of searchsorted(). Of the two positions one has data.
+// A call of searchsorted(). One of the two positions has data.
 struct SearchCall {
   const RowShape& shape;
   Rows<const void> boundaries;
@@ -95,9 +95,10 @@ struct RowSearch {
   Row<int64_t> wide;
   SearchSide side;
 
-  // With all boundaries' keys, or null.
+  // `all` holds the keys of all boundaries, or is null.
   void run(const K* all, int64_t begin, int64_t end) const {
-    // Those not greater than a key are those less than the next one. The greatest key has no next: all are before it.
+    // The keys not greater than a key are those less than the next key. The greatest key has no next one: all come
+    // before it.
     constexpr K kGreatest = std::numeric_limits<K>::max();
     const bool right = side == SearchSide::Right;
     K keys[kInStep] = {};

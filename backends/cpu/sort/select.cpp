@@ -156,7 +156,7 @@ class RowSelector {
   bool wants_index_, has_nan_;
   ReadKeys<K> read_;
   K selected_{};
-  ScratchArray<K> keys_, work_;  // of all elements; of those that selection has not ruled out
+  ScratchArray<K> keys_, work_;  // keys of all elements, and of those that the selection has not ruled out
   ScratchArray<KeyedIndex<K>> items_;
 };
 

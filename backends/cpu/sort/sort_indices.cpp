@@ -64,7 +64,7 @@ BitRange varying_bits_of(const KeyReader<T>& key, int64_t n, int parts, PerEleme
   return total.range();
 }
 
-// Which 32 bits of the keys the words hold, and what the others are, if they are all the same.
+// The 32 bits of the keys that the words hold, and the value of the other bits if it is the same in all.
 template <class K>
 struct KeyWindow {
   int shift = 0;
@@ -72,8 +72,9 @@ struct KeyWindow {
   K constant_bits = 0;
 };
 
-// The element behind a word: computed from its key where the word tells it, rather than fetched by its index, which is
-// a cache miss; fetched where the key stands for several values (zeros, NaNs) or is only a part of the element's.
+// The element of a word. Where the word tells its whole key, the element is computed from that, since fetching it by
+// its index is a cache miss. It is fetched where the key stands for several values (zeros, NaNs) or is only a part of
+// the element's.
 template <class T>
 T value_of_word(uint64_t word, const KeyReader<T>& key, const KeyWindow<OrderKey<T>>& window) {
   using K = OrderKey<T>;
@@ -139,7 +140,7 @@ void refine_runs(uint64_t* words, int64_t n, const KeyReader<T>& key, int bits, 
   for (const Run& run : shared_runs) refine_run(words + run.begin, run.length, key, bits, scratch, parts);
 }
 
-// The stable order of n elements by `key(i)`, through a call for each comparison: rows so long are rare.
+// The stable order of n elements by `key(i)`, with a call for each comparison: rows that are so long are rare.
 void order_by_keys(int64_t* order, int64_t n, FunctionRef<uint64_t(int64_t)> key) {
   std::iota(order, order + n, int64_t{0});
   std::stable_sort(order, order + n, [&](int64_t a, int64_t b) { return key(a) < key(b); });

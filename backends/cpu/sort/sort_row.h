@@ -77,7 +77,7 @@ void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> v
 template <class T>
 void sort_row_values(Row<const T> in, int64_t n, bool descending, Row<T> values, SortScratch& scratch, int parts);
 
-// The way for rows whose indices do not fit the 32 bits that sort_row_with_indices packs them into.
+// For rows whose indices do not fit the 32 bits into which sort_row_with_indices packs them.
 template <class T>
 void sort_huge_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> values, Row<int64_t> indices);
 

@@ -16,8 +16,8 @@ namespace {
 // Above this share of the row, selecting the k-th element and sorting what is before it beats filtering.
 bool is_large_share(int64_t k, int64_t n) { return k > 64 && k > n / 16; }
 
-// A call of topk() for elements whose keys have the type K. What is known of their dtype is how keys are read, and how
-// k chosen elements that lie side by side are sorted.
+// A call of topk() for elements whose keys have the type K. The dtype decides only how keys are read, and how k chosen
+// elements that lie side by side are sorted.
 template <class K>
 struct TopkTask {
   DType dtype;
@@ -29,7 +29,7 @@ struct TopkTask {
   void (*sort)(const void* chosen, int64_t k, bool descending, RowBytes<char> values, int64_t* order,
                SortScratch& scratch, int parts);
 
-  // The first of the order wanted have the least keys.
+  // Reads keys so that the first elements of the wanted order have the smallest.
   void read_keys(RowBytes<const char> in, int64_t begin, int64_t count, K* keys) const {
     read(in.data, in.stride, begin, count, keys);
     if (!largest) return;
@@ -44,7 +44,7 @@ void sort_chosen(const void* chosen, int64_t k, bool descending, RowBytes<char> 
                            {reinterpret_cast<T*>(values.data), values.stride}, {order, 1}, scratch, parts);
 }
 
-// A row of the input and where its results go; null data marks those that are not wanted.
+// A row of the input, and where its results go; null data marks results that are not wanted.
 struct TopkRow {
   RowBytes<const char> in;
   RowBytes<char> values;
@@ -119,7 +119,7 @@ void topk_by_filter(const TopkTask<K>& task, const TopkRow& row, int parts, std:
   for (int64_t i = 0; i < k; ++i) row.put<K>(i, best[i].index);
 }
 
-// The best so far are kept in order, and most elements fall at the first comparison.
+// Keeps the best elements in order; most elements fail at the first comparison.
 template <class K>
 void topk_by_insertion(const TopkTask<K>& task, const TopkRow& row) {
   Candidate best[kFewMax];

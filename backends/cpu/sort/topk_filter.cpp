@@ -133,7 +133,7 @@ HWY_ATTR void best_few_of(const T* row, int64_t n, int64_t k, bool largest, Cand
       for (uint64_t mask = below.mask(at); mask != 0; mask &= mask - 1) {
         const int64_t found = at + __builtin_ctzll(mask);
         const Candidate candidate{below.key(found), found};
-        // The limit has moved since the mask was made.
+        // The limit may have changed since the mask was made.
         if (candidate.key < best[k - 1].key) insert_candidate(best, k - 1, candidate);
       }
     }

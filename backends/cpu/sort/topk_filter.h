@@ -19,7 +19,7 @@ struct FilterResult {
   int64_t count;  // candidates in the buffer
 };
 
-// As many elements are looked at together at most.
+// At most this number of elements is looked at together.
 inline constexpr int64_t kFilterBlockMax = 256;
 
 // Appends to `buffer`, which holds `count`, the elements of [begin, end) whose rank key is below `threshold`, until it
@@ -27,7 +27,7 @@ inline constexpr int64_t kFilterBlockMax = 256;
 FilterResult filter_candidates(DType dtype, const void* row, int64_t begin, int64_t end, bool largest,
                                uint64_t threshold, Candidate* buffer, int64_t count, int64_t capacity);
 
-// Up to so many candidates are kept in order while a row is scanned.
+// At most this number of candidates is kept in order while a row is scanned.
 inline constexpr int64_t kFewMax = 16;
 
 // The k best elements of a contiguous row of n, in order; k is at most n and kFewMax.

@@ -10,8 +10,8 @@ bool same_value(T a, T b) {
   return order_key(a) == order_key(b) && !(kHasNan<T> && order_key(a) == kNanKey<T>);
 }
 
-// Keeps the first element of each run of equal ones; `values` may be `in`. Element i of `in` is element position_of(i)
-// of what `inverse` describes.
+// Keeps the first element of each run of equal ones; `values` may be `in`. Element i of `in` has the place
+// position_of(i) in `inverse`.
 template <class T, class PositionOf>
 int64_t compact_runs(const T* in, int64_t n, T* values, int64_t* inverse, int64_t* counts, PositionOf&& position_of) {
   int64_t groups = 0;

@@ -86,9 +86,9 @@ bool is_blank(const T* p) {
   return any == 0;
 }
 
-// Takes the elements of from[begin, end) that differ from zero, with their places behind `first`, to values and places;
-// returns how many. Which elements are zero cannot be foreseen, so that a branch would often go wrong: each is written,
-// and kept by counting it. The room of a chunk may end at its last element, hence the buffer.
+// Copies the nonzero elements of from[begin, end) to `values`, and their places, counted from `first`, to `places`;
+// returns how many. A branch on zero would often be mispredicted, so each element is written, and kept by counting it.
+// The output of a chunk may end at its last element, hence the buffer.
 template <class T>
 int64_t pack_run(const T* from, int64_t begin, int64_t end, int64_t first, bool skips, T* values, int64_t* places) {
   constexpr int64_t kRoom = 256, kGroup = 8;
@@ -126,7 +126,7 @@ void pack_kernel(const TensorView& indices, const TensorView& values, const Tens
   visit_any("to_sparse", dense.dtype, [&]<class T>(Tag<T>) {
     const T* from = dense.ptr<const T>();
     T* packed = values.ptr<T>();
-    const bool skips = values.numel < dense.numel / 32;  // else few groups are blank
+    const bool skips = values.numel < dense.numel / 32;  // otherwise few groups are all zero
     for_each_chunk(dense.numel, offsets, [&](int64_t begin, int64_t end, int64_t at, int64_t) {
       while (begin < end) {
         const int64_t row = begin / row_size, stop = std::min(end, (row + 1) * row_size), start = at;

@@ -75,7 +75,7 @@ void group_keys_kernel(const TensorView& order, const TensorView& starts, const 
   int64_t before = -1;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t k = key[positions[i]];
-    start[count] = i;  // stays if a group begins here, else the next group writes over it
+    start[count] = i;  // stays if a group begins here; otherwise the next group overwrites it
     count += k != before;
     before = k;
   }

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What sums are taken in.
+// The type in which sums are computed.
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 2 && std::is_class_v<T>, float, T>;
 
@@ -64,7 +64,7 @@ void row_product(T* out, const int64_t* plain, const T* values, int64_t nnz, con
   }
 }
 
-// Rows in shares of about equal work, whatever the lengths of the rows.
+// Divides the rows into shares of about equal work, whatever their lengths.
 void csr_mm(const TensorView& out, const TensorView& compressed, const TensorView& plain, const TensorView& values,
             const TensorView& dense, bool accumulate) {
   const int64_t rows = out.sizes[0], width = out.sizes[1];

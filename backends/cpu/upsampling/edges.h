@@ -1,4 +1,4 @@
-// Where the elements of a padded dimension come from.
+// Finds where the elements of a padded dimension come from.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace mica::cpu {
 
-// Of an output of `out` elements that begins `before` elements ahead of the input. What a negative growth takes away is
-// no part of the circle.
+// The sources of an output of `out` elements that begins `before` elements ahead of the input. Elements that a negative
+// padding cuts off do not belong to the circle.
 class EdgeSources {
  public:
   EdgeSources(std::string_view mode, int64_t in, int64_t out, int64_t before)

@@ -1,5 +1,5 @@
-// What the points of a grid read along one axis: up to four places each, with their weights and the weights'
-// derivatives. Written without branches over blocks of points, so that compilers run them in lanes.
+// The elements that the points of a grid read along one axis: up to four places each, with their weights and the
+// weights' derivatives. Written without branches over blocks of points, so that compilers vectorise it.
 
 #if defined(MICA_CPU_UPSAMPLING_GRID_POINTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_UPSAMPLING_GRID_POINTS_INL_H_
@@ -19,12 +19,12 @@ namespace mica::cpu::HWY_NAMESPACE {
 enum class GridMode : int64_t { Linear, Nearest, Cubic };
 enum class GridPadding : int64_t { Zeros, Border, Reflection };
 
-constexpr int64_t kPoints = 256;  // of a block
+constexpr int64_t kPoints = 256;  // points of a block
 
 template <class C>
 struct AxisReads {
-  int count = 1;                          // per point
-  alignas(64) int32_t place[4][kPoints];  // -1: outside, where zeros lie
+  int count = 1;                          // places that a point reads
+  alignas(64) int32_t place[4][kPoints];  // -1 outside, where there are zeros
   alignas(64) C weight[4][kPoints], slope[4][kPoints];
   alignas(64) C rate[kPoints];  // how fast the place moves with the coordinate
 };
@@ -43,7 +43,7 @@ struct Moving {
   C x, rate;
 };
 
-// Into the elements, at the nearer end; a NaN becomes 0.
+// Moves a place to the nearer end of the elements; a NaN becomes 0.
 template <class C>
 HWY_INLINE Moving<C> clipped(Moving<C> m, C last) {
   const bool above = m.x > 0, below = m.x < last;

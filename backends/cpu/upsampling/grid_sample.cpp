@@ -1,5 +1,5 @@
-// grid_sample and its derivative. What the points of a grid read is worked out once for all channels, a block of points
-// at a time.
+// grid_sample and its derivative. The places that the points of a grid read are computed once for all channels, a block
+// of points at a time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/upsampling/grid_sample.cpp"
 #include <hwy/foreach_target.h>
@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kMaxLanes = 16;  // of any vector
-constexpr int kMaxReads = 16;      // of a point: four by four, or two by two by two
+constexpr int64_t kMaxLanes = 16;  // the most lanes of any vector
+constexpr int kMaxReads = 16;      // reads of a point: four by four, or two by two by two
 
 template <class C>
 struct Grid {
@@ -87,7 +87,7 @@ void find_reads(const Grid<C>& g, int64_t image, int64_t first, int64_t n, Reads
     int32_t lowest = 0;
     for (int64_t i = 0; i < n; ++i) lowest = std::min(lowest, reads.offset[j][i]);
     reads.all_inside = reads.all_inside && lowest == 0;
-    // The vector that reaches over the end reads something harmless there.
+    // The vector that reaches over the end reads a place that exists.
     for (int64_t i = n; i < kPoints && i % kMaxLanes != 0; ++i) {
       reads.offset[j][i] = 0;
       reads.weight[j][i] = 0;

@@ -1,5 +1,5 @@
-// How one axis is resampled: for every output the inputs that it is made of, and their weights. Weights are computed in
-// the type that torch computes them in, so that they round alike.
+// The resampling of one axis: for every output, the inputs that it is made of and their weights. Weights are computed
+// in torch's type, so that they round alike.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace mica::cpu {
 
 template <class C>
 struct AxisTaps {
-  std::vector<int64_t> begin;  // of each output's taps, and the end of the last
+  std::vector<int64_t> begin;  // where each output's taps begin, and the end of the last
   std::vector<int64_t> index;
   std::vector<C> weight;
   int64_t uniform = 0;  // how many taps every output has, if all have the same number
   int64_t span = 1;     // from the first input of an output to its last, at most
   bool copies = false;  // every output is one input
-  int bits = 0;         // of the weights' fractions, where they are fixed-point numbers
+  int bits = 0;         // fractional bits of the weights, where they are fixed-point numbers
 
   int64_t outputs() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
@@ -183,7 +183,7 @@ AxisTaps<int32_t> quantized(const AxisTaps<C>& taps, bool copied) {
   return fixed;
 }
 
-// Fills in what is read off the lists.
+// Fills in the members that follow from the lists.
 template <class C>
 void summarize(AxisTaps<C>& taps) {
   const int64_t n = taps.outputs();

@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Bytes are summed in fixed point, an axis at a time: what one axis gives are bytes again.
+// Bytes are summed in fixed point, one axis at a time: the result along one axis is bytes again.
 template <class T>
 constexpr bool is_byte = std::is_same_v<T, uint8_t>;
 template <class T>
@@ -39,8 +39,8 @@ inline int32_t nearest_byte(int32_t sum, int bits) {
   return std::clamp(rounded, 0, 255);
 }
 
-// The taps of an axis as lists over the outputs, of equal numbers: what is missing has no weight. For integers only,
-// since zero times infinity is not zero.
+// The taps of an axis as lists over the outputs, with the same number for each: additional taps have weight zero. For
+// integers only, since zero times infinity is not zero.
 struct TapLists {
   int64_t count = 0;
   std::vector<int32_t> index, weight;
@@ -75,10 +75,10 @@ struct Resampling {
   Extent3 in, out;
   int64_t channels;     // innermost; 1 otherwise
   AxisTaps<C> axes[3];  // depth, height, width
-  TapLists lists;       // of the width, for bytes
+  TapLists lists;       // the lists of the width, for bytes
 };
 
-// Two taps or any other number; elements side by side or channels.
+// There are versions for two taps and for any number, and for adjacent elements and channels.
 template <class C>
 void resample_width(const C* row, const Resampling<C>& r, C* out) {
   const AxisTaps<C>& taps = r.axes[2];
@@ -250,7 +250,7 @@ Resampling<C> plan(const TensorView& forward_in, const TensorView& forward_out, 
     const bool present = scales.size() + static_cast<size_t>(a) >= 3;  // missing dimensions are copied
     const auto taps_in = [&]<class W>(Tag<W>) {
       if (!present) return axis_taps<W>(Filter::Nearest, 1, 1, false, false, 0);
-      // Of one channel it does not matter where it lies.
+      // With one channel both layouts are the same.
       if (copied && scales.size() > 1 && (channels_last || forward_in.size(1) == 1))
         return nearest_taps_channels_last<W>(filter, from[a], to[a], scales[scales.size() + a - 3]);
       return axis_taps<W>(filter, from[a], to[a], align_corners, antialias, scales[scales.size() + a - 3]);
