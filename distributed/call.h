@@ -1,4 +1,5 @@
-// What a backend is asked to do: one struct for every collective and message, over bytes, a dtype and a reduction.
+// The calls that a backend carries out: one struct for every collective and message, with bytes, a dtype and a
+// reduction.
 #pragma once
 
 #include <atomic>
@@ -48,13 +49,13 @@ struct Call {
   Kind kind = Kind::Barrier;
   DType dtype = DType::UInt8;
   Reduction reduction = Reduction::Sum;
-  double factor = 1;  // of PremulSum
+  double factor = 1;  // the factor of PremulSum
   int root = 0;       // the root of a collective, the peer of a message
   int64_t tag = 0;
   double timeout = 1800;  // seconds
   std::vector<Bytes> inputs, outputs;
-  std::vector<int64_t> shape;       // of the tensor, for messages to people
-  std::string place;                // file:line of the program
+  std::vector<int64_t> shape;       // the shape of the tensor, for messages to people
+  std::string place;                // file:line of the program that made the call
   std::function<void()> interrupt;  // called a few times a second while the call waits; it may throw
 
   size_t element_size() const;
@@ -86,10 +87,10 @@ struct Interrupted : std::runtime_error {
 class Message {
  public:
   virtual ~Message() = default;
-  // False if it was not done within `seconds`; throws what it failed with.
+  // Returns false if it was not done within `seconds`. Throws the error with which it failed.
   virtual bool wait(double seconds, const std::function<void()>& interrupt) = 0;
   virtual bool done() = 0;
-  virtual int sender() const = 0;  // of a message received from any source
+  virtual int sender() const = 0;  // for a message that was received from any source
 };
 
 // The engine of one group of processes. To add one, implement these.
@@ -100,15 +101,15 @@ class Backend {
   virtual void run(Call& call) = 0;
   // Starts a message. Its memory stays valid until the message is done or the backend is gone.
   virtual std::shared_ptr<Message> post(Call call) = 0;
-  // Makes what waits now, here and on other ranks, and all that comes later, fail with this text.
+  // Makes everything that waits now, here and on other ranks, and all later calls fail with this text.
   virtual void abort(const std::string& why) = 0;
-  // This rank calls nothing more.
+  // Called when this rank makes no more calls.
   virtual void leave() = 0;
 
-  // Seconds that this rank has waited for each other one, if the backend counts them.
+  // The seconds that this rank has waited for each other rank, if the backend counts them.
   virtual std::vector<double> waited() const { return {}; }
 
-  // How many threads of the program wait for what the group's own thread runs: they stand still as it does.
+  // How many threads of the program wait for work of the group's own thread: while it waits, they do too.
   std::atomic<int> program_waits{0};
 };
 

@@ -65,7 +65,7 @@ Engine::Engine(std::shared_ptr<Backend> backend) : backend_(std::move(backend)),
 
 Engine::~Engine() {
   if (forks_ != fork_count()) {
-    // The thread and what it holds are the parent's.
+    // In a child of fork, the thread and what it holds belong to the parent.
     if (thread_.joinable()) thread_.detach();
     return;
   }
@@ -116,7 +116,7 @@ void Engine::run(Call& call) {
         if (queued->wait(timeout + 10, interrupt)) return;
       } catch (const Interrupted&) {
         abort("a rank was interrupted while it waited for collectives");
-        // The thread lets go of the caller's memory before the caller does.
+        // The thread releases the caller's memory before the caller does.
         try {
           queued->wait(1e9, nullptr);
         } catch (const std::exception&) {

@@ -11,20 +11,20 @@
 
 namespace mica::distributed {
 
-// Something that was started: a collective in the group's thread, or a message.
+// Work that was started: a collective in the group's thread, or a message.
 class Work {
  public:
-  // False if it was not done within `seconds`; throws what it failed with.
+  // Returns false if it was not done within `seconds`. Throws the error with which it failed.
   bool wait(double seconds, const std::function<void()>& interrupt);
   bool done();
-  // What it failed with, null if it has not.
+  // The error with which it failed, null if it has not failed.
   std::exception_ptr error();
   int sender() const { return message_ ? message_->sender() : -1; }
 
  private:
   friend class Engine;
   std::shared_ptr<Message> message_;
-  std::shared_ptr<Backend> backend_;  // of a collective
+  std::shared_ptr<Backend> backend_;  // for a collective
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
@@ -36,10 +36,10 @@ struct LogEntry {
   Kind kind;
   DType dtype;
   uint64_t bytes;
-  double began, seconds;  // since the epoch; how long it took
+  double began, seconds;  // when it began, in seconds since the epoch; how long it took
   std::string place;
-  double waited = 0;  // of these seconds, for the rank that was waited for most
-  int late = -1;      // that rank; -1: nobody, or the backend does not say
+  double waited = 0;  // the seconds of it spent waiting for the latest rank
+  int late = -1;      // the latest rank; -1 if there is none, or the backend does not say
 };
 
 class Engine {
@@ -47,9 +47,9 @@ class Engine {
   explicit Engine(std::shared_ptr<Backend> backend);
   ~Engine();
 
-  void run(Call& call);                    // to its end
-  std::shared_ptr<Work> start(Call call);  // in the group's thread
-  std::shared_ptr<Work> post(Call call);   // a message
+  void run(Call& call);                    // runs it to its end
+  std::shared_ptr<Work> start(Call call);  // runs it in the group's thread
+  std::shared_ptr<Work> post(Call call);   // starts a message
   Backend& backend() { return *backend_; }
   void abort(const std::string& why) { backend_->abort(why); }
   // Tells other ranks goodbye and ends the thread; calls that wait fail.

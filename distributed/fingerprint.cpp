@@ -18,7 +18,7 @@ uint64_t fingerprint(const Call& call) {
   if (call.reduces()) hash = mix(hash, static_cast<uint64_t>(call.reduction));
   switch (call.kind) {
     case Kind::AllToAll:
-      break;  // parts may differ, and a rank knows its own only
+      break;  // parts may differ, and a rank knows only its own
     case Kind::AllGather:
       for (const Bytes& each : call.outputs) hash = mix(hash, each.size);
       break;

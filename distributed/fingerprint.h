@@ -1,4 +1,4 @@
-// What ranks must agree about in a collective, as one number.
+// The facts about a collective in which all ranks must agree, as one number.
 #pragma once
 
 #include "call.h"

@@ -1,4 +1,4 @@
-// Sleeping until a word in shared memory changes.
+// Sleeps until a word in shared memory changes.
 #pragma once
 
 #include <linux/futex.h>

@@ -14,10 +14,10 @@ namespace mica::distributed {
 namespace {
 
 struct Status {
-  char state = 0;  // 0: no such process
+  char state = 0;  // 0 where there is no such process
   uint64_t started = 0;
   int exit_code = -1;
-  uint64_t ticks = 0;  // of the processor
+  uint64_t ticks = 0;  // ticks of the processor that it has used
 };
 
 // /proc/<process>/stat has the name in parentheses, which may hold spaces, then fields from the third on.

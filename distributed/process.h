@@ -13,23 +13,23 @@ uint64_t process_start(int64_t process);
 // (SIGKILL)".
 std::string process_end(int64_t process, uint64_t started);
 
-// What two processes must have in common to see each other's numbers and memory: the kernel and the namespace of
-// process numbers.
+// Two processes can see each other's numbers and memory only if this is the same for both: the kernel and the namespace
+// of process numbers.
 std::string host_identity();
 
-// What a process does: how it is scheduled ("running", "sleeping", ...) and the processor's seconds that it has used.
+// How a process is scheduled ("running", "sleeping", ...) and the seconds of processor time that it has used.
 struct Activity {
   std::string state;
   double seconds = 0;
 };
 Activity process_activity(int64_t process);
 
-// A thread of the program says that it waits for other ranks. Where several have done so, one that stands still says
-// nothing about the rest.
+// Called by a thread of the program that waits for other ranks. Where several threads do, one that waits says nothing
+// about the others.
 void note_program_thread();
 bool program_has_one_thread();
 
-// Counts the forks of this process: an engine made before the last one belongs to the parent.
+// The number of forks of this process: an engine that was made before the last one belongs to the parent.
 uint64_t fork_count();
 
 }  // namespace mica::distributed

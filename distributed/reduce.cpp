@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kBlock = 512;  // elements whose accumulators stay in the first cache
 
-// How elements are computed with: 16-bit floats as float, all others as themselves.
+// The type in which elements are computed: float for 16-bit floats, the element's own type for others.
 template <typename T>
 struct Element {
   using Wide = T;
@@ -70,7 +70,7 @@ struct Multiply {
   template <typename T>
   static T apply(T a, T b) {
     if constexpr (std::is_same_v<T, bool>) return a && b;
-    // In 64 bits, where the product of two unsigned shorts is no signed overflow.
+    // Computed in 64 bits, where the product of two unsigned shorts cannot overflow a signed int.
     else if constexpr (std::is_integral_v<T>)
       return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
     else
@@ -82,7 +82,7 @@ struct Minimum {
   template <typename T>
   static T apply(T a, T b) {
     if constexpr (is_complex<T>)
-      return a;  // refused before
+      return a;  // refused earlier
     else if constexpr (std::is_floating_point_v<T>)
       return a != a || a < b ? a : b;
     else
@@ -128,7 +128,7 @@ struct Xor {
   }
 };
 
-// What is done to a sum or its terms: nothing, a product of each term, a quotient of the sum.
+// What is done to a sum: nothing, a factor for each term, or a division of the sum.
 enum class Scale { None, Terms, Mean };
 
 template <typename T, typename Op, Scale scale>

@@ -61,8 +61,8 @@ void Segment::close_descriptor() {
 }
 
 Segment Segment::create(int size) {
-  // A round of 2 MiB lies in the shared cache. With 512 KiB, 40 MB took four times as many rounds and three times the
-  // processor's time. Pages are taken when they are first written.
+  // A round of 2 MiB fits the shared cache. With 512 KiB, 40 MB took four times as many rounds and three times the
+  // processor time. Pages take memory only when they are first written.
   const size_t outbox_bytes = size <= 16 ? size_t{1} << 21 : size_t{1} << 19;
   const size_t ring_bytes = size <= 16 ? size_t{1} << 18 : size_t{1} << 16;
   const size_t bytes = Layout(static_cast<size_t>(size), outbox_bytes, ring_bytes).end;

@@ -1,4 +1,4 @@
-// The memory that the processes of a group on one host share: who they are, what they are at, and buffers for data.
+// The memory that the processes of a group on one host share: who they are, what they are doing, and buffers for data.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@ namespace mica::distributed {
 
 // What a rank says about a collective before it waits for others. A reader compares `hash`; the rest is for people.
 struct Record {
-  std::atomic<uint64_t> number;  // of the collective, from 1; 0: none yet
+  std::atomic<uint64_t> number;  // the number of the collective, from 1; 0 before the first
   uint64_t hash;
   Kind kind;
   DType dtype;
@@ -36,32 +36,32 @@ inline bool reached(const Counter& counter, uint32_t target) {
 
 enum class Presence : uint32_t { Absent, Joined, Left };
 
-// What a rank shows of itself. Only that rank writes here, but for the counts of sleepers.
+// What a rank shows of itself. Only that rank writes here, except for the counts of sleepers.
 struct alignas(128) Member {
   Counter published;  // rounds whose data lies in this rank's outbox
   Counter finished;   // rounds that this rank has read
   Counter mail;       // changes in the rings of messages to and from this rank
   std::atomic<Presence> presence;
   int64_t process;
-  uint64_t started;              // the process's start, which tells it from a later one of the same number
-  std::atomic<uint64_t> number;  // of the collective that this rank is in or was last in
-  std::atomic<bool> inside;      // that collective is not over
-  std::atomic<bool> still;       // and the program waits for it, as far as was seen when the rank last looked
+  uint64_t started;              // when the process started, which tells it from a later process of the same number
+  std::atomic<uint64_t> number;  // the number of the collective that this rank is in or was last in
+  std::atomic<bool> inside;      // whether that collective is not over
+  std::atomic<bool> still;       // whether the program waits for it, when the rank last looked
   static constexpr uint32_t kSlots = 64;
-  uint8_t slot_of[kSlots];            // in which slot the data of a round lies, by its number modulo kSlots
+  uint8_t slot_of[kSlots];            // the slot that holds the data of a round, by the round's number modulo kSlots
   static constexpr int kRecords = 4;  // a rank is at most two rounds ahead of another
   Record records[kRecords];
-  // What a rank that has waited for a while is waiting for, for the search of circles: of the default group only.
+  // The rank that this rank has been waiting for, by which circles are found. In the default group only.
   std::atomic<uint64_t> wait_edge;  // (count << 16) | (rank of the world + 1), 0: not waiting
   char wait_text[256];
-  // Where the program is, for others that have waited long: `asked` counts questions, `answered` is the last of them
-  // that the text answers. Of the default group only.
+  // Where the program is, for others that have waited long. `asked` counts questions; `answered` is the last question
+  // that the text answers. In the default group only.
   Counter asked;
   std::atomic<uint32_t> answered;
   char answer[400];
 };
 
-// Bytes on their way from one rank to another. `written` and `read` count all that ever passed.
+// Bytes on their way from one rank to another. `written` and `read` count all bytes that ever passed.
 struct alignas(128) Ring {
   alignas(64) std::atomic<uint64_t> written;
   alignas(64) std::atomic<uint64_t> read;
@@ -76,12 +76,12 @@ struct Header {
   char abort_text[8192];
 };
 
-// Where the parts lie in a segment.
+// Finds the parts of a segment.
 class Segment {
  public:
   static constexpr int kOutboxes = 2;
-  // Of a pair of ranks: pieces that stay in a processor's own cache, and many, so that a rank can run ahead where the
-  // other has no processor. Few of them are used, and take memory, while both run.
+  // Slots of a pair of ranks. They are small enough to stay in a processor's own cache, and many, so that a rank can
+  // run ahead while the other has no processor. While both run, few of them are used and take memory.
   static constexpr size_t kSlotBytes = size_t{1} << 18;
   static constexpr uint32_t kSlots = Member::kSlots;
 
@@ -93,7 +93,7 @@ class Segment {
   Segment& operator=(Segment&&) = delete;
   ~Segment();
 
-  // Others can open it until then.
+  // Until this is called, others can open the segment.
   void close_descriptor();
   int descriptor() const { return descriptor_; }
   int size() const { return static_cast<int>(header().size); }

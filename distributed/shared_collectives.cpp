@@ -17,7 +17,7 @@ size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 // The most bytes that each of n parts of an outbox holds.
 size_t part_bytes(size_t outbox, int n) { return outbox / static_cast<size_t>(n) / kAlign * kAlign; }
 
-// What lies at `offset` of a buffer, at most `limit` bytes.
+// The part of a buffer at `offset`, at most `limit` bytes.
 Bytes piece(const Bytes& whole, size_t offset, size_t limit) {
   if (offset >= whole.size) return {whole.data, 0};
   return {whole.data + offset, std::min(limit, whole.size - offset)};
@@ -145,7 +145,7 @@ void SharedGroup::all_reduce_small(Call& call) {
   close_round();
 }
 
-// A slot of this rank's for a round, if one is free: the one that was freed last, which is in the cache.
+// A free slot of this rank for a round, if there is one: the slot that was freed last, which is still in the cache.
 std::byte* SharedGroup::take_slot(uint32_t round, const Counter& finished) {
   while (!used_slots_.empty() && reached(finished, used_slots_.front().first + 1)) {
     free_slots_.push_back(used_slots_.front().second);
@@ -159,8 +159,8 @@ std::byte* SharedGroup::take_slot(uint32_t round, const Counter& finished) {
   return segment_.slot(options_.rank, index);
 }
 
-// Two ranks give each other everything and reduce it both: half as many rounds as by shares, for a tenth more bytes. A
-// rank writes two pieces ahead, and more while it would wait for the other.
+// Two ranks send each other everything, and both reduce it: half as many rounds as by shares, for a tenth more bytes. A
+// rank writes two pieces ahead, and more while it would have to wait for the other.
 void SharedGroup::all_reduce_pair(Call& call) {
   const Bytes in = call.inputs[0];
   const int peer = 1 - options_.rank;
@@ -207,7 +207,7 @@ void SharedGroup::all_reduce(Call& call) {
   const size_t chunks = divide_up(in.size, part * n);
   std::vector<const std::byte*> terms(n);
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
-    // The last chunk is shared out evenly too.
+    // The last chunk is divided evenly too.
     const size_t begin = chunk * part * n;
     const size_t left = std::min(in.size - begin, part * n);
     const size_t share = std::min(part, divide_up(divide_up(left, n), kAlign) * kAlign);
@@ -226,7 +226,8 @@ void SharedGroup::all_reduce(Call& call) {
     for (size_t rank = 0; rank < n; ++rank) {
       terms[rank] = rank == own ? mine.data : read_from(static_cast<int>(rank), call) + own * share;
     }
-    // The outbox of the next round is free: all others have published this round, so they have finished the last.
+    // The outbox of the next round is free: all others have published this round, so they have finished the round
+    // before.
     std::byte* result = segment_.outbox(options_.rank, round_ + 1);
     reduce(call.dtype, call.reduction, call.factor, terms, result, mine.size / call.element_size());
     close_round();
@@ -248,7 +249,7 @@ void SharedGroup::broadcast(Call& call) {
   const bool root = call.root == options_.rank;
   const Bytes whole = root ? call.inputs[0] : call.outputs[0];
   size_t offset = 0;
-  do {  // one round for no bytes at all, in which ranks compare what they call
+  do {  // for no bytes there is one round, in which ranks compare what they call
     const Bytes part = piece(whole, offset, box_bytes);
     std::byte* box = open_round(call);
     if (root) copy_bytes(box, part.data, part.size);
@@ -338,8 +339,8 @@ void SharedGroup::reduce_scatter(Call& call) {
   } while (offset < most);
 }
 
-// Parts may have any sizes. The first round says them: every rank then knows how many rounds follow, and sees where two
-// ranks do not agree.
+// Parts may have any sizes, which the first round announces: every rank then knows how many rounds follow, and sees
+// where two ranks do not agree.
 void SharedGroup::all_to_all(Call& call) {
   const size_t step = part_bytes(segment_.outbox_bytes(), size_), n = static_cast<size_t>(size_);
   const size_t own = static_cast<size_t>(options_.rank);

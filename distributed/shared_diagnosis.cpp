@@ -1,5 +1,5 @@
-// What a rank finds out about others while it waits: that they call something else, have ended, or wait for it in turn,
-// so that it would wait for ever; or that they are only late, and where they are.
+// What a rank finds out about others while it waits: they call something else, have ended, or wait for this rank in
+// turn, so that it would wait for ever; or they are only late, and where they are.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace mica::distributed {
 namespace {
 
 constexpr double kShowAfter = 1.0;    // seconds of waiting until others can see it
-constexpr double kCircleAfter = 3.0;  // and until circles are looked for
-constexpr double kWarnAgain = 3;      // a warning comes again after this many times its time
+constexpr double kCircleAfter = 3.0;  // seconds until circles are looked for
+constexpr double kWarnAgain = 3;      // by which factor the time until the next warning grows
 
 double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -92,8 +92,8 @@ Member& SharedGroup::desk(int peer) const {
   return world.segment_.member(options_.world_ranks[static_cast<size_t>(peer)]);
 }
 
-// Asks all that have not come. A thread of each answers (wait_for_question), unless its program holds the
-// interpreter's lock.
+// Asks all ranks that have not come. A thread of each rank answers (wait_for_question), unless its program holds the
+// interpreter lock.
 void SharedGroup::ask(Watch& watch) {
   watch.asked.assign(static_cast<size_t>(size_), Question{});
   for (int peer = 0; peer < size_; ++peer) {
@@ -145,7 +145,7 @@ void SharedGroup::answer(const std::string& place) {
 
 void SharedGroup::look_around(Call& call, int peer, Watch& watch, const std::function<bool()>& ready) {
   throw_if_aborted();
-  if (world_) world_->throw_if_aborted();  // of a circle through several groups
+  if (world_) world_->throw_if_aborted();  // for a circle through several groups
   if (call.interrupt) {
     try {
       call.interrupt();
@@ -169,7 +169,7 @@ void SharedGroup::look_around(Call& call, int peer, Watch& watch, const std::fun
   if (waited > call.timeout) {
     fail("Timed out after " + readable(call.timeout) + " s: " + what + " waits for " + late, &watch);
   }
-  // The program of a rank whose group's thread is in this collective need not come for it to go on.
+  // If a rank's group thread is in this collective, the collective does not need its program to go on.
   const bool depends = peer >= 0 && (!collective || !segment_.member(peer).inside || segment_.member(peer).still);
   if (waited > kShowAfter && still && depends)
     show_waiting(what, peer, watch);
@@ -187,7 +187,7 @@ void SharedGroup::look_around(Call& call, int peer, Watch& watch, const std::fun
   }
 }
 
-// One rank speaks for all that wait in a collective.
+// Of all ranks that wait in a collective, one speaks for all.
 bool SharedGroup::is_first_to_wait() {
   for (int peer = 0; peer < options_.rank; ++peer) {
     if (has_come(peer)) return false;
@@ -207,7 +207,7 @@ void SharedGroup::check_alive(const std::string& what, int peer, const std::func
       return;
     }
     const std::string end = process_end(member.process, member.started);
-    // A process that says goodbye does so before it ends.
+    // A process that leaves properly says so before it ends.
     if (!end.empty() && member.presence.load() == Presence::Joined && !ready()) {
       fail(who + " " + end + ", for which waits " + what);
     }
@@ -238,7 +238,7 @@ void SharedGroup::look(const Call& call) {
   watched.kind = call.kind;
   watched.place = call.place;
   watched.timeout = call.timeout;
-  if (call.interrupt) watched.interrupt = [] {};  // the program's thread waits; it is not this one
+  if (call.interrupt) watched.interrupt = [] {};  // the program's thread is waiting, and it is not this one
   look_around(watched, late, looking_, [&] { return segment_.member(late).number.load() >= number_; });
 }
 
@@ -286,7 +286,7 @@ void SharedGroup::find_circle(int peer) {
   };
   std::vector<uint64_t> before, after;
   if (!follow(before)) return;
-  usleep(900000);  // none of them moves meanwhile, nor takes back what it shows: each looks around twice a second
+  usleep(900000);  // meanwhile none of them moves or withdraws what it shows: each looks around twice a second
   if (!follow(after) || before != after) return;
   std::string text = "ranks wait for each other in a circle:";
   int at = world.options_.rank;

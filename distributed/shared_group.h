@@ -18,7 +18,7 @@ namespace mica::distributed {
 struct SharedOptions {
   std::string name;  // of the group, for messages to people
   int rank = 0;
-  std::vector<int> world_ranks;  // of the members, in the default group
+  std::vector<int> world_ranks;  // the ranks of the members in the default group
   double late_after = 10;        // seconds until a warning names who is late, and where it is
 };
 
@@ -26,7 +26,8 @@ class SharedMessage;
 
 class SharedGroup final : public Backend {
  public:
-  // `world` is the default group, in whose segment waiting ranks say what they wait for; null for that group itself.
+  // `world` is the default group, in whose segment waiting ranks say what they wait for. It is null for that group
+  // itself.
   SharedGroup(Segment segment, SharedOptions options, std::shared_ptr<SharedGroup> world);
   ~SharedGroup() override;
 
@@ -41,14 +42,16 @@ class SharedGroup final : public Backend {
   int rank() const { return options_.rank; }
   int size() const { return size_; }
   Segment& segment() { return segment_; }
-  // Of the default group: true when another rank asks where this program is, which `answer` says; false when it leaves.
+  // For the default group: returns true when another rank asks where this program is, which `answer` then says; false
+  // when the group leaves.
   bool wait_for_question();
   void answer(const std::string& place);
-  // The program waits for a rank in something else than a call of this group, and has for so many seconds.
+  // The program waits for a rank outside of this group's calls, and has done so for `waited` seconds.
   void stand_still(int peer, const std::string& what, double waited);
   void stand_no_more();
-  // For a backend that runs collectives by other means: the segment says who calls what. `look` is called now and then
-  // while one is under way, from any thread that the one inside waits for; it throws where it cannot end.
+  // For a backend that runs collectives by other means; the segment says who calls what. `look` is called now and then
+  // while a collective is under way, from any thread for which the one inside waits. It throws where the collective
+  // cannot end.
   void enter(Call& call) { begin(call); }
   void exit() { end(); }
   void look(const Call& call);
@@ -57,16 +60,16 @@ class SharedGroup final : public Backend {
  private:
   friend class SharedMessage;
   using Clock = std::chrono::steady_clock;
-  struct Question {  // to a rank that has not come; number 0: not asked
+  struct Question {  // asked of a rank that has not come; number 0: not asked
     uint32_t number = 0;
-    double used = 0;  // the processor's seconds that its process had used by then
+    double used = 0;  // processor seconds that its process had used by then
     Clock::time_point at;
   };
   struct Watch {  // how long a call has waited, and when it last looked around
     Clock::time_point began = Clock::now(), looked = began;
     double warn_at = 0;           // seconds of waiting until the next warning; 0: not set yet
     uint64_t shown = 0;           // the rank of the world for which others see this one wait, + 1
-    std::vector<Question> asked;  // by rank; empty: nobody was asked
+    std::vector<Question> asked;  // by rank; empty where nobody was asked
   };
 
   // shared_waiting.cpp
@@ -83,7 +86,7 @@ class SharedGroup final : public Backend {
   void ask(Watch& watch);
   std::string describe_place(int peer, const Watch& watch);
   void throw_if_aborted();
-  // With a watch, the text says where ranks are that it has asked.
+  // With a watch, the text also says where the ranks are that it has asked.
   [[noreturn]] void fail(const std::string& why, const Watch* watch = nullptr);
   std::string describe_ranks(const Watch* watch);
   std::string describe(const Call& call);
@@ -128,19 +131,19 @@ class SharedGroup final : public Backend {
   uint64_t number_ = 0;
   uint64_t hash_ = 0;
   uint32_t round_ = 0;
-  std::vector<uint8_t> free_slots_;                      // of this rank's, for all_reduce_pair
+  std::vector<uint8_t> free_slots_;                      // this rank's, for all_reduce_pair
   std::deque<std::pair<uint32_t, uint8_t>> used_slots_;  // by their rounds
   std::vector<bool> checked_;                            // ranks whose record of this collective was compared
   std::vector<double> waited_;
   std::atomic<uint64_t> edge_count_{0};
-  Watch standing_;  // of stand_still
-  Watch looking_;   // of look, for the collective of this number
+  Watch standing_;  // the watch of stand_still
+  Watch looking_;   // the watch of look, for the collective of this number
   uint64_t looking_at_ = 0;
 
-  std::mutex mail_mutex_;  // guards what follows
+  std::mutex mail_mutex_;  // guards the members below
   std::vector<std::deque<std::shared_ptr<SharedMessage>>> sending_;
   std::list<std::shared_ptr<SharedMessage>> receiving_;
-  std::vector<std::shared_ptr<Incoming>> incoming_;  // shared, since the type is complete in one source only
+  std::vector<std::shared_ptr<Incoming>> incoming_;  // shared pointers, since only one source has the complete type
   std::thread carrier_;
   std::atomic<bool> stop_{false};
 };

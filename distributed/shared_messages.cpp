@@ -1,7 +1,7 @@
 // Messages in rings of shared memory, one ring for each pair of ranks and direction.
 //
-// Whoever waits for a message carries all of this rank's messages on meanwhile. Once a program has started one that it
-// does not wait for, a thread of the group does that too.
+// A thread that waits for a message carries all of this rank's messages on meanwhile. Once a program has started a
+// message that it does not wait for, a thread of the group does that too.
 #include "shared_messages.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 namespace mica::distributed {
 namespace {
 
-constexpr int kSpins = 100;  // looks at the rings before a rank sleeps
+constexpr int kSpins = 100;  // how often the rings are looked at before a rank sleeps
 
 struct MessageHeader {
   uint64_t bytes;
@@ -47,8 +47,8 @@ struct SharedGroup::Incoming {
   bool open = false;
   MessageHeader header{};
   size_t moved = 0;
-  std::shared_ptr<SharedMessage> target;  // null: into `early`
-  std::list<Stored> early;                // the last one is not whole while `open` and no target
+  std::shared_ptr<SharedMessage> target;  // null while the message goes to `early`
+  std::list<Stored> early;                // the last one is incomplete while `open` and there is no target
 };
 
 SharedGroup::~SharedGroup() {
@@ -101,7 +101,7 @@ bool SharedGroup::progress_send(int peer) {
   return moved;
 }
 
-// The first message asked for that fits what comes from `peer`, taken off the list.
+// Takes the first request that fits the message from `peer` off the list.
 std::shared_ptr<SharedMessage> SharedGroup::match(int peer, int64_t tag) {
   for (auto each = receiving_.begin(); each != receiving_.end(); ++each) {
     const Call& call = (*each)->call_;
@@ -131,9 +131,9 @@ bool SharedGroup::progress_receive(int peer) {
     return out.data;
   };
   bool moved = false;
-  // What came early and is asked for now.
+  // Messages that came early and are asked for now.
   for (auto stored = from.early.begin(); stored != from.early.end();) {
-    if (from.open && !from.target && std::next(stored) == from.early.end()) break;  // not whole yet
+    if (from.open && !from.target && std::next(stored) == from.early.end()) break;  // it is not complete yet
     auto target = match(peer, stored->header.tag);
     if (!target) {
       ++stored;
@@ -153,7 +153,7 @@ bool SharedGroup::progress_receive(int peer) {
       copy_out(reinterpret_cast<std::byte*>(&from.header), data, capacity, read, sizeof(MessageHeader));
       from.target = match(peer, from.header.tag);
       if (!from.target) {
-        // It waits in the ring until it is asked for, unless one behind it may be.
+        // The message waits in the ring until it is asked for, unless one behind it may be asked for.
         const bool wanted = std::any_of(receiving_.begin(), receiving_.end(), [&](const auto& each) {
           return each->call_.root == peer || each->call_.root == Call::kAnySource;
         });
@@ -192,7 +192,7 @@ bool SharedGroup::progress() {
     moved |= progress_send(peer);
     moved |= progress_receive(peer);
   }
-  if (moved) futex_wake_all(me().mail.value);  // threads that wait for what another has carried
+  if (moved) futex_wake_all(me().mail.value);  // wakes threads whose messages this one has carried
   return moved;
 }
 

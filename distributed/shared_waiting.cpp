@@ -1,4 +1,4 @@
-// How a rank waits for others. What it finds out about them meanwhile is in shared_diagnosis.cpp.
+// How a rank waits for others. shared_diagnosis.cpp has what it finds out about them meanwhile.
 #include <sched.h>
 
 #include <cstdio>
@@ -28,7 +28,8 @@ SharedGroup::SharedGroup(Segment segment, SharedOptions options, std::shared_ptr
       options_(std::move(options)),
       world_(std::move(world)),
       size_(segment_.size()),
-      // A rank that has a processor of its own may wait on it; where ranks share processors, waiting keeps others away.
+      // A rank with a processor of its own may spin on it. Where ranks share processors, spinning would keep others
+      // from running.
       spin_time_(size_ <= processors() ? 30 : 0),
       free_slots_(Member::kSlots),
       checked_(static_cast<size_t>(size_)),
@@ -131,7 +132,7 @@ void SharedGroup::leave() {
   stop_ = true;
   me().presence.store(Presence::Left, std::memory_order_release);
   raise_to(me().mail, me().mail.value.load() + 1);
-  me().asked.value.fetch_add(1);  // wakes who answers questions
+  me().asked.value.fetch_add(1);  // wakes the thread that answers questions
   futex_wake_all(me().asked.value);
 }
 

@@ -56,7 +56,7 @@ class StoreClient {
   StoreClient(const StoreClient&) = delete;
 
   void set(const std::vector<std::string>& keys, const std::vector<std::string>& values, const Interrupt& interrupt);
-  // nullopt: not all were there in time.
+  // Returns nullopt if not all keys were there in time.
   std::optional<std::vector<std::string>> get(const std::vector<std::string>& keys, double timeout, const Interrupt&);
   bool wait(const std::vector<std::string>& keys, double timeout, const Interrupt& interrupt);
   int64_t add(const std::string& key, int64_t amount, const Interrupt& interrupt);

@@ -76,7 +76,7 @@ void StoreClient::connect(double timeout, const Interrupt& interrupt) {
 std::optional<std::string> StoreClient::ask(const std::string& payload, double timeout, const Interrupt& interrupt) {
   std::lock_guard lock(mutex_);
   if (socket_ < 0) connect(grace_, interrupt);
-  // Whatever goes wrong in the middle of an exchange, the next one begins on a new connection.
+  // After any failure in the middle of an exchange, the next one begins on a new connection.
   struct Broken {
     int& socket;
     bool whole = false;

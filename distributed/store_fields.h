@@ -22,7 +22,7 @@ struct FieldWriter {
   }
 };
 
-// Throws std::out_of_range where a field is not whole: what comes over a socket may be anything.
+// Reads fields. Throws std::out_of_range where a field is incomplete, since anything may come over a socket.
 struct FieldReader {
   const std::string& bytes;
   size_t at = 0;

@@ -30,7 +30,7 @@ struct Connection {
   bool broken = false;
 };
 
-// A request that can be answered later: its keys are not all there yet.
+// A request that is answered later, because its keys are not all there yet.
 struct Waiting {
   Connection* who;
   StoreOp op;
@@ -44,7 +44,7 @@ class Service {
   void forget(Connection& who) {
     waiting_.remove_if([&](const Waiting& each) { return each.who == &who; });
   }
-  // Answers those whose time is over; milliseconds until the next one's is, -1 for none.
+  // Answers requests whose time is over. Returns the milliseconds until the next one's time is, -1 for none.
   int expire();
 
  private:
@@ -196,7 +196,7 @@ void Service::handle(Connection& who, const std::string& request) {
   answer(who, StoreStatus::Done, out.bytes);
 }
 
-// Reads what is there and handles every whole request; false if the connection is over.
+// Reads what has arrived and handles every complete request. Returns false if the connection is over.
 bool receive(Connection& who, Service& service) {
   char buffer[65536];
   for (;;) {
@@ -218,7 +218,7 @@ bool receive(Connection& who, Service& service) {
     try {
       service.handle(who, who.in.substr(at + 4, size));
     } catch (const std::exception&) {
-      return false;  // not one of our clients
+      return false;  // it is not one of our clients
     }
     at += 4 + size;
   }
@@ -267,7 +267,8 @@ int listen_on(int port) {
 StoreServer::StoreServer(int port, std::optional<int> listening) {
   if (port < 0 || port > 65535) throw InvalidCall("port out of range: " + std::to_string(port));
   listener_ = listening ? *listening : listen_on(port);
-  if (listening && listen(*listening, 4096) != 0) listener_ = -1;  // who gives a socket may have bound it only
+  // The caller may have bound the socket without listening.
+  if (listening && listen(*listening, 4096) != 0) listener_ = -1;
   if (listener_ < 0) {
     const int error = errno;
     throw NetworkError(

@@ -42,7 +42,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(std::clamp(seconds, 0.001, 1e8) * 1000));
 }
 
-// What an error of the kernel's for a silent host leaves to be said.
+// The words that are added to the kernel's error about a silent host.
 std::string of_silence(const std::string& error, double seconds) {
   if (error.find(std::strerror(ETIMEDOUT)) == std::string::npos &&
       error.find(std::strerror(EHOSTUNREACH)) == std::string::npos) {
@@ -126,7 +126,7 @@ void GlooGroup::abort(const std::string& why) {
     if (!why_.empty()) return;
     why_ = why;
   }
-  // Ranks that wait for this one see that the connection is gone, and close theirs in turn.
+  // Ranks that wait for this one notice that the connection is gone, and close theirs.
   try {
     context_->closeConnections();
   } catch (const std::exception&) {
@@ -236,7 +236,7 @@ void GlooGroup::run(Call& call) {
     case Kind::AllToAll:
       return all_to_all(call);
     case Kind::Barrier:
-      return;  // the comparison is one
+      return;  // the comparison of calls is a barrier itself
     default:
       throw InvalidCall("a message is posted, not run");
   }
@@ -345,7 +345,7 @@ class GlooMessage final : public Message {
     return true;
   }
 
-  // Gloo can be waited for and not asked, so that a thread waits for what a program asks about.
+  // Gloo can be waited for, but not asked. So a thread waits for the messages that a program asks about.
   bool done() override {
     if (!done_ && !waiter_.joinable()) waiter_ = std::thread([this] { finish(call_.timeout); });
     return done_;

@@ -1,5 +1,5 @@
-// The engine of a group across hosts: Gloo carries bytes over TCP, and collectives are made of exchanges here, so that
-// they reduce in the order of ranks and compare what ranks call, as in shared memory.
+// The engine of a group across hosts. Gloo carries bytes over TCP. Collectives are made of exchanges here, so that they
+// reduce in the order of ranks and compare what ranks call, as in shared memory.
 #pragma once
 
 #include <gloo/rendezvous/context.h>
@@ -24,13 +24,13 @@ class GlooGroup final : public Backend {
 
  private:
   friend class GlooMessage;
-  // What every rank sends every other one before a collective: always as many bytes, whatever is called, since Gloo
-  // ends the process that is sent more than it expects.
+  // The message that every rank sends every other one before a collective. It always has the same size, whatever is
+  // called, because Gloo ends a process that is sent more than it expects.
   struct Frame {
     static constexpr size_t kInline = 1024;
     uint64_t number, hash;
     char text[496];
-    std::byte data[kInline];  // of a small all_reduce
+    std::byte data[kInline];  // the data of a small all_reduce
   };
   using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
@@ -45,7 +45,7 @@ class GlooGroup final : public Backend {
 
   GlooOptions options_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
-  std::vector<Frame> frames_;  // of all ranks, of the current collective
+  std::vector<Frame> frames_;  // those of all ranks for the present collective
   uint64_t number_ = 0, slot_ = 0;
   std::mutex mutex_;  // guards `why_` and `doing_`
   std::string why_, doing_;

@@ -29,7 +29,7 @@ std::set<int> tcp_sockets() {
 
 void limit_silence(int socket, double seconds) {
   const int on = 1;
-  // A tenth of the time between questions, so that the answer to the last one decides within the limit.
+  // The time between two questions is a tenth of the limit, so that the last answer decides within it.
   const int between = std::clamp(static_cast<int>(seconds / 10), 1, 60);
   const int limit = std::max(static_cast<int>(seconds * 1000) - between * 1000, 1000);
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);

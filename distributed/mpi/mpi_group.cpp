@@ -31,7 +31,7 @@ bool overlap(const Bytes& a, const Bytes& b) {
   return a.size && b.size && a.data < b.data + b.size && b.data < a.data + a.size;
 }
 
-// Several buffers as one, as MPI wants them: as they lie where they lie one behind the other, otherwise in a copy.
+// Several buffers as one, as MPI wants them: in place where they lie one behind the other, otherwise in a copy.
 class Parts {
  public:
   Parts(const std::vector<Bytes>& buffers, size_t unit, bool filled) : buffers_(buffers) {
@@ -91,7 +91,7 @@ MpiGroup<Handle>::MpiGroup(std::shared_ptr<MpiWorldOf<Handle>> world, std::strin
 
 template <typename Handle>
 MpiGroup<Handle>::~MpiGroup() {
-  // The communicator stays: to free it is a collective, and ranks drop their groups when they like.
+  // The communicator is not freed: that is a collective, and ranks drop their groups at different times.
   std::lock_guard lock(world_->made_mutex_);
   std::erase(world_->groups_, this);
 }
@@ -138,7 +138,7 @@ void MpiGroup<Handle>::end_program(const std::string& why) {
 template <typename Handle>
 void MpiGroup<Handle>::abort(const std::string& why) {
   std::lock_guard lock(doing_mutex_);
-  if (doing_) end_program(why);  // a thread that waits in MPI cannot be called back
+  if (doing_) end_program(why);  // a thread that waits inside MPI cannot be interrupted
   if (why_.empty()) why_ = why;
 }
 
@@ -198,7 +198,8 @@ void MpiGroup<Handle>::run(Call& call) {
 
 namespace {
 
-// What is reduced with: AVG is a sum that is divided, PREMUL_SUM one of terms that are multiplied before.
+// The reduction that MPI computes: AVG is a sum that is divided afterwards, PREMUL_SUM a sum of terms that are
+// multiplied before.
 Reduction plain(Reduction reduction) {
   return reduction == Reduction::Avg || reduction == Reduction::PremulSum ? Reduction::Sum : reduction;
 }
@@ -379,7 +380,7 @@ class MpiMessage final : public Message {
     return true;
   }
 
-  // MPI moves messages on while it is called: who waits calls it.
+  // MPI moves messages only while it is called, so a thread that waits keeps calling it.
   bool wait(double limit, const std::function<void()>& interrupt) override {
     using Clock = std::chrono::steady_clock;
     const auto began = Clock::now();

@@ -30,11 +30,11 @@ class MpiWorldOf final : public MpiWorld, public std::enable_shared_from_this<Mp
   void finish() override;
 
   void check(int code, const char* what) const;  // throws BackendError with MPI's own text
-  // The lock of MPI, where it does not let several threads call it at once.
+  // Takes the lock of MPI, where it does not let several threads call it at once.
   std::unique_lock<std::mutex> enter() {
     return many_threads_ ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(mutex_);
   }
-  Handle type_of_bytes(size_t size);  // elements that are only moved, or combined here
+  Handle type_of_bytes(size_t size);  // for elements that are only moved, or that are combined here
   Handle operation(DType dtype, Reduction reduction);
   bool finished() const { return finished_; }
 
@@ -49,7 +49,7 @@ class MpiWorldOf final : public MpiWorld, public std::enable_shared_from_this<Mp
   int rank_ = 0, size_ = 1;
   bool began_ = false, many_threads_ = false, finished_ = false;
   std::mutex mutex_;
-  std::mutex made_mutex_;  // guards what follows
+  std::mutex made_mutex_;  // guards the members below
   std::vector<std::pair<size_t, Handle>> types_;
   std::vector<std::pair<int, Handle>> operations_;
   std::vector<MpiGroup<Handle>*> groups_;
@@ -60,7 +60,7 @@ class MpiWorldOf final : public MpiWorld, public std::enable_shared_from_this<Mp
 template <typename Handle>
 class MpiGroup final : public Backend {
  public:
-  // The communicator becomes the group's own.
+  // The group takes the communicator over.
   MpiGroup(std::shared_ptr<MpiWorldOf<Handle>> world, std::string name, Handle communicator,
            std::shared_ptr<SharedGroup> desk);
   ~MpiGroup() override;
@@ -76,7 +76,7 @@ class MpiGroup final : public Backend {
   friend class MpiWorldOf<Handle>;
   using Clock = std::chrono::steady_clock;
 
-  void look();  // from the watching thread: says who waits long, and ends the program past the time limit
+  void look();  // called by the watching thread: names ranks that are late, and ends the program past the time limit
   [[noreturn]] void end_program(const std::string& why);
   std::string describe(const Call& call) const;
   void check(int code, const Call& call) const;
@@ -96,11 +96,11 @@ class MpiGroup final : public Backend {
   int rank_ = 0, size_ = 1;
   int64_t most_tag_ = 32767;
   uint64_t number_ = 0;
-  std::mutex doing_mutex_;  // guards what follows
+  std::mutex doing_mutex_;  // guards the members below
   const Call* doing_ = nullptr;
   Clock::time_point since_;
   double warn_at_ = 0;
-  std::string why_;  // it was aborted
+  std::string why_;  // why it was aborted
 };
 
 }  // namespace mica::distributed

@@ -105,14 +105,14 @@ void* address(intptr_t value) { return reinterpret_cast<void*>(value); }
 }  // namespace
 
 MpiLibrary::MpiLibrary(const std::string& from) : path(from) {
-  // Its plugins find the library's names among the process's.
+  // The library's plugins look for its names among those of the process.
   library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library) throw BackendError("MPI cannot be opened: " + std::string(dlerror()));
   char text[8192] = "";
   int length = 0;
   reinterpret_cast<int (*)(char*, int*)>(symbol("MPI_Get_library_version"))(text, &length);
   version = std::string(text, strcspn(text, "\n"));
-  // The standard's interface is a library of its own name: one may offer it beside another.
+  // The interface of the standard is a library with a name of its own, which may be there beside another.
   const std::string file = path.substr(path.rfind('/') + 1);
   if (file.rfind("libmpi_abi", 0) == 0)
     interface = Interface::Standard;

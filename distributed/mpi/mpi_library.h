@@ -11,7 +11,7 @@
 
 namespace mica::distributed {
 
-// Larger than the struct of each library. Where its fields lie is a constant of the interface.
+// Large enough for the struct of each library. Where the fields lie is a constant of the interface.
 struct MpiStatus {
   int words[16];
 };
@@ -62,12 +62,12 @@ struct MpiFunctions {
 template <typename Handle>
 struct MpiConstants {
   Handle comm_world, errors_return, byte;
-  Handle types[64];       // by DType; `byte` where MPI has none to compute with
+  Handle types[64];       // by DType; `byte` where MPI cannot compute with the dtype
   Handle operations[16];  // by Reduction
   void* in_place;
   MpiStatus* status_ignore;
   int any_source, thread_multiple, tag_ub;
-  int source_word;  // of a status: where the sender lies
+  int source_word;  // the word of a status that holds the sender
 };
 
 class SharedGroup;
@@ -84,8 +84,8 @@ class MpiWorld {
   virtual std::string version() const = 0;
   // The texts of all ranks, of at most 255 bytes each.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
-  // The group of some ranks of the world, which all call it at the same time. `number` tells it from others. Where they
-  // are on one host, `desk` is a segment in which they say what they call; otherwise it is null.
+  // The group of some ranks of the world, all of which call this at the same time. `number` tells it from other groups.
+  // If all are on one host, `desk` is a segment in which they say what they call; otherwise it is null.
   virtual std::shared_ptr<Backend> group(const std::string& name, const std::vector<int>& ranks, int number,
                                          std::shared_ptr<SharedGroup> desk) = 0;
   // Ends MPI if this object began it. No group is used after that.

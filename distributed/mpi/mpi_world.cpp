@@ -36,7 +36,7 @@ typename MpiFunctions<Handle>::Combine combine_of(Reduction reduction) {
   }
 }
 
-// What MPI does not compute, or not as torch does: its MIN and MAX lose NaNs.
+// Reductions that MPI does not compute, or not as torch does: its MIN and MAX lose NaNs.
 template <typename Handle>
 typename MpiFunctions<Handle>::Combine own_combine(DType dtype, Reduction reduction) {
   const bool extreme = reduction == Reduction::Min || reduction == Reduction::Max;
@@ -147,7 +147,8 @@ Handle MpiWorldOf<Handle>::type_of_bytes(size_t size) {
   return made;
 }
 
-// MPI's own operation, or one that computes here: those go with type_of_bytes, and `Handle{}` says that it is MPI's.
+// MPI's own operation, or one that computes here. The latter go with type_of_bytes; `Handle{}` says that it is MPI's
+// own.
 template <typename Handle>
 Handle MpiWorldOf<Handle>::operation(DType dtype, Reduction reduction) {
   const auto function = own_combine<Handle>(dtype, reduction);

@@ -1,4 +1,4 @@
-// What the sources of the extension mica._distributed share.
+// Functions that the sources of the extension mica._distributed share.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -17,7 +17,7 @@ class SharedGroup;
 
 namespace mica::distributed::python {
 
-// The interpreter lock is not held while one of these lives.
+// While an object of this class lives, the interpreter lock is not held.
 class Unlocked {
  public:
   Unlocked() : state_(PyEval_SaveThread()) {}
@@ -31,7 +31,7 @@ class Unlocked {
 // Lets Python's signal handlers run, and throws Interrupted where one has raised. For calls that wait unlocked.
 std::function<void()> interrupt();
 
-// The exception that is being handled becomes Python's error; always null.
+// Turns the exception that is being handled into Python's error. Always returns null.
 PyObject* raise_current();
 
 // The line of the program that is running: the first one outside of the package's own folders.
@@ -44,7 +44,7 @@ bool ranks_of(PyObject* sequence, std::vector<int>& ranks);
 extern PyTypeObject StoreServerType, StoreClientType, GroupType, WorkType, MpiType;
 // A Group on any backend.
 PyObject* group_of_backend(std::shared_ptr<Backend> backend);
-// What a Group has in shared memory; null for others, and for other objects.
+// The group in shared memory of a Group object; null for other groups, and for other objects.
 std::shared_ptr<SharedGroup> shared_group_of(PyObject* object);
 PyObject* open_gloo(PyObject* module, PyObject* args);
 PyObject* set_errors(PyObject* module, PyObject* args);

@@ -7,7 +7,7 @@
 namespace mica::distributed::python {
 namespace {
 
-// The text of Python's error, which is cleared.
+// Takes the text of Python's error and clears it.
 std::string take_error() {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);

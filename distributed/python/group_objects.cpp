@@ -1,4 +1,4 @@
-// mica._distributed.Group: the engine of one group of processes; and Work: what was started in it.
+// mica._distributed.Group, the engine of one group of processes; and Work, which stands for a call that was started.
 #include <memory>
 
 #include "distributed/engine.h"
@@ -15,7 +15,7 @@ struct WorkObject {
 struct GroupObject {
   PyObject_HEAD std::shared_ptr<Engine>* engine;
   std::shared_ptr<SharedGroup>* shared;  // null for other backends
-  double timeout;                        // of all_reduce
+  double timeout;                        // the time limit of all_reduce
 };
 
 Work& work_of(PyObject* self) { return **reinterpret_cast<WorkObject*>(self)->work; }
@@ -32,7 +32,7 @@ void work_dealloc(PyObject* self) {
   Py_TYPE(self)->tp_free(self);
 }
 
-// True, or False if it was not done in time; raises what it failed with.
+// Returns True, or False if it was not done in time. Raises the error with which it failed.
 PyObject* work_wait(PyObject* self, PyObject* seconds) {
   const double limit = PyFloat_AsDouble(seconds);
   if (limit == -1 && PyErr_Occurred()) return nullptr;
@@ -54,8 +54,8 @@ PyMethodDef work_methods[] = {{"wait", work_wait, METH_O, nullptr},
                               {"sender", work_sender, METH_NOARGS, nullptr},
                               {}};
 
-// Group(name, rank, world_ranks, world, process, descriptor, late_after): the segment of the process, or a new one for
-// -1.
+// Group(name, rank, world_ranks, world, process, descriptor, late_after): uses the segment of the process, or makes a
+// new one for -1.
 PyObject* group_new(PyTypeObject* type, PyObject* args, PyObject*) {
   const char* name;
   PyObject *ranks, *world;
@@ -165,7 +165,7 @@ PyObject* group_run(PyObject* self, PyObject* args) {
   return work_object(std::move(work));
 }
 
-// The default group's: waits until another rank asks where this program is; False when the group is closed.
+// For the default group: waits until another rank asks where this program is. Returns False when the group is closed.
 PyObject* group_wait_for_question(PyObject* self, PyObject*) {
   auto* shared = reinterpret_cast<GroupObject*>(self)->shared;
   bool asked = false;
@@ -199,10 +199,10 @@ PyObject* group_stand_no_more(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// all_reduce(tensor, reduction): True when it is done; False where the tensor or the reduction wants the longer way.
+// all_reduce(tensor, reduction): True when it is done. False where the tensor or the reduction needs the longer way.
 PyObject* group_all_reduce(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   if (count != 2) return PyErr_Format(PyExc_TypeError, "all_reduce takes a tensor and a reduction");
-  thread_local Call call;  // its memory is used again
+  thread_local Call call;  // kept, so that its memory is used again
   call.inputs.resize(1);
   call.shape.clear();
   const long reduction = PyLong_Check(args[1]) ? PyLong_AsLong(args[1]) : -1;
@@ -247,7 +247,7 @@ PyObject* group_log(PyObject* self, PyObject* on) {
   Py_RETURN_NONE;
 }
 
-// What was logged since the last call: (operation, dtype, bytes, time, seconds, line, waited, late).
+// The entries that were logged since the last call: (operation, dtype, bytes, time, seconds, line, waited, late).
 PyObject* group_take_log(PyObject* self, PyObject*) {
   PyObject* list = PyList_New(0);
   for (const LogEntry& each : engine_of(self).take_log()) {

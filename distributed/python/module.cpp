@@ -1,4 +1,4 @@
-// The extension mica._distributed. It knows addresses and sizes; tensors stay on the Python side.
+// The extension mica._distributed. It handles addresses and sizes; tensors stay on the Python side.
 #include "distributed/process.h"
 #include "distributed/python/plain_tensor.h"
 

@@ -1,4 +1,4 @@
-// The one place where the extension knows tensors: a short way from a plain one to its memory, past Python.
+// The only place where the extension knows tensors: it finds the memory of a plain tensor without Python.
 #include "distributed/python/plain_tensor.h"
 
 #include "mica/python_api.h"
@@ -12,7 +12,7 @@ PyTypeObject* plain_type = nullptr;
 
 bool plain_tensor(PyObject* object, Bytes& memory, DType& dtype, std::vector<int64_t>& shape) {
   const Tensor* found = mica::python::extension_api().tensor(object);
-  // A class of its own may mean something else by its memory.
+  // A subclass may mean something else by its memory.
   if (!found || Py_TYPE(object) != plain_type) return false;
   const Tensor& x = *found;
   if (!x.defined() || x.device().type() != DeviceType::CPU || x.layout() != Layout::Strided || !x.is_contiguous() ||

@@ -59,7 +59,7 @@ namespace {
 struct KnownPlace {
   PyCodeObject* code = nullptr;  // owned
   int instruction = -1;
-  bool own = false;  // of this package: not what is looked for
+  bool own = false;  // a line of this package, which is not what is looked for
   std::string text;
 };
 KnownPlace known_places[256];

@@ -40,7 +40,7 @@ static PyObject* exception_type(ErrorKind kind) {
   return PyExc_RuntimeError;
 }
 
-// What the engine said last on this thread: how an exception of the engine's is told from others.
+// The last message of the engine on this thread, by which its exceptions are told from others.
 static thread_local std::string last_engine_error;
 
 bool is_engine_error(PyObject* exception) {
@@ -85,7 +85,7 @@ void PythonError::restore() const {
   PyErr_Restore(Py_XNewRef(held_->type), Py_XNewRef(held_->value), Py_XNewRef(held_->traceback));
 }
 
-// mica.linalg.name, a new reference; the module is imported by then or now.
+// mica.linalg.name, a new reference. Imports the module if it is not imported.
 static PyObject* of_linalg(const char* name) {
   Owned module(PyImport_ImportModule("mica.linalg"));
   return module ? PyObject_GetAttrString(module.get(), name) : nullptr;
@@ -101,7 +101,7 @@ static std::string lapack_path() {
   Owned finder(of_linalg("_lapack_path"));
   Owned path(finder ? PyObject_CallNoArgs(finder.get()) : nullptr);
   const char* text = path ? PyUnicode_AsUTF8(path.get()) : nullptr;
-  if (!text) PyErr_Clear();  // then the library is looked for elsewhere
+  if (!text) PyErr_Clear();  // the library is then looked for elsewhere
   return text ? text : "";
 }
 
@@ -125,7 +125,7 @@ bool raise_error(const std::exception& error) {
   try {
     throw;
   } catch (const abi::__forced_unwind&) {
-    throw;  // pthread_exit: the interpreter ends daemon threads so when it has ended itself
+    throw;  // from pthread_exit, by which the interpreter ends daemon threads when it has ended itself
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& e) {
@@ -136,13 +136,14 @@ bool raise_error(const std::exception& error) {
   return nullptr;
 }
 
-// A warning may be raised as an exception (python -W error): it then travels up as PythonError.
+// A warning may be raised as an exception (python -W error). It then leaves the operation as a PythonError.
 static void warn_in_python(std::string_view message) {
   Locked locked;
   Owned text(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
   if (text && PyErr_WarnEx(PyExc_UserWarning, PyUnicode_AsUTF8(text.get()), 1) == 0) return;
   if (!handles_error()) throw PythonError();
-  PyErr_Print();  // said about an error that is on its way: that one is raised, and this one shown
+  // The warning concerns an error that is on its way: that error is raised, and this one is only printed.
+  PyErr_Print();
 }
 
 bool install_warning_handler() {

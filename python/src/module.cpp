@@ -31,7 +31,7 @@ static PyObject* set_mode(uint32_t bit, bool on) {
 static bool given(PyObject* flag) { return PyObject_IsTrue(flag) != 0; }
 
 static PyObject* set_grad_enabled(PyObject*, PyObject* on) { return set_mode(mode_bit::kNoGrad, !given(on)); }
-// What no_grad and enable_grad have set; inference mode records nothing whatever they say.
+// The setting of no_grad and enable_grad. Inference mode records nothing, whatever this says.
 static PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!(thread_modes & mode_bit::kNoGrad)); }
 static PyObject* set_inference_mode(PyObject*, PyObject* on) { return set_mode(mode_bit::kInference, given(on)); }
 static PyObject* is_inference_mode_enabled(PyObject*, PyObject*) { return PyBool_FromLong(inference_mode_enabled()); }
@@ -117,13 +117,14 @@ static PyObject* can_cast(PyObject*, PyObject* args) try {
 
 static PyObject* is_tensor_object(PyObject*, PyObject* o) { return PyBool_FromLong(is_tensor(o)); }
 
-// What two objects stand for changes places: tensors and attributes. Their types are the caller's to exchange.
+// Exchanges what two objects stand for: tensors and attributes. The caller exchanges their types.
 static PyObject* swap_tensor_impl(PyObject*, PyObject* args) {
   PyObject *first, *second;
   if (!PyArg_ParseTuple(args, "O!O!:_swap_tensor_impl", tensor_type, &first, tensor_type, &second)) return nullptr;
   auto *a = reinterpret_cast<TensorObject*>(first), *b = reinterpret_cast<TensorObject*>(second);
   if (a == b) Py_RETURN_NONE;
-  // An object that a weak reference has brought back may still be its impl's: its pointer would not count.
+  // An object that a weak reference has brought back may still belong to its impl; then its pointer does not count as a
+  // reference.
   Owned given_back[2];
   for (TensorObject* o : {a, b}) {
     TensorImpl* impl = o->tensor.impl();

@@ -14,7 +14,7 @@
 
 namespace mica::python {
 
-void settle_places();  // tells the engine which line allocated what it has allocated meanwhile (places.cpp)
+void settle_places();  // tells the engine which line allocated the memory that was allocated meanwhile (places.cpp)
 
 // A strong reference that is dropped at the end of its scope. Construct it from a new reference.
 class Owned {
@@ -38,8 +38,8 @@ class Owned {
   PyObject* object_ = nullptr;
 };
 
-// A Python exception on its way through C++. Thrown after an API call has failed: takes the exception that is set, so
-// that it can cross threads, and puts it back when it reaches Python again.
+// A Python exception on its way through C++. Thrown after an API call has failed: it takes the exception that is set,
+// so that it can cross threads, and sets it again when it reaches Python.
 class PythonError : public std::exception, public Notable {
  public:
   PythonError();
@@ -71,7 +71,7 @@ class Unlocked {
   explicit Unlocked(bool worthwhile) : state_(worthwhile ? PyEval_SaveThread() : nullptr) {}
   Unlocked(const Unlocked&) = delete;
   Unlocked& operator=(const Unlocked&) = delete;
-  // An interpreter that has ended lets threads that want its lock unwind and exit, through here too.
+  // When the interpreter has ended, it makes threads that want its lock unwind and exit, through here too.
   ~Unlocked() noexcept(false) { lock(); }
   void lock() {
     if (!state_) return;
@@ -84,8 +84,8 @@ class Unlocked {
   PyThreadState* state_;
 };
 
-// Holds the interpreter lock for its scope, on whatever thread. It stands before every Owned of the scope: an object is
-// let go under the lock, which the interpreter's allocator relies on.
+// Holds the interpreter lock for its scope, on any thread. It stands before every Owned of the scope, because objects
+// must be released under the lock.
 class Locked {
  public:
   Locked() : state_(PyGILState_Ensure()) {}

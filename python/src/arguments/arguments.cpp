@@ -7,7 +7,7 @@ namespace mica::python {
 
 // ---- what may stand for a number
 
-// NumPy is never imported here: an object can only be its scalar if the program has imported it.
+// Does not import NumPy: an object can be a NumPy scalar only if the program has imported it.
 bool is_numpy_scalar(PyObject* o) {
   static PyObject* generic = nullptr;
   if (!generic) {

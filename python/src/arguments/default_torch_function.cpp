@@ -7,7 +7,7 @@
 
 namespace mica::python {
 
-// The result as an object of `cls`: tensors anew, tuples and lists of them too.
+// The result as an object of `cls`: tensors are made anew, and so are tuples and lists of them.
 static PyObject* as_subclass(PyObject* result, PyTypeObject* cls) {
   if (is_tensor(result)) {
     if (PyType_IsSubtype(Py_TYPE(result), cls)) return Py_NewRef(result);
@@ -55,7 +55,7 @@ PyObject* default_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs
     return nullptr;
   Owned type_list(PySequence_Fast(types, "types must be a sequence"));
   if (!type_list) return nullptr;
-  // A class that is not above or beside ours is not ours to handle.
+  // A class that is neither a base nor a subclass of ours is not handled here.
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(type_list.get()); ++i) {
     PyObject* type = PySequence_Fast_GET_ITEM(type_list.get(), i);
     int related = PyObject_IsSubclass(cls, type);
@@ -68,7 +68,7 @@ PyObject* default_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs
   if (call_kwargs == Py_None) call_kwargs = nullptr;
   Owned result(PyObject_Call(function, call_args, call_kwargs));
   if (!result) return nullptr;
-  // Attributes read through a property's getter keep what they are: x.grad, x.data_ptr(), x.shape.
+  // Attributes whose values are not wrapped in the subclass: x.grad, x.data_ptr(), x.shape.
   static constexpr std::string_view kUnwrapped[] = {"_base", "grad", "_grad"};
   Owned owner(PyObject_GetAttrString(function, "__self__"));
   PyErr_Clear();

@@ -5,7 +5,7 @@
 
 namespace mica::python {
 
-// While one lives, no argument of this thread is asked for its __torch_function__.
+// While an object of this class lives, no argument of this thread is asked for its __torch_function__.
 class SubclassesDisabled {
  public:
   SubclassesDisabled();

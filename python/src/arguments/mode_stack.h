@@ -1,5 +1,5 @@
-// The modes of one kind that a thread has entered. A kind has the name that errors say, and `set_active`, which is told
-// whether any mode is there.
+// The modes of one kind that a thread has entered. A kind has the name that errors use, and `set_active`, which is
+// called when the stack becomes empty or stops being so.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ class ModeStack {
  public:
   static bool empty() { return modes.empty(); }
 
-  // Takes the innermost mode off while it answers: what it calls goes to the next one.
+  // Takes the innermost mode off while it answers, so that the functions it calls go to the next one.
   class Aside {
    public:
     Aside() : mode_(modes.back()) {

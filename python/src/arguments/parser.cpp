@@ -1,4 +1,4 @@
-// Choosing the signature that a call fits.
+// Chooses the signature that a call fits.
 #include "arguments/parser.h"
 
 #include "tensor/names.h"
@@ -60,7 +60,7 @@ struct Matcher {
     return true;
   }
 
-  // Results are written to as many tensors as there are.
+  // out= must have as many tensors as the operation has results.
   static bool as_many(const Slot& p, Py_ssize_t given) {
     if (p.list_size && given != p.list_size)
       fail(ErrorKind::Type, cat("expected tuple of ", int{p.list_size}, " elements but got ", given));
@@ -72,7 +72,8 @@ struct Matcher {
     return PySequence_Fast_GET_SIZE(list) == 0 || check(PySequence_Fast_GET_ITEM(list, 0));
   }
 
-  // A list of numbers: its first element says so. Elements that are no numbers but have a __torch_function__ are asked.
+  // Checks a list of numbers by its first element. An element that is not a number but has a __torch_function__ is
+  // noted.
   bool numbers(PyObject* list, bool (*check)(PyObject*)) {
     if (!PyTuple_Check(list) && !PyList_Check(list)) return false;
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(list);
@@ -257,7 +258,7 @@ void Parser::warn_deprecated(const Signature& used, bool method) const {
   warn(text);
 }
 
-// An overload for the number itself is better than a tensor made of it.
+// If there is an overload for the number itself, it is better than a tensor made of the number.
 int Parser::choose_number(int chosen, Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                           PyObject* kwnames) const {
   Failure failure{Failure::Missing};
@@ -269,7 +270,8 @@ int Parser::choose_number(int chosen, Arguments& a, PyObject* self, PyObject* co
   return chosen;
 }
 
-// out= as a list is the tuple of its tensors. False: there is none; true: `result` is what came of the call.
+// Calls again with out= as a tuple where it was a list. Returns false where there is no such list; otherwise `result`
+// is the call's result.
 static bool call_with_tuple(const Parser& parser, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                             PyObject*& result) {
   const Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
@@ -328,7 +330,7 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
 int Parser::parse(Arguments& a, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t nargs = PyTuple_GET_SIZE(args);
   if (!kwargs) return parse(a, nullptr, PySequence_Fast_ITEMS(args), nargs, nullptr);
-  // The dict and the tuple outlive the call, so that borrowed references do.
+  // The dict and the tuple live longer than the call, so the borrowed references are valid during it.
   std::vector<PyObject*> all(PySequence_Fast_ITEMS(args), PySequence_Fast_ITEMS(args) + nargs);
   Owned names(checked(PyTuple_New(PyDict_GET_SIZE(kwargs))));
   PyObject *key, *value;

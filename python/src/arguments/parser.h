@@ -59,7 +59,7 @@ struct Param {
 
 inline constexpr int kMaxParams = 24;
 
-// Who may use a signature, and how.
+// The callers that may use a signature, and how.
 inline constexpr uint8_t kFunction = 1, kMethod = 2, kBoth = 3;
 inline constexpr uint8_t kHidden = 4;       // not mentioned in error messages
 inline constexpr uint8_t kNumbers = 8;      // numbers may stand for tensors
@@ -70,7 +70,7 @@ struct SignatureText {
   const char* text;  // "Tensor self, int[1]? dim=None, *, bool keepdim=False, Tensor out=None"
 };
 
-// What a call reads of a parameter while it looks for a signature that fits.
+// The part of a parameter that a call reads while it looks for a signature that fits.
 struct Slot {
   PyObject* name;
   Kind kind;
@@ -80,7 +80,7 @@ struct Slot {
   const char* const* numpy_names;
 };
 
-// A signature as functions are called, or methods, whose self is no parameter, nor is out=.
+// A signature in the form of a function, or of a method, in which self and out= are not parameters.
 struct Form {
   std::vector<Slot> slots;  // positional ones first
   int max_positional = 0;
@@ -96,7 +96,7 @@ struct Signature {
   int self_index = -1;
   uint8_t flags = 0;
   Form forms[2];                       // of functions, of methods
-  void derive();                       // the forms, from the parameters
+  void derive();                       // computes the forms from the parameters
   std::string str(bool method) const;  // "(Tensor input, Tensor other, *, Number alpha = 1)"
 };
 
@@ -131,7 +131,7 @@ class Bools {
 
 class Parser;
 
-// What a call did wrong, as seen by one signature.
+// The reason why one signature does not fit a call.
 struct Failure {
   enum Reason : uint8_t { TooManyPositional, Missing, WrongType, WrongElement, UnexpectedKeyword } reason;
   int param = 0;
@@ -163,7 +163,7 @@ class Arguments {
   std::vector<Scalar> scalars(int i) const;
   std::vector<Tensor> tensors(int i) const;
   DType dtype(int i) const;
-  DType any_dtype(int i) const;  // of a quantized one, the integers that it is made of
+  DType any_dtype(int i) const;  // for a quantized dtype, that of its integers
   Layout layout(int i) const { return layout_of_object(values_[i]); }
   Device device(int i) const { return device_from_object(values_[i]); }
   MemoryFormat memory_format(int i) const {
@@ -209,7 +209,7 @@ class Arguments {
   const Param& param(int i) const { return signature_->params[static_cast<size_t>(i)]; }
   bool given_or_default(int i) const { return values_[i] || param(i).has_value; }
   static bool truth(PyObject* o) { return o == Py_True || (o != Py_False && PyObject_IsTrue(o)); }
-  // Nothing is given yet of the first `count` arguments, or of some more: eight are cleared as fast as one.
+  // Clears the first `count` arguments, and perhaps some more: eight are cleared as fast as one.
   void clear_values(int count) {
     static_assert(kMaxParams % 8 == 0);
     for (int i = 0; i < count; i += 8) std::memset(values_ + i, 0, 8 * sizeof(PyObject*));
@@ -238,8 +238,8 @@ class Parser {
   constexpr Parser(const char* name, const SignatureText (&texts)[N], const char* space = "")
       : name_(name), space_(space), texts_(texts), count_(N) {}
 
-  // The index of the signature that fits, or -1: then a.result is what to return, null after a Python error.
-  // `self` is null for a call of the function.
+  // The index of the signature that fits, or -1. Then a.result is what to return, null after a Python error. `self` is
+  // null for a call of the function.
   int parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   int parse(Arguments& a, PyObject* args, PyObject* kwargs);  // of a constructor: a tuple, and a dict or null
 

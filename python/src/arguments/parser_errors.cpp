@@ -1,10 +1,10 @@
-// The words for a call that fits no signature: torch's.
+// The messages for a call that fits no signature, in torch's words.
 #include "arguments/parser.h"
 #include "mica/error.h"
 
 namespace mica::python {
 
-// What torch calls the function: torch.linalg.inv is linalg_inv.
+// The name that torch has for the function: torch.linalg.inv is linalg_inv.
 static std::string name_of(const Parser& parser) {
   const std::string_view space = parser.space();
   const bool with_family = space == "fft" || space == "linalg" || space == "special";

@@ -1,4 +1,4 @@
-// Reading signatures: "Tensor self, int[1]? dim=None, *, bool keepdim=False, Tensor out=None".
+// Reads signatures: "Tensor self, int[1]? dim=None, *, bool keepdim=False, Tensor out=None".
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -26,7 +26,7 @@ static constexpr struct {
     {"Generator", Kind::Generator, Kind::Generator},
 };
 
-// The names that NumPy's users know some parameters by.
+// The names that NumPy has for some parameters.
 static constexpr const char* kInputNames[] = {"x", "a", "x1", nullptr};
 static constexpr const char* kOtherNames[] = {"x2", nullptr};
 static constexpr const char* kDimNames[] = {"axis", nullptr};

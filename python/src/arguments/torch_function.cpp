@@ -20,7 +20,7 @@ static PyObject* extension_module;  // borrowed: it lives as long as the interpr
 static thread_local bool subclasses_disabled = false;
 static thread_local bool all_disabled = false;
 
-// While a function is called that is not to ask: the first to ask is told nobody, and clears it.
+// Set while a function is called that must not ask overrides. The first question is answered with no, and clears it.
 static thread_local bool hop_skipped = false;
 
 static PyObject* torch_dispatch_name;     // "__torch_dispatch__", interned
@@ -32,7 +32,7 @@ PyObject* disabled_dispatch = nullptr;
 bool exchange_dispatch_aside(bool value) { return std::exchange(dispatch_aside, value); }
 
 namespace {
-// Modes and classes are silent while it lives.
+// While an object of this class lives, neither modes nor classes are asked.
 class ModesDisabled {
  public:
   ModesDisabled() : saved_(all_disabled) { all_disabled = true; }
@@ -71,8 +71,8 @@ static bool asks_function(PyObject* o) {
 bool overrides_torch_function(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   if (type == tensor_type) return false;
-  // The class that was found to be silent last, which is Parameter as a rule. A version is one class's and is never
-  // given again; a class that changes loses it.
+  // The class that was last found to have no override, usually Parameter. A version belongs to one class and is never
+  // used again; a class that changes loses its version.
   static thread_local PyTypeObject* silent_type = nullptr;
   static thread_local unsigned int silent_version = 0;
   if (type == silent_type && type->tp_version_tag == silent_version) return false;
@@ -94,7 +94,7 @@ bool torch_function_wanted(int num_overloaded) {
   return num_overloaded > 0 || (!FunctionModes::empty() && !all_disabled);
 }
 
-// A class with a __torch_dispatch__ holds no elements of its own: below __torch_function__, its calls go there, as
+// Tensors of a class with a __torch_dispatch__ hold no elements. Below __torch_function__, their calls go to it as
 // operators of torch.ops.aten.
 static PyObject* dispatch(PyObject* o, PyObject* function, PyObject* types, PyObject* args, PyObject* kwargs) {
   Owned module(PyImport_ImportModule("mica._subclasses.dispatching"));
@@ -175,7 +175,8 @@ static bool is_asked_about_values(PyObject* o) {
   return ((thread_modes & mode_bit::kFunctionMode) && !all_disabled) || answers_for_values(o);
 }
 
-// Whether a method reads elements, which a tensor with a __torch_dispatch__ does not have: its class is asked for it.
+// Whether a method reads elements, which a tensor with a __torch_dispatch__ does not have. Its class is asked for the
+// method.
 static bool reads_absent_element(PyObject* self, std::string_view method) {
   static constexpr std::string_view kReading[] = {"item",        "__bool__", "__int__", "__float__", "__index__",
                                                   "__complex__", "tolist",   "numpy",   "__array__"};
@@ -197,9 +198,8 @@ static PyObject* asked_about_values(PyObject*, PyObject* o) {
   return PyBool_FromLong(is_tensor(o) && is_asked_about_values(o));
 }
 
-// A class that answers for its tensors is a reason for their methods to ask. One that brings a __torch_dispatch__ and
-// no
-// __torch_function__ has the disabled one, as in torch: results are as its __torch_dispatch__ returns them.
+// A class that answers for its tensors makes their methods ask. A class that defines __torch_dispatch__ but no
+// __torch_function__ gets the disabled one, as in torch: its results are what its __torch_dispatch__ returns.
 static PyObject* init_subclass(PyObject* cls, PyObject*, PyObject*) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls);
   if (has_torch_dispatch(type) &&
@@ -260,7 +260,7 @@ PyMethodDef torch_function_methods[] = {
 // ---- what the package's overrides module builds upon
 
 static PyObject* disabled(PyObject*, PyObject* args) {
-  // (func, types, args, kwargs): the call as it is, with subclasses silent. A built-in function in a class is not
+  // (func, types, args, kwargs): makes the call while subclasses are not asked. A built-in function in a class is not
   // bound.
   PyObject *function, *types, *call_args = nullptr, *call_kwargs = nullptr;
   if (!PyArg_ParseTuple(args, "OO|O!O", &function, &types, &PyTuple_Type, &call_args, &call_kwargs)) return nullptr;
@@ -269,8 +269,7 @@ static PyObject* disabled(PyObject*, PyObject* args) {
   return PyObject_Call(function, call_args ? call_args : no_args.get(), call_kwargs == Py_None ? nullptr : call_kwargs);
 }
 
-// (func, types, args, kwargs): the call as it is, of which the function itself asks nobody; the functions that it calls
-// do.
+// (func, types, args, kwargs): makes the call. The function itself asks nobody, but the functions that it calls do.
 static PyObject* skip_one_hop(PyObject*, PyObject* args) {
   PyObject *function, *types, *call_args = nullptr, *call_kwargs = nullptr;
   if (!PyArg_ParseTuple(args, "OO|OO", &function, &types, &call_args, &call_kwargs)) return nullptr;

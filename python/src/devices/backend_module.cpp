@@ -7,7 +7,7 @@
 
 namespace mica::python {
 
-// The argument as a device with an index; null after a Python error.
+// Reads the argument as a device with an index. Returns false after a Python error.
 static bool indexed_device(PyObject* o, Device& device) {
   if (!is_device_like(o)) {
     PyErr_Format(PyExc_TypeError, "expected a device, not %s", Py_TYPE(o)->tp_name);

@@ -1,4 +1,4 @@
-// What Python asks of backends: opening one, and the devices, memory and streams of those that are open.
+// Python's functions for backends: opening one, and the devices, memory and streams of those that are open.
 #pragma once
 
 #include "object.h"

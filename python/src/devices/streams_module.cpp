@@ -1,5 +1,5 @@
-// Streams, events, graphs and pinned memory of backends, as functions of plain numbers: python/mica/cuda makes classes
-// of them. A handle is an address; 0 is the default stream.
+// Streams, events, graphs and pinned memory of backends, as functions of plain numbers, from which python/mica/cuda
+// makes classes. A handle is an address; 0 is the default stream.
 #include "devices/backend_module.h"
 #include "exceptions.h"
 #include "mica/backend.h"

@@ -8,7 +8,7 @@ namespace mica::python {
 
 namespace {
 
-// An object with a write method. What it is given is valid during the call only.
+// Writes to an object with a write method. The bytes that it gets are valid only during the call.
 class ObjectSink : public io::Sink {
  public:
   explicit ObjectSink(PyObject* file) : write_(checked(PyObject_GetAttrString(file, "write"))) {}
@@ -17,7 +17,7 @@ class ObjectSink : public io::Sink {
     while (nbytes) {
       Owned view(checked(PyMemoryView_FromMemory(const_cast<char*>(p), static_cast<Py_ssize_t>(nbytes), PyBUF_READ)));
       Owned result(checked(PyObject_CallOneArg(write_.get(), view.get())));
-      size_t written = nbytes;  // of a raw file it may be less than it was given
+      size_t written = nbytes;  // a raw file may write less than it was given
       if (PyLong_Check(result.get())) written = PyLong_AsSize_t(result.get());
       if (PyErr_Occurred()) throw PythonError();
       MICA_CHECK(written > 0 && written <= nbytes, "write() returned ", written, " for ", nbytes, " bytes");
@@ -30,7 +30,7 @@ class ObjectSink : public io::Sink {
   Owned write_;
 };
 
-// An object with seek and read, from its position at the beginning on.
+// Reads from an object with seek and read, beginning at its present position.
 class ObjectSource : public io::Source {
  public:
   explicit ObjectSource(PyObject* file) : file_(Py_NewRef(file)) {
@@ -58,7 +58,7 @@ class ObjectSource : public io::Source {
   }
 
  private:
-  // A file need not say where it is; then its position is asked for.
+  // The number that seek returned. A file that returns none is asked for its position.
   uint64_t number(PyObject* result) const {
     Owned n(checked(result));
     if (n.get() == Py_None) n = Owned(checked(PyObject_CallMethod(file_.get(), "tell", nullptr)));
@@ -92,7 +92,7 @@ struct WriterObject {
 };
 struct ReaderObject {
   PyObject_HEAD io::ArchiveReader* archive;
-  bool reads_python;  // its source calls Python: the interpreter lock is needed while it reads
+  bool reads_python;  // its source calls Python, so it needs the interpreter lock while it reads
 };
 
 Writer& writer_of(PyObject* self) {
@@ -210,7 +210,7 @@ PyObject* write_end_of_file(PyObject* self, PyObject*) try {
   return raise_current_exception();
 }
 
-// Lets go of the file without finishing it: what was there before stays.
+// Closes the file without finishing it. An older file of that name stays.
 PyObject* abandon(PyObject* self, PyObject*) {
   auto* object = reinterpret_cast<WriterObject*>(self);
   delete std::exchange(object->writer, nullptr);
@@ -292,7 +292,8 @@ PyObject* raw_record(PyObject* self, PyObject* name) try {
   return raise_current_exception();
 }
 
-// torch's name. torch compresses nothing, and a record that somebody else has compressed is not its bytes.
+// Under torch's name. torch compresses nothing, and for a record that somebody else has compressed these bytes are not
+// its contents.
 PyObject* get_record(PyObject* self, PyObject* name) try {
   const auto& record = reader_of(self).record(text_of(name));
   MICA_CHECK(record.nbytes == record.unpacked_nbytes, "record ", text_of(name), " is compressed: load the whole file");

@@ -1,4 +1,4 @@
-// What saving and loading need beside the containers (archive.cpp): see python/mica/_checkpoints.
+// Functions for saving and loading, beside the containers (archive.cpp). python/mica/_checkpoints uses them.
 #include "io/buildable.h"
 #include "io/file.h"
 #include "io/pickle_globals.h"
@@ -10,7 +10,7 @@ namespace mica::python {
 
 namespace {
 
-// _write_file(path, buffers): a file of these bytes, which appears when it is complete.
+// _write_file(path, buffers): writes a file of these bytes, which appears when it is complete.
 PyObject* write_file(PyObject*, PyObject* args) try {
   PyObject *path, *parts;
   if (!PyArg_ParseTuple(args, "O&O!:_write_file", PyUnicode_FSConverter, &path, &PyList_Type, &parts)) return nullptr;

@@ -39,7 +39,7 @@ static bool overrides(PyObject* function, PyObject* name) {
   return own.get() != inherited.get();
 }
 
-// The result of forward, which runs without recording.
+// Calls forward, which runs without recording.
 static Owned call_forward(PyObject* function, PyObject* context, PyObject* args) {
   NoGradGuard no_grad;
   Owned forward(checked(PyObject_GetAttr(function, name_forward)));
@@ -55,7 +55,7 @@ static Owned call_forward(PyObject* function, PyObject* context, PyObject* args)
   return Owned(checked(PyObject_Vectorcall(forward.get(), call.data(), call.size(), nullptr)));
 }
 
-// Outputs with their history; what is no tensor goes through as it is.
+// Gives outputs their history. An output that is not a tensor stays as it is.
 static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node, bool needs, const TensorVec& inputs,
                     PyObject* result) {
   Owned returned = as_tuple(result);
@@ -88,7 +88,8 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   for (Py_ssize_t i = 0; i < count; ++i) {
     Tensor& output = outputs[static_cast<size_t>(i)];
     if (!needs && output.defined() && !output.is_same(given[static_cast<size_t>(i)])) {
-      // An argument that is returned as it is comes back as a view; its class makes it, if it has a say in that.
+      // An argument that forward returns as it is comes back as a view. Its class makes the view, if it answers for
+      // that.
       PyObject* returned_item = PyTuple_GET_ITEM(returned.get(), i);
       if (overrides_torch_function(returned_item)) {
         NoGradGuard no_grad;
@@ -96,7 +97,7 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
         continue;
       }
     }
-    const bool tracked = needs && output.defined();  // the context may refer to its output: a cycle
+    const bool tracked = needs && output.defined();  // the context may refer to its output, which makes a cycle
     PyObject* item =
         output.defined() ? checked(wrap(std::move(output))) : Py_NewRef(PyTuple_GET_ITEM(returned.get(), i));
     if (tracked) track(item);
@@ -106,8 +107,7 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   return Owned::borrow(PyTuple_GET_ITEM(tuple.get(), 0));
 }
 
-// What a call was told of its tensors goes when it ends, also by an error: an output of it may lead back to the
-// context.
+// Clears what a call was told about its tensors when it ends, even by an error: an output may lead back to the context.
 struct LetGo {
   ContextObject* context;
   ~LetGo() {
@@ -196,7 +196,7 @@ static PyObject* set_materialize_grads(PyObject* self, PyObject* value) {
   Py_RETURN_NONE;
 }
 
-// Whether the function lets go of what it saved once its backward has read it.
+// Whether the function drops its saved tensors once its backward has read them.
 static bool clears_on_access(PyObject* self) {
   Owned function(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(self)), name_function));
   Owned wish(function ? PyObject_GetAttrString(function.get(), "clear_saved_tensors_on_access") : nullptr);
@@ -261,8 +261,8 @@ static PyObject* no_backward(PyObject*, PyObject*) {
 }
 static PyObject* no_vjp(PyObject*, PyObject*) { return no_backward(nullptr, nullptr); }
 
-// What is called instead, with the class first, once a program uses vmap: examples need the function's own rule, also
-// through an `apply` that was taken from its class before.
+// Called instead, with the class first, once a program uses vmap. Examples need the function's own rule, even through
+// an `apply` that was taken from its class before.
 static PyObject* apply_on_examples = nullptr;
 
 static PyObject* hook_apply(PyObject*, PyObject* hook) {
@@ -270,7 +270,8 @@ static PyObject* hook_apply(PyObject*, PyObject* hook) {
   Py_RETURN_NONE;
 }
 
-// How many transforms of torch.func the thread is within. What a function computes belongs to the one outside of it.
+// The number of transforms of torch.func that the thread is in. What a function computes belongs to the transform
+// outside of it.
 static thread_local int transforms = 0;
 
 namespace {
@@ -300,7 +301,7 @@ bool called_within_transform() {
   PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
   const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
   const std::string_view module = text ? text : "", package = module.substr(0, module.find('.'));
-  return package != "mica" && package != "torch";  // by which name Mica's modules go where torch is Mica
+  return package != "mica" && package != "torch";  // the name that Mica's modules have where torch is Mica
 }
 
 static PyObject* transforms_active(PyObject*, PyObject*) { return PyBool_FromLong(transforms > 0); }

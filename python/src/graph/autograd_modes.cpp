@@ -1,5 +1,4 @@
-// Inference mode, anomaly traces, callbacks of a backward pass: what torch.autograd's Python
-// side is made of.
+// Inference mode, anomaly traces and callbacks of a backward pass: the C++ side of torch.autograd.
 #include "autograd/graph_task.h"
 #include "dispatch/passes.h"
 #include "graph/hooks.h"
@@ -16,9 +15,10 @@ namespace mica::python {
 
 static constexpr uint32_t kGradientModes = mode_bit::kNoGrad | mode_bit::kInference;
 
-// The bases of no_grad and enable_grad: around every step of many loops, so that entering and leaving are not Python.
+// The bases of no_grad and enable_grad. Programs enter and leave them around every step of many loops, so that is not
+// done in Python.
 struct GradModeObject {
-  PyObject_HEAD bool prev;  // what was set when the block was entered
+  PyObject_HEAD bool prev;  // the mode before the block was entered
 };
 
 // no_grad() is a context manager, no_grad(function) the function in one.
@@ -44,7 +44,7 @@ static PyObject* exit_grad_mode(PyObject* self, PyObject* const*, Py_ssize_t) {
   Py_RETURN_NONE;
 }
 
-// For copies and pickles: another context of the type, with the attributes that a program has given this one.
+// For copies and pickles: another context of the type, with the attributes that a program has set on this one.
 static PyObject* reduce_grad_mode(PyObject* self, PyObject*) {
   Owned copyreg(PyImport_ImportModule("copyreg"));
   Owned make(copyreg ? PyObject_GetAttrString(copyreg.get(), "__newobj__") : nullptr);
@@ -93,7 +93,7 @@ static bool add_grad_mode(PyObject* module, const char* name) {
   return add_type(module, &spec) != nullptr;
 }
 
-// Sets whether autograd records, inference mode apart; returns what was set before.
+// Sets whether autograd records, whatever inference mode says. Returns the earlier setting.
 static PyObject* exchange_grad_enabled(PyObject*, PyObject* on) {
   const int enabled = PyObject_IsTrue(on);
   if (enabled < 0) return nullptr;
@@ -208,14 +208,15 @@ static PyObject* set_version(PyObject*, PyObject* args) try {
   return raise_current_exception();
 }
 
-// Holds a node: the object of a custom function's node does not.
+// Holds a node. The object of a custom function's node does not hold it.
 static PyObject* ownership_token(Node* node) {
   return PyCapsule_New(new Ref<Node>(node), "mica.node", [](PyObject* capsule) {
     delete static_cast<Ref<Node>*>(PyCapsule_GetPointer(capsule, "mica.node"));
   });
 }
 
-// The node and number to which a gradient of the tensor flows, and what keeps the node: (None, 0, None) if none does.
+// The node and number to which a gradient of the tensor flows, and an object that keeps the node alive. (None, 0, None)
+// if there is none.
 static PyObject* gradient_edge_of(PyObject*, PyObject* tensor) try {
   if (!is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(tensor)->tp_name);
   const Edge edge = gradient_edge(unwrap(tensor));

@@ -34,8 +34,8 @@ Owned as_tuple(PyObject* o) {
   return Owned(checked(PyTuple_Pack(1, o)));
 }
 
-// Whether the running pass is the first of the two that push tangents forwards (mica.func._transforms). What is asked
-// of a function then is how it maps tangents: its `jvp`, if it has one.
+// Whether the present pass is the first of the two that push tangents forwards (mica.func._transforms). A function is
+// then asked how it maps tangents: by its `jvp`, if it has one.
 static thread_local bool pushing_tangents = false;
 
 PyObject* exchange_pushing(PyObject*, PyObject* on) {
@@ -45,7 +45,7 @@ PyObject* exchange_pushing(PyObject*, PyObject* on) {
 }
 
 namespace {
-class NotPushing {  // what jvp itself computes
+class NotPushing {  // in the scope of what jvp itself computes
  public:
   NotPushing() : before_(std::exchange(pushing_tangents, false)) {}
   NotPushing(const NotPushing&) = delete;
@@ -57,8 +57,8 @@ class NotPushing {  // what jvp itself computes
 };
 }  // namespace
 
-// The gradients for `jvp`: zeros that depend on `grads` such that their derivative by those, in the direction of
-// tangents of the inputs, is what `jvp` returns. mica.autograd._pushing makes them.
+// The gradients for `jvp`: zeros that depend on `grads`, such that their derivative by `grads`, in the direction of the
+// inputs' tangents, is what `jvp` returns. mica.autograd._pushing makes them.
 void PythonFunctionNode::push(PyObject* function, TensorVec& grads, TensorVec& out) {
   const NotPushing inner;
   const auto count = static_cast<Py_ssize_t>(is_tensor.size());
@@ -127,7 +127,8 @@ void PythonFunctionNode::apply(TensorVec& grads, TensorVec& out) {
   const size_t expected = is_tensor.size();
   auto count = static_cast<size_t>(PyTuple_GET_SIZE(returned.get()));
   const auto item = [&](size_t i) { return PyTuple_GET_ITEM(returned.get(), static_cast<Py_ssize_t>(i)); };
-  while (count > expected && item(count - 1) == Py_None) --count;  // more than needed may be returned, if it is nothing
+  // More gradients than needed may be returned, if they are None.
+  while (count > expected && item(count - 1) == Py_None) --count;
   MICA_CHECK(count == expected, "function ", name(), " returned an incorrect number of gradients (expected ", expected,
              ", got ", PyTuple_GET_SIZE(returned.get()), ")");
   for (size_t i = 0, at = 0; i < expected; ++i) {

@@ -11,14 +11,14 @@ namespace mica::python {
 
 struct ContextObject {
   NodeObject base;
-  PyObject* to_save;             // given to save_for_backward; gone when the call has ended
+  PyObject* to_save;             // tensors given to save_for_backward; cleared when the call has ended
   PyObject* dirty;               // given to mark_dirty
   PyObject* non_differentiable;  // given to mark_non_differentiable
   PyObject* needs_input_grad;    // a tuple of bools, one for each argument
   bool materialize_grads;
-  bool materialize_non_diff_grads;  // also those of outputs that have no gradient
-  bool in_jvp;                      // saved_tensors are those of save_for_forward
-  bool saved_were_read;             // of a class that clears its saved tensors once they were read
+  bool materialize_non_diff_grads;  // also for outputs that have no gradient
+  bool in_jvp;                      // saved_tensors then are those of save_for_forward
+  bool saved_were_read;             // for a class that clears its saved tensors once they were read
 };
 extern PyTypeObject* function_base;
 extern PyObject* name_function;  // "_forward_cls"
@@ -28,7 +28,7 @@ inline ContextObject* as_context(PyObject* o) { return reinterpret_cast<ContextO
 class PythonFunctionNode final : public CustomNode {
  public:
   explicit PythonFunctionNode(PyObject* context) : context_(Py_NewRef(context)) {
-    name();  // its UTF-8 form is computed now, so that it can be read without the interpreter lock
+    name();  // computes its UTF-8 form now, so that it can be read without the interpreter lock
     python_object = context;
     as_context(context)->base.node = this;
   }
@@ -44,15 +44,15 @@ class PythonFunctionNode final : public CustomNode {
   void apply(TensorVec& grads, TensorVec& out) override;
   void relate(const TensorVec& outputs, const TensorVec& inputs, const TensorVec& dirty);
 
-  std::vector<bool> is_tensor;       // of each argument of forward
+  std::vector<bool> is_tensor;       // one for each argument of forward
   std::vector<size_t> without_grad;  // the outputs that have no gradient
   struct Relation {
     size_t output, argument;
-    bool in_place;  // the argument itself, changed; otherwise a view of it
+    bool in_place;  // the output is the argument itself, changed; otherwise a view of it
   };
-  // Of a function with a `jvp`: what its tensors look like, and
+  // For a function with a `jvp`: descriptions of its tensors, and
   std::vector<InputMetadata> arguments;
-  std::vector<Relation> relations;  // of outputs to arguments whose memory they are
+  std::vector<Relation> relations;  // which outputs share memory with which arguments
 
  private:
   void push(PyObject* function, TensorVec& grads, TensorVec& out);
@@ -60,7 +60,7 @@ class PythonFunctionNode final : public CustomNode {
   PyObject* context_;
 };
 
-Owned as_tuple(PyObject* o);  // what a function returned, several values or one
+Owned as_tuple(PyObject* o);  // the values that a function returned, one or several
 
 PyObject* exchange_pushing(PyObject*, PyObject* on);
 

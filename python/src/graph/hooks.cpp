@@ -1,5 +1,6 @@
-// Hooks: what C++ calls during a backward pass, and what the collector sees of it. A function that refers to the tensor
-// it is registered on makes a cycle through C++, which the collector can find as long as no one else holds the tensor.
+// Hooks: how C++ calls them during a backward pass, and how the garbage collector sees them. A function that refers to
+// the tensor on which it is registered makes a cycle through C++, which the collector can find as long as nobody else
+// holds the tensor.
 #include "graph/hooks.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ std::string name_of(PyObject* callable) {
   return text ? text : Py_TYPE(callable)->tp_name;
 }
 
-// What a hook of a node returned, in place of the gradients it was given; None leaves them.
+// Puts what a hook of a node returned in the place of its gradients. None leaves them.
 void replace(TensorVec& grads, PyObject* result, const std::string& name) {
   if (result == Py_None) return;
   Owned list;
@@ -99,7 +100,7 @@ struct PreHook {
 struct PostHook {
   HookFunction cell;
   bool number;     // has_number() of its node
-  size_t outputs;  // of its node that a gradient can come to: torch counts no others
+  size_t outputs;  // outputs of its node that a gradient can reach: torch counts no others
   void operator()(TensorVec& grad_inputs, const TensorVec& grad_outputs) const {
     Locked locked;
     Owned function = Owned::borrow(cell->callable);
@@ -222,7 +223,7 @@ void clear_node_hooks(const Node& node) {
 }
 
 void clear_hooks(const TensorImpl* tensor) {
-  std::vector<Owned> functions;  // what they let go of may change the lists that are walked
+  std::vector<Owned> functions;  // dropping them may change the lists that are walked
   for_all_cells(tensor, [&](HookCell& cell) {
     functions.emplace_back(std::exchange(cell.callable, nullptr));
     return 0;

@@ -8,8 +8,7 @@
 
 namespace mica::python {
 
-// A hook's function. It is let go of when the hook is taken off, under the interpreter lock; the hook then does
-// nothing.
+// A hook's function. It is dropped, under the interpreter lock, when the hook is removed; the hook then does nothing.
 struct HookCell {
   explicit HookCell(PyObject* function) : callable(Py_NewRef(function)) {}
   HookCell(const HookCell&) = delete;

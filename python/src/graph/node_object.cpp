@@ -89,7 +89,7 @@ static PyObject* node_repr(PyObject* self) {
 }
 static PyObject* node_name(PyObject* self, PyObject*) try {
   Node* node = node_of_object(self);
-  // torch names nodes that its table does not generate by their C++ class.
+  // torch names nodes that its table does not generate after their C++ class.
   return node->is_accumulator ? PyUnicode_FromString("torch::autograd::AccumulateGrad")
                               : PyUnicode_FromString(node->name());
 } catch (...) {
@@ -159,7 +159,8 @@ static PyObject* tuple_of(const std::vector<T>& list, const F& convert) {
   return tuple.release();
 }
 
-// A dict for programs to use, made on demand. It lives as long as the node: as what a hook that does nothing holds.
+// A dict that programs may use, made on demand. It lives as long as the node, because a hook that does nothing holds
+// it.
 struct MetadataHolder {
   Kept dict;
   void operator()(TensorVec&) const {}
@@ -177,7 +178,7 @@ static PyObject* get_metadata(PyObject* self, void*) try {
   return raise_current_exception();
 }
 
-// One for each gradient that comes in: what it has to look like.
+// A description of each gradient that comes in.
 static PyObject* get_input_metadata(PyObject* self, void*) try {
   const Node& node = *node_of_object(self);
   Owned graph(checked(PyImport_ImportModule("mica.autograd.graph")));
@@ -198,7 +199,7 @@ static PyObject* get_input_metadata(PyObject* self, void*) try {
   return raise_current_exception();
 }
 
-// node(*gradients): what its backward makes of them, without the engine.
+// node(*gradients): the results of its backward for these gradients, without the engine.
 static PyObject* node_call(PyObject* self, PyObject* args, PyObject* kwargs) try {
   Node& node = *node_of_object(self);
   const auto count = static_cast<size_t>(PyTuple_GET_SIZE(args));

@@ -1,4 +1,4 @@
-// The Python object of a node of the backward graph, and what hooks in Python need.
+// The Python object of a node of the backward graph, and helpers for hooks in Python.
 #pragma once
 
 #include "mica/autograd.h"
@@ -10,8 +10,8 @@ namespace mica::python {
 using Kept = std::shared_ptr<PyObject>;
 Kept keep(PyObject* object);
 
-// The object of a node keeps it alive. That of a custom function is the function's context, which the node keeps alive
-// instead: it only knows its node, and knows none before the call is recorded and after the node has gone.
+// The object of a node keeps it alive. The object of a custom function's node is the function's context, which the node
+// keeps alive instead; it has no node before the call is recorded and after the node has gone.
 struct NodeObject {
   PyObject_HEAD Ref<Node> owned;
   Node* node;
@@ -20,11 +20,11 @@ extern PyTypeObject* node_type;
 
 PyObject* node_object(Node* node);  // a new reference; one object per node; None for null
 bool is_node(PyObject* o);
-Node* node_of_object(PyObject* o);  // of an is_node(); torch's error if a context has none
+Node* node_of_object(PyObject* o);  // for an object that is_node(); throws torch's error if a context has none
 void node_dealloc(PyObject* self);
 
-// Whether the node is that of a sum or product with a number. torch makes the number a tensor, so that programs expect
-// one more edge, which leads nowhere, and one more gradient, which is None.
+// Whether the node is that of a sum or a product with a number. torch makes the number a tensor, so programs expect one
+// more edge, which leads nowhere, and one more gradient, which is None.
 bool has_number(const Node& node);
 
 bool add_node(PyObject* module);

@@ -7,7 +7,7 @@ namespace mica::python {
 
 namespace {
 
-// While a program looks at what a hook has packed: the object, and the function that would unpack it.
+// Set while a program looks at what a hook has packed: the object, and the function that would unpack it.
 struct Look {
   PyObject* packed = nullptr;
   PyObject* unpack = nullptr;
@@ -35,8 +35,8 @@ Tensor call_unpack(const Kept& unpack, const std::shared_ptr<void>& packed) {
 }
 
 struct SavedTensorObject {
-  PyObject_HEAD Ref<Node> owner;       // of `saved`; null where the program has made it
-  std::unique_ptr<SavedTensor> owned;  // what the program has made
+  PyObject_HEAD Ref<Node> owner;       // the node of `saved`; null where the program has made the tensor
+  std::unique_ptr<SavedTensor> owned;  // the saved tensor that a program has made
   SavedTensor* saved;
 };
 PyTypeObject* saved_tensor_type;
@@ -83,7 +83,8 @@ PyObject* saved_unpack(PyObject* self, PyObject*) try {
   return raise_current_exception();
 }
 
-// What is kept: the tensor, without its history where it is the node's own output, or the object a hook has packed.
+// What is kept: the tensor, without its history where it is the node's own output; or the object that a hook has
+// packed.
 Tensor look_at(PyObject* self, Look& look) {
   Look* const before = std::exchange(looking, &look);
   try {
@@ -144,7 +145,7 @@ PyObject* pop_saved_tensor_hooks(PyObject*, PyObject*) try {
   return raise_current_exception();
 }
 
-// Forbids hooks with a message, or allows them with None; returns what was set before.
+// Forbids hooks with a message, or allows them with None. Returns the earlier setting.
 PyObject* disable_saved_tensor_hooks(PyObject*, PyObject* message) try {
   std::optional<std::string> text;
   if (message != Py_None) {

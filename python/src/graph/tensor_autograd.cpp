@@ -50,7 +50,7 @@ MICA_ENTRY_END
 MICA_METHOD(requires_grad_) {
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, bool requires_grad=True"}};
   static constinit Parser parser("requires_grad_", texts);
-  // Before others are asked: an example under vmap is refused, too.
+  // Checked before overrides are asked: an example under vmap is refused too.
   MICA_CHECK(
       !called_within_transform(),
       "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
@@ -139,7 +139,7 @@ static std::optional<bool> optional_bool(PyObject* o) {
   return PyObject_IsTrue(o) != 0;
 }
 
-// What a pass starts from or ends at: tensors, or gradient edges, which Python gives as (node, number) tuples.
+// The tensors or gradient edges that a pass starts from or ends at. Python gives edges as (node, number) tuples.
 struct Ends {
   std::vector<Tensor> tensors;
   std::vector<Edge> edges;  // used if any edge was given as such
@@ -189,7 +189,7 @@ static std::vector<Edge> edges_of(const Ends& ends) {
   return edges;
 }
 
-// The gradients that a pass from edges starts with: as given, or one for a scalar.
+// The gradients with which a pass from edges starts: those given, or one for a scalar.
 static std::vector<Tensor> gradients_at(const std::vector<Edge>& roots, std::vector<Tensor> given) {
   MICA_CHECK(given.empty() || given.size() == roots.size(), "got ", roots.size(), " tensors and ", given.size(),
              " gradients");

@@ -6,7 +6,7 @@
 
 namespace mica::python {
 
-// Tells once of a number taken from a tensor that requires grad: what is computed from it has no history.
+// Warns once about a number that is taken from a tensor that requires grad: what is computed from it has no history.
 void warn_of_number(const Tensor& x);
 
 bool add_autograd(PyObject* module);

@@ -50,7 +50,7 @@ static void wait_on_stream(const Tensor& x, PyObject* consumer) {
   b.free_event(event);
 }
 
-// The number under which an exporter of the device's memory is told of our stream; none where there are no streams.
+// The number by which the exporter learns our stream, for a device that has streams; otherwise none.
 static Owned stream_number(Device device) {
   if (device.is_cpu() || !backend_available(device.type())) return {};
   const Backend& b = backend(device.type());
@@ -145,8 +145,8 @@ static PyObject* to_capsule(const Tensor& x, bool versioned, PyObject* dl_device
   return export_capsule(exported, versioned, exported.storage().get() != x.storage().get());
 }
 
-// The answer of the active modes or of the tensor's class, which are handed the keywords as they came; null without an
-// error where there is none.
+// The answer of the active modes or of the tensor's class, which get the keywords as they came. Null without an error
+// where there is none.
 static PyObject* answer_for_capsule(PyObject* self, PyObject* kwargs) {
   if (!may_be_asked(self)) return nullptr;
   Owned engine(PyImport_ImportModule("mica._C"));
@@ -241,7 +241,7 @@ bool has_dlpack(PyObject* o) {
   return PyObject_HasAttrString(o, "__dlpack__");
 }
 
-// Asks the exporter for a capsule; one that knows nothing of versions is asked again as in old times.
+// Asks the exporter for a capsule. One that does not know versions is asked again without them.
 static Owned capsule_of(PyObject* exporter, PyObject* dl_device, std::optional<bool> copy, PyObject* stream) {
   Owned method(checked(PyObject_GetAttrString(exporter, "__dlpack__")));
   Owned kwargs(checked(Py_BuildValue("{s:(ii)}", "max_version", 1, 0))), none(PyTuple_New(0));

@@ -40,7 +40,7 @@ DType dtype_of(DLDataType type) {
   MICA_CHECK_KIND(type.lanes == 1, Buffer, "ATen does not support lanes != 1: the elements come in vectors of ",
                   type.lanes);
   for (int i = 0; i < kNumDTypes; ++i) {
-    if (is_storage_only(static_cast<DType>(i))) break;  // integers below a byte come back as bytes
+    if (is_storage_only(static_cast<DType>(i))) break;  // integers of less than a byte come back as bytes
     const DLDataType known = data_type_of(static_cast<DType>(i));
     if (known.code == type.code && known.bits == type.bits) return static_cast<DType>(i);
   }

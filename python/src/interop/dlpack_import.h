@@ -1,4 +1,4 @@
-// What a DLPack structure of another library says, checked before its memory is touched. Knows nothing of Python.
+// Checks what a DLPack structure of another library says before its memory is touched. Does not use Python.
 #pragma once
 
 #include "interop/dlpack.h"
@@ -11,7 +11,7 @@ Device device_of(DLDevice device);
 DLDataType data_type_of(DType dtype);
 
 // A tensor over the structure's memory; `deleter(context, ...)` runs when the last reference to the memory goes. Throws
-// for numbers that make no sense, before it has taken anything over: the deleter has not run then, and will not.
+// for numbers that make no sense, before it has taken anything over: then the deleter never runs.
 Tensor tensor_over(const DLTensor& t, StorageImpl::Deleter deleter, void* context);
 
 }  // namespace mica::dlpack

@@ -107,7 +107,7 @@ Tensor tensor_from_numpy(PyObject* array, bool stays_shared) {
     PyErr_Clear();  // dates and the like have no format
     refuse_elements(array);
   }
-  // The array stays; only the description of it is let go.
+  // Releases the description of the array only; the array stays.
   std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> release(&view, PyBuffer_Release);
   const bool swapped = view.format && (*view.format == '>' || *view.format == '!');
   const DType dtype = dtype_of_format(view.format + (swapped ? 1 : 0), view.itemsize);
@@ -134,7 +134,7 @@ Tensor tensor_from_numpy(PyObject* array, bool stays_shared) {
 
 static PyObject* from_numpy(PyObject*, PyObject* array) try {
   if (!is_numpy_array(array)) {
-    // An array within a captured graph (mica/_dynamo/arrays.py) has a tensor, and no memory yet.
+    // An array within a captured graph (mica/_dynamo/arrays.py) has a tensor, but no memory yet.
     if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(array)), "_captured_tensor"))
       return PyObject_CallMethod(array, "_captured_tensor", nullptr);
     return PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)", Py_TYPE(array)->tp_name);
@@ -146,7 +146,7 @@ static PyObject* from_numpy(PyObject*, PyObject* array) try {
 
 // ---- to NumPy
 
-// What NumPy is given: a tensor's memory behind the buffer protocol. It becomes the array's base.
+// The object that NumPy gets: a tensor's memory behind the buffer protocol. It becomes the array's base.
 struct MemoryObject {
   PyObject_HEAD Tensor tensor;
   Py_ssize_t byte_strides[64];
@@ -264,7 +264,7 @@ static PyObject* wrap_array(PyObject* self, PyObject* args) try {
   if (PyObject* answer = nullptr; is_answered(self, "__array_wrap__", answer, &array, 1)) return answer;
   if (!is_numpy_array(array)) return from_numpy(self, array);
   Tensor result = tensor_from_numpy(array);
-  // Truth values come back as bytes, as torch has it.
+  // Bools come back as bytes, as in torch.
   if (result.dtype() == DType::Bool) result = mica::to(result, TensorOptions(DType::UInt8), false, false);
   return wrap(std::move(result));
 } catch (...) {

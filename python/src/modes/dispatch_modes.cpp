@@ -50,7 +50,7 @@ static PyObject* generator_object(const Generator& generator, Device device) {
   return reinterpret_cast<PyObject*>(o);
 }
 
-// A generator does not say where it is: it is where the call's tensors are.
+// A generator does not know its device, so it is that of the call's tensors.
 static Device place_of(const dispatch::Argument* arguments, size_t size) {
   using Kind = dispatch::Argument::Kind;
   for (size_t i = 0; i < size; ++i) {
@@ -175,7 +175,7 @@ static std::vector<Tensor> handle(const char* name, const dispatch::Argument* ar
 
 // ---- backward passes through tensors of classes that answer for their operations
 
-static PyObject* pass_mode = nullptr;       // the mode that asks them; null until one has been recorded
+static PyObject* pass_mode = nullptr;       // the mode that asks such classes; null until one has been recorded
 static PyObject* alias_function = nullptr;  // alias(tensor), of mica._subclasses.recorded
 
 static bool is_of_class(const Tensor& t) {
@@ -200,8 +200,8 @@ static PyObject* set_class_pass(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// Lets a tensor of such a class lie where a view of another lies, so that autograd knows them as parts of each other.
-// The elements there mean nothing.
+// Gives a tensor of such a class the place that a view of another has in memory, so that autograd knows them as parts
+// of each other. The elements there have no meaning.
 static PyObject* lie_in(PyObject*, PyObject* args) try {
   PyObject *tensor, *place;
   if (!PyArg_ParseTuple(args, "OO:_lie_in", &tensor, &place)) return nullptr;
@@ -217,7 +217,7 @@ static PyObject* lie_in(PyObject*, PyObject* args) try {
   return raise_current_exception();
 }
 
-// Whether a pass from these nodes comes to one that such a class answers for, or to a leaf of such a class.
+// Whether a pass from these nodes reaches a node for which such a class answers, or a leaf of such a class.
 static bool reaches_classes(std::vector<Node*> waiting) {
   std::unordered_set<const Node*> seen;
   while (!waiting.empty()) {
@@ -268,7 +268,7 @@ static PyObject* call_in_class_pass(PyObject*, PyObject* given) {
   return PyObject_Call(function, args, kwargs);
 }
 
-// __torch_dispatch__(func, types, args=(), kwargs=None) of a class that leaves the call to plain tensors.
+// __torch_dispatch__(func, types, args=(), kwargs=None) for a class that leaves the call to plain tensors.
 static PyObject* call_plain(PyObject*, PyObject* given, PyObject* named) {
   static const char* const names[] = {"func", "types", "args", "kwargs", nullptr};
   PyObject *function, *types, *args = nullptr, *kwargs = nullptr;

@@ -1,4 +1,4 @@
-// TorchDispatchMode: the stack of modes of a thread, and the way of an operation to the innermost of them.
+// TorchDispatchMode: the stack of modes of a thread, and how an operation reaches the innermost of them.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace mica::python {
 
-// A backward pass: where it comes to tensors of classes with a __torch_dispatch__ that were recorded, the mode that
-// asks them is active in it. Made and destroyed with the interpreter lock held.
+// A scope around a backward pass. If the pass reaches recorded tensors of classes with a __torch_dispatch__, the mode
+// that asks them is active in it. Made and destroyed with the interpreter lock held.
 class ClassPass {
  public:
   ClassPass();  // whatever is called

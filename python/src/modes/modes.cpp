@@ -1,4 +1,4 @@
-// Autocast and the profiler: modes of the calling thread that operations' entries look at.
+// Autocast and the profiler: modes of the calling thread that operations' entries test.
 #include "modes/modes.h"
 
 #include "mica/autocast.h"
@@ -35,7 +35,7 @@ static PyObject* set_autocast_enabled(PyObject*, PyObject* args, PyObject* named
   PyObject *type = nullptr, *on = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, named, "|OO:set_autocast_enabled", const_cast<char**>(names), &type, &on))
     return nullptr;
-  if (!on) std::swap(type, on);  // a single argument says whether
+  if (!on) std::swap(type, on);  // a single argument says whether it is on
   if (!on)
     return PyErr_Format(PyExc_TypeError,
                         "set_autocast_enabled() missing 2 required positional arguments: \"device_type\", \"enabled\"");

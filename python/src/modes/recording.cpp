@@ -12,7 +12,8 @@
 
 namespace mica::python {
 
-// Runs `call` while kernels are put off, or are not. A second error, of what had been put off, comes after the call's.
+// Runs `call` while kernels are put off, or are not. If both the call and the kernels that were put off fail, the
+// call's error is the one that is raised.
 template <class Function>
 static PyObject* call_recorded(bool on, bool whole, const Function& call) {
   recording::Scope scope(on, whole);
@@ -48,7 +49,7 @@ static PyObject* call_uncompiled(PyObject*, PyObject* const* args, Py_ssize_t co
 
 namespace {
 
-// What a compiled function calls: it runs `inner` while calls of kernels are put off.
+// The callable that a compiled function uses: it runs `inner` while calls of kernels are put off.
 struct CompiledCall {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* inner;
@@ -118,7 +119,7 @@ PyObject* of_full_graph(const char* name) {
   return module ? PyObject_GetAttrString(module.get(), name) : nullptr;
 }
 
-// Raises where the line that asks is one that torch's tracing would refuse.
+// Raises where torch's tracing would refuse the line that asks for values.
 void refuse_values(const char* what) {
   Locked locked;
   Owned refuse(checked(of_full_graph("refuse")));

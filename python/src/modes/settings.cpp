@@ -1,4 +1,4 @@
-// Settings of the process and of its threads that have no home with an operation.
+// Settings of the process and of its threads that belong to no operation.
 #include <atomic>
 
 #include "core/uninitialized.h"
@@ -11,7 +11,7 @@
 #include <xmmintrin.h>
 #endif
 
-// Calls a function of Python. Valgrind finds it by this name (--toggle-collect), and counts what runs within.
+// Calls a Python function. Valgrind finds this function by its name (--toggle-collect), and counts what runs within.
 extern "C" __attribute__((visibility("default"), noinline)) PyObject* mica_counted_region(PyObject*,
                                                                                           PyObject* function) {
   return PyObject_CallNoArgs(function);
@@ -19,7 +19,7 @@ extern "C" __attribute__((visibility("default"), noinline)) PyObject* mica_count
 
 namespace mica::python {
 
-// Whether numbers too small to be normal count as zero in this thread; false where the processor cannot.
+// Sets whether subnormal numbers count as zero in this thread. Returns false where the processor cannot do that.
 static bool flush_denormals(bool on) {
 #if defined(__x86_64__)
   constexpr unsigned kFlushResults = 0x8000, kFlushOperands = 0x0040;
@@ -60,7 +60,7 @@ static PyObject* set_fill(PyObject*, PyObject* value) {
   Py_RETURN_NONE;
 }
 
-// Kept, and of no effect: sums of products of float16 are computed in float32.
+// Kept without effect: sums of products of float16 are computed in float32.
 static std::atomic<bool> short_sums = false;
 
 static PyObject* set_short_sums(PyObject*, PyObject* value) {

@@ -1,7 +1,7 @@
-// What a replayed function has read, compared with what it finds now (mica/_dynamo/replay/state.py).
+// Compares what a replayed function has read with what it finds now (mica/_dynamo/replay/state.py).
 //
 // A snapshot is a list of records: tuples of a kind, an object and what the object held. Values are the same if they
-// are the same objects, or equal numbers or texts. No code of Python's runs here, so that a comparison of thousands of
+// are the same objects, or equal numbers or texts. No Python code runs here, so that a comparison of thousands of
 // records takes microseconds.
 #include <cstring>
 #include <memory>
@@ -44,8 +44,8 @@ bool is_same_sequence(PyObject* sequence, PyObject* items) {
   return true;
 }
 
-// What a kernel is given of a tensor, and its gradient: everything but the values. Of memory that the host reads, how
-// often it was changed, too.
+// The facts that a kernel gets of a tensor, and of its gradient: everything but the values. For memory that the host
+// reads, also how often it was changed.
 size_t facts_of(const Tensor& t, int64_t* facts) {
   const TensorImpl* impl = t.impl();
   size_t n = 0;
@@ -73,7 +73,8 @@ bool is_same_tensor(PyObject* tensor, PyObject* before) {
          std::memcmp(facts, PyBytes_AS_STRING(before), size) == 0;
 }
 
-// Whether a function has the code and the very defaults that it had: a tuple of a code, defaults and defaults by name.
+// Whether a function still has the same code and the same default objects. `before` is a tuple of the code, the
+// defaults and the defaults by name.
 bool is_same_function(PyObject* object, PyObject* before) {
   const auto* f = reinterpret_cast<PyFunctionObject*>(object);
   const auto or_none = [](PyObject* o) { return o ? o : Py_None; };
@@ -81,13 +82,13 @@ bool is_same_function(PyObject* object, PyObject* before) {
          or_none(f->func_kwdefaults) == PyTuple_GET_ITEM(before, 2);
 }
 
-// Whether a weak reference is to the object at an address. One to an object that has gone is to none from then on.
+// Whether a weak reference is to the object at an address. A reference to an object that has gone is to none.
 bool is_same_reference(PyObject* reference, PyObject* address) {
   PyObject* now = PyWeakref_GetObject(reference);
   return (now == Py_None ? nullptr : now) == PyLong_AsVoidPtr(address);
 }
 
-// A record, taken apart; its tuple is kept by the snapshot.
+// A record in its parts. The snapshot keeps its tuple.
 struct Record {
   Kind kind;
   PyObject *object, *before, *last;
@@ -183,7 +184,7 @@ int snapshot_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 int snapshot_clear(PyObject* self) {
   auto* snapshot = reinterpret_cast<Snapshot*>(self);
-  if (snapshot->records) snapshot->records->clear();  // they point into the tuple
+  if (snapshot->records) snapshot->records->clear();  // the records point into the tuple
   Py_CLEAR(snapshot->tuple);
   return 0;
 }
@@ -196,7 +197,7 @@ void snapshot_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// The number of the first record that no longer holds; -1: all hold.
+// The number of the first record that no longer holds, or -1.
 PyObject* first_difference(PyObject* self, PyObject*) try {
   const std::vector<Record>& records = *reinterpret_cast<Snapshot*>(self)->records;
   for (size_t i = 0; i < records.size(); ++i) {
@@ -234,7 +235,7 @@ static PyObject* tensor_facts(PyObject*, PyObject* tensor) try {
   return raise_current_exception();
 }
 
-// How often the tensor's memory was changed; of inference tensors too, which do not tell Python.
+// How often the tensor's memory was changed. It works for inference tensors too, which do not tell Python.
 static PyObject* change_count(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "_change_count() takes a tensor");
   return PyLong_FromUnsignedLong(unwrap(tensor).version());

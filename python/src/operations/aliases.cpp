@@ -1,4 +1,4 @@
-// Second names of functions that torch has as functions of their own: torch.special.expit is not torch.sigmoid there.
+// Second names of functions that are functions of their own in torch: there torch.special.expit is not torch.sigmoid.
 #include "operations/aliases.h"
 
 #include <array>
@@ -44,7 +44,8 @@ Alias aliases[] = {
 };
 constexpr size_t kCount = std::size(aliases);
 
-// What is no tensor and has a __torch_function__ sees this function; tensors of other classes see the original.
+// An object that is not a tensor and has a __torch_function__ sees this function. Tensors of other classes see the
+// original.
 template <size_t I>
 PyObject* call_alias(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   const Alias& alias = aliases[I];

@@ -1,4 +1,4 @@
-// Registration of the generated entries, and the objects that they return.
+// Registers the generated entries, and makes the objects that they return.
 #include "operations/entry.h"
 
 #include "mica/values.h"
@@ -123,10 +123,10 @@ static PyObject* namespace_of(PyObject* module, const char* space) {
   return PyDict_GetItemString(dict, attribute.c_str());
 }
 
-// What torch calls a function: its name and the name of its module, which programs print and pickle.
+// The name that torch has for a function, and that of its module, which programs print and pickle.
 struct Called {
   std::string name, module;
-  bool like_python;  // what torch writes in Python can be handled like a function of Python
+  bool like_python;  // torch writes it in Python, so programs may handle it like a Python function
 };
 
 static Called called(const Entry& entry) {
@@ -145,10 +145,10 @@ static Called called(const Entry& entry) {
   return {std::string(name), space.empty() ? "mica" : cat("mica.", space), like_python};
 }
 
-// No self: that is how an entry tells a function call from a method call.
+// self is null, by which an entry tells a function call from a method call.
 static PyObject* new_builtin(Entry& entry, const Called& as, PyObject* module_name) {
   PyMethodDef* definition = &entry.definition;
-  if (as.name != definition->ml_name)  // it lives as long as the function, which is for ever
+  if (as.name != definition->ml_name)  // never freed: it lives as long as the function
     definition =
         new PyMethodDef{strdup(as.name.c_str()), definition->ml_meth, definition->ml_flags, definition->ml_doc};
   return PyCFunction_NewEx(definition, nullptr, module_name);
@@ -168,7 +168,7 @@ static bool add_entry(PyObject* module, Entry& entry) {
   if (entry.forms & kMethod) {
     PyTypeObject* base = tensor_type->tp_base;  // TensorBase
     Owned method(PyDescr_NewMethod(base, &entry.definition));
-    // A method written by hand stands.
+    // A method that is written by hand wins.
     if (!method || !PyDict_SetDefault(base->tp_dict, PyDescr_NAME(method.get()), method.get())) return false;
   }
   return true;

@@ -1,4 +1,4 @@
-// What the generated entries of operations are made of.
+// The building blocks of the generated entries of operations.
 #pragma once
 
 #include <tuple>

@@ -23,7 +23,7 @@ PyTypeObject* function_type;
 
 FunctionObject* as_function(PyObject* o) { return reinterpret_cast<FunctionObject*>(o); }
 
-// No self: that is how an entry tells a function call from a method call.
+// self is null, by which an entry tells a function call from a method call.
 PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   return as_function(self)->entry(nullptr, args, PyVectorcall_NARGS(nargsf), kwnames);
 }
@@ -53,7 +53,7 @@ PyObject* repr(PyObject* self) { return PyUnicode_FromFormat("<function %s>", as
 
 // ---- attributes
 
-// What has been set, or null.
+// The attribute that a program has set, or null.
 PyObject* set_before(PyObject* self, const char* name) {
   PyObject* dict = as_function(self)->dict;
   return dict ? Py_XNewRef(PyDict_GetItemString(dict, name)) : nullptr;
@@ -75,7 +75,7 @@ PyObject* get_described(PyObject* self, void* attribute) {
                              definition->ml_doc ? definition->ml_doc : "");
 }
 
-// functools.wraps and programs give functions other names and texts: those live in the dict.
+// functools.wraps and programs give functions other names and texts, which are kept in the dict.
 int set_in_dict(PyObject* self, PyObject* value, void* attribute) {
   FunctionObject* f = as_function(self);
   if (!f->dict && !(f->dict = PyDict_New())) return -1;

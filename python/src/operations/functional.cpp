@@ -1,12 +1,12 @@
-// Operations whose arguments the package takes apart in Python (mica/functional.py), and those with an argument that
-// decides what comes back.
+// Operations whose arguments the package reads in Python (mica/functional.py), and operations with an argument that
+// decides what is returned.
 #include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
 #include "operations/by_hand.h"
 
 namespace mica::python {
 
-// The self of a module's function is the module: no argument.
+// The self of a module's function is the module, not an argument.
 #define MICA_PARSE(name, ...)                               \
   static constexpr SignatureText texts[] = {{__VA_ARGS__}}; \
   static constinit Parser parser(name, texts);              \
@@ -171,7 +171,7 @@ MICA_ENTRY_END
 
 // ---- methods that are functions too
 
-// torch.numel(x) for x.numel(), and so on; the self of the function is the method's name.
+// torch.numel(x) for x.numel(), and so on. The function's self is the method's name.
 static PyObject* call_method(PyObject* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   if (nargs + named == 0) {

@@ -1,4 +1,5 @@
-// Weights of few bits (mica/weight_only.h): torch's names for packed 4-bit ones, and what mica.load_gguf calls.
+// Weights of few bits (mica/weight_only.h): torch's functions for packed 4-bit weights, and those that mica.load_gguf
+// calls.
 #include "operations/weight_only_functions.h"
 
 #include "mica/weight_only.h"

@@ -36,7 +36,8 @@ static Tensor shared_tensor(PyObject* o) {
   return Tensor();
 }
 
-// A chosen device moves what is shared otherwise; the device of the default tensor type does not.
+// The given device, or the chosen one, to which memory is moved that could be shared otherwise. The device of the
+// default tensor type does not move it.
 static std::optional<Device> given_or_chosen(PyObject* device) {
   const auto given = optional_device(device);
   return given ? given : chosen_device();

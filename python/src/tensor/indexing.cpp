@@ -1,4 +1,4 @@
-// x[...] and x[...] = value: Python's objects as entries of an index; what they mean is in mica/indexing.h.
+// x[...] and x[...] = value: turns Python's objects into entries of an index. mica/indexing.h says what they mean.
 #include "mica/indexing.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ static TensorIndex entry_of(PyObject* o) {
            Py_TYPE(o)->tp_name, ")"));
 }
 
-// Old programs index with a list where a tuple is meant: one that holds anything but numbers is taken for a tuple.
+// Whether a list stands for a tuple, as in old programs: a list that holds anything but numbers does.
 static bool stands_for_tuple(PyObject* list) {
   if (!PyList_Check(list) || PyList_GET_SIZE(list) >= 32) return false;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
@@ -94,10 +94,11 @@ static indexing::Indexed apply(const Tensor& x, PyObject* index) {
 
 // ---- __torch_function__
 
-// Tuples within tuples of an index whose elements are asked: one beyond cannot be an index.
+// How deep tuples within an index are searched for overrides. A deeper tuple cannot be an index.
 constexpr int kNestedTuples = 8;
 
-// Asks the tensor, the index and what the index holds; true if one of them has answered (then `answer` is it).
+// Asks the tensor, the index and the contents of the index. Returns true if one of them has answered; then `answer` is
+// the answer.
 static bool overridden(const char* method, PyObject* self, PyObject* index, PyObject* value, PyObject*& answer) {
   PyObject* overloaded[8];
   int count = 0;
@@ -106,7 +107,7 @@ static bool overridden(const char* method, PyObject* self, PyObject* index, PyOb
         std::none_of(overloaded, overloaded + count, [&](PyObject* x) { return Py_TYPE(x) == Py_TYPE(o); }))
       overloaded[count++] = o;
   };
-  // What stands in tuples within the index is asked too; elements of lists are numbers as a rule, and many.
+  // Asks tuples within the index too. Lists are left out: their elements are usually numbers, and many.
   auto consider_all = [&](auto& again, PyObject* o, int depth) -> void {
     consider(o);
     if (PyTuple_Check(o) && depth < kNestedTuples)

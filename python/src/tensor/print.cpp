@@ -18,8 +18,8 @@ static std::string printed_name(PyTypeObject* type) {
   return text;
 }
 
-// While a level of forward derivatives is open: a function that answers with the value and the tangent's text of a dual
-// tensor, or None. Null otherwise.
+// Set while a level of forward derivatives is open: a function that returns the value and the tangent's text of a dual
+// tensor, or None.
 static PyObject* dual_parts = nullptr;
 
 static PyObject* set_dual_parts(PyObject*, PyObject* function) {
@@ -41,7 +41,7 @@ static PyObject* dual_repr(PyObject* self) {
   return to_python(print(unwrap(value), printed_name(Py_TYPE(self)), std::nullopt, text));
 }
 
-// Whether an object that is no Parameter by its type was made one.
+// Whether an object that is not of the type Parameter was marked as one.
 static bool is_marked_parameter(PyObject* self) {
   PyObject* dict = reinterpret_cast<TensorObject*>(self)->dict;
   PyObject* mark = dict ? PyDict_GetItemString(dict, "_is_param") : nullptr;

@@ -15,11 +15,11 @@ struct Attribute {
   const char* name;
   Getter get;
   Setter set = nullptr;
-  bool is_view = false;  // a tensor with the elements of this one
+  bool is_view = false;  // whether the value is a tensor with the elements of this one
 };
 
-// A mode, and a subclass that overrides __torch_function__, are asked for attributes too: as Tensor.shape.__get__ or
-// __set__.
+// Whether a mode, or a subclass that overrides __torch_function__, is asked for the attribute: as Tensor.shape.__get__
+// or __set__.
 static bool asks_others(PyObject* self, const Attribute& attribute) {
   if (thread_modes & mode_bit::kFunctionMode) [[unlikely]]
     return torch_function_wanted(0);
@@ -247,7 +247,7 @@ static constexpr size_t kNumAttributes = std::size(kAttributes);
 
 PyGetSetDef tensor_attributes[kNumAttributes + 2];
 
-// The table that the type is made from, one getter and setter for all.
+// The table from which the type is made, with one getter and setter for all.
 [[maybe_unused]] static const bool filled = [] {
   for (size_t i = 0; i < kNumAttributes; ++i) {
     Attribute& a = kAttributes[i];

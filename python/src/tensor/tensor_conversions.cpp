@@ -127,7 +127,7 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
   TensorOptions options;
   if (is_dtype_like(wanted)) {
     options = options.dtype(dtype_from_object(wanted));
-  } else if (wanted == reinterpret_cast<PyObject*>(tensor_type)) {  // the type that tensors have if none is said
+  } else if (wanted == reinterpret_cast<PyObject*>(tensor_type)) {  // the type of tensors where none is given
     options = options.dtype(default_dtype()).device(kCPU);
   } else {
     Owned text = PyUnicode_Check(wanted) ? Owned::borrow(wanted) : Owned(PyObject_GetAttrString(wanted, "__name__"));

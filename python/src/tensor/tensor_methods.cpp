@@ -36,7 +36,7 @@ MICA_METHOD(stride) {
   static constinit Parser parser("stride", texts);
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
-  // A COO tensor says strides of zero, as torch's does.
+  // A COO tensor has strides of zero here, as in torch.
   if (a.tensor(0).is_sparse()) {
     const DimVector zeros(static_cast<size_t>(a.tensor(0).dim()), 0);
     return a.has(1) ? to_python(int64_t{0}) : int_tuple(zeros);
@@ -56,7 +56,7 @@ MICA_METHOD(is_contiguous) {
   MICA_CHECK(a.tensor(0).layout() == Layout::Strided || a.tensor(0).layout() == Layout::Jagged,
              "Sparse CSR tensors do not have is_contiguous");
   require_strided(a.tensor(0), "contiguity");
-  // To preserve a format asks for none: torch answers for the plain one.
+  // preserve_format names no format, so torch answers for the plain one.
   if (format == MemoryFormat::Preserve) format = MemoryFormat::Contiguous;
   return to_python(a.tensor(0).is_contiguous(format));
 }
@@ -234,11 +234,11 @@ PyMethodDef tensor_methods[] = {
 
 // ---- methods that a TorchFunctionMode, or a class with a __torch_function__, is asked about
 
-// They hand out what the tensor knows, and ask nobody, until a program first enters a mode or makes such a class: then
-// their rows in the table get functions that ask. Other programs do not pay for it.
+// These methods return what the tensor knows, and ask nobody until a program first enters a mode or makes a class with
+// overrides. Then their rows in the table get functions that ask. Other programs do not pay for it.
 struct Asked {
   const char* row;
-  const char* method;  // what the mode is handed: of two names for one thing, torch's own
+  const char* method;  // the method that the mode gets: of two names for one thing, torch's own
   PyCFunction plain;
 };
 static constexpr Asked kAsked[] = {

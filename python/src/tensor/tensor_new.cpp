@@ -16,7 +16,8 @@ namespace mica::python {
 
 // ---- nested sequences
 
-// A tensor stands for its one element; a NumPy scalar is a number though it can be asked for items.
+// Whether an object is a sequence of data. A tensor is not: it stands for its one element. Nor is a NumPy scalar,
+// though it can be asked for items.
 static bool is_sequence(PyObject* o) { return PySequence_Check(o) && !is_tensor(o) && !is_numpy_scalar(o); }
 
 static constexpr size_t kMaxNesting = 128;
@@ -29,7 +30,7 @@ static DimVector nested_sizes(PyObject* data) {
     Py_ssize_t n = PySequence_Size(current.get());
     if (n < 0) throw PythonError();
     sizes.push_back(n);
-    // A string's items are strings, without end.
+    // The items of a string are strings again, without end.
     MICA_CHECK_KIND(sizes.size() <= kMaxNesting && !PyUnicode_Check(current.get()), Value, "too many dimensions '",
                     Py_TYPE(current.get())->tp_name, "'");
     if (n == 0) return sizes;
@@ -72,7 +73,8 @@ static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined, size_t d
   return so_far;
 }
 
-// Integers refuse what they cannot hold; a number beyond the range of a floating-point dtype becomes infinite there.
+// An integer dtype refuses a number that it cannot hold. A number beyond the range of a floating-point dtype becomes
+// infinite.
 template <class T>
 static T stored(const Scalar& s) {
   return std::is_integral_v<T> ? s.to<T>() : s.cast<T>();
@@ -192,7 +194,7 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
   } else {
     if (PyUnicode_Check(data) || PyBytes_Check(data))
       fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
-    EnableGradGuard as_before(recorded);  // for numbers that are tensors: who loses their history is told
+    EnableGradGuard as_before(recorded);  // so that numbers which are tensors warn that their history is lost
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
     if (wanted == DType::Undefined) wanted = default_dtype();
@@ -209,7 +211,7 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
 
 static PyObject* tensor(PyObject* module, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
-// torch.tensor(data, names=...): the tensor without names, which are then given to it.
+// torch.tensor(data, names=...): makes the tensor without names, then gives it the names.
 static PyObject* named_tensor(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Py_ssize_t at) {
   std::vector<PyObject*> rest(args, args + nargs + PyTuple_GET_SIZE(kwnames));
   rest.erase(rest.begin() + nargs + at);
@@ -232,14 +234,14 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
        "Tensor data, *, ScalarType? dtype=None, Device? device=None, bool pin_memory=False, bool "
        "requires_grad=False"}};
   static constinit Parser parser("tensor", texts);
-  // A mode is asked with what the program gave; so is a class that computes otherwise than by its elements. Any other
-  // subclass is data, and the result is a plain tensor.
+  // A mode gets the arguments of the program, and so does a class that does not compute by its elements. A tensor of
+  // any other subclass is data, and the result is a plain tensor.
   PyObject* overloaded[1] = {nargs > 0 ? args[0] : nullptr};
   const int others = overloaded[0] && is_tensor(overloaded[0]) && overrides_torch_function(overloaded[0]) &&
                      (overrides_torch_dispatch(overloaded[0]) || has_plain_values(overloaded[0]));
   if (torch_function_wanted(others)) [[unlikely]]
     return call_torch_function(parser, overloaded, others, nullptr, args, nargs, kwnames);
-  // The data may be anything, which no kind of parameter says: a stand-in takes its place for parsing.
+  // The data may be anything, for which there is no kind of parameter: an object stands in for it during parsing.
   static PyObject* stand_in = wrap(mica::empty(IntArrayRef(int64_t{0}), TensorOptions(kCPU), std::nullopt));
   PyObject* given[8];
   Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);

@@ -35,8 +35,8 @@ static PyObject* overridden(const char* method, PyObject* self, PyObject* other)
   PyObject* answer = call_torch_function(function.get(), overloaded, count, args, other ? 2 : 1);
   if (answer || !other || !PyErr_ExceptionMatches(PyExc_TypeError)) return answer;
   if (std::any_of(overloaded, overloaded + count, has_plain_values))
-    return nullptr;  // Mica's classes say what is wrong
-  PyErr_Clear();     // the other operand may know better
+    return nullptr;  // Mica's own classes raise the error
+  PyErr_Clear();     // the other operand may be able to answer
   Py_RETURN_NOTIMPLEMENTED;
 }
 
@@ -259,7 +259,8 @@ MICA_COMPARISON(Greater, gt, lt, "gt", "lt")
 MICA_COMPARISON(GreaterEqual, ge, le, "ge", "le")
 #undef MICA_COMPARISON
 
-// NumPy leaves the comparison to us, and what nobody compares is just unequal to Python: an array counts as a tensor.
+// NumPy leaves the comparison to us, and Python takes objects that nobody compares as unequal. So an array counts as a
+// tensor.
 template <class Op>
 static PyObject* equality(PyObject* a, PyObject* b) try {
   if (is_tensor(b) || !is_numpy_array(b)) return binary<Op>(a, b);
@@ -286,8 +287,8 @@ PyObject* tensor_compare(PyObject* a, PyObject* b, int op) {
   }
 }
 
-// Torch's reflected operators are functions of Python: `Tensor.__rpow__(1, x)`, with a number for self, is x ** 1. What
-// the type itself would give for these names refuses anything but a tensor there.
+// In torch the reflected operators are Python functions: `Tensor.__rpow__(1, x)`, with a number for self, is x ** 1.
+// The methods that the type would have under these names refuse anything but a tensor there.
 template <binaryfunc kOperator>
 static PyObject* reflected(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   if (nargs != 2) return PyErr_Format(PyExc_TypeError, "expected 2 arguments, got %zd", nargs);

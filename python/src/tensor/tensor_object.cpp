@@ -13,7 +13,7 @@
 namespace mica::python {
 
 static constexpr int kMaxFree = 128;
-static PyObject* free_objects[kMaxFree];  // of the base type, which they hold on to; their own count is zero
+static PyObject* free_objects[kMaxFree];  // they hold a reference to the base type; their own count is zero
 static int num_free = 0;
 
 static TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
@@ -68,20 +68,21 @@ PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
   PyObject* o = subclass->tp_alloc(subclass, 0);
   if (!o) return nullptr;
   impl->python_object = o;
-  as_tensor_object(o)->tracked = true;  // and stays so should a program give the object the base type
+  as_tensor_object(o)->tracked = true;  // and stays tracked if a program gives the object the base type
   new (&as_tensor_object(o)->tensor) Tensor(std::move(tensor));
   return o;
 }
 
-// The object is about to lose its last Python reference. True if the impl is to own it from now on.
+// Called when the object is about to lose its last Python reference. Returns true if the impl has to own it from now
+// on.
 static bool should_outlive_python(TensorObject* self) {
   TensorImpl* impl = self->tensor.impl();
   if (!impl || impl->python_owned || impl->use_count() == 1) return false;
   return self->dict || self->weakrefs || Py_TYPE(self) != tensor_type || PyObject_GC_IsTracked(&self->ob_base);
 }
 
-// Hands the object to its impl; the caller has provided the reference that the impl now owns. Another thread may drop
-// the last C++ reference meanwhile: release() then ends in release_object below.
+// Hands the object to its impl, with a reference that the caller has provided. Another thread may drop the last C++
+// reference meanwhile: then release() ends in release_object below.
 static void give_to_impl(TensorObject* self) {
   TensorImpl* impl = self->tensor.impl();
   impl->python_owned = true;
@@ -92,12 +93,12 @@ static void give_to_impl(TensorObject* self) {
 static void release_object(TensorImpl* impl) {
   auto* self = static_cast<TensorObject*>(std::exchange(impl->python_object, nullptr));
   if (!Py_IsInitialized()) {
-    // At exit: the object's memory goes with the interpreter, whose last collections still look at the object.
+    // At exit the object's memory goes with the interpreter, whose last collections still look at the object.
     new (&self->tensor) Tensor();
     return;
   }
   Locked locked;
-  new (&self->tensor) Tensor();  // what stood there did not count
+  new (&self->tensor) Tensor();  // the earlier pointer there did not count
   if (Py_REFCNT(self) > 1) {
     // A weak reference has brought the object back to a program: it goes on with an impl of its own.
     const TensorView& v = impl->view;
@@ -140,13 +141,13 @@ void tensor_dealloc(PyObject* o) {
     return dealloc_plain(o);
   if (should_outlive_python(self)) {
     Py_SET_REFCNT(o, 1);
-    // Python has stopped to track an object of a subclass that it finalised in an earlier life.
+    // Python no longer tracks an object of a subclass that it has finalised before.
     if ((self->tracked || Py_TYPE(o) != tensor_type) && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
     give_to_impl(self);
     return;
   }
   PyTypeObject* type = Py_TYPE(o);
-  // Not told from the dict, which the collector may have cleared.
+  // Not decided by the dict, which the collector may have cleared.
   if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
   Py_CLEAR(self->dict);
@@ -156,7 +157,7 @@ void tensor_dealloc(PyObject* o) {
   Py_DECREF(type);
 }
 
-// For subclasses, and for what the collector has found: the object is saved before anything is taken from it.
+// For subclasses, and for objects that the collector has found: the object is saved before anything is taken from it.
 void tensor_finalize(PyObject* o) {
   TensorObject* self = as_tensor_object(o);
   if (!should_outlive_python(self)) return;
@@ -174,8 +175,8 @@ void clear_slots(PyObject* o, PyTypeObject* base) {
   }
 }
 
-// In the place of the interpreter's own function, in classes with __slots__: that one clears them before it calls
-// tensor_dealloc, and only a finaliser, which Python calls once in the life of an object, comes before.
+// Replaces the interpreter's own function in classes with __slots__. That one clears the slots before it calls
+// tensor_dealloc; only a finaliser comes before it, and Python calls that once in the life of an object.
 static void subclass_dealloc(PyObject* o) {
   TensorObject* self = as_tensor_object(o);
   PyTypeObject* type = Py_TYPE(o);
@@ -185,7 +186,7 @@ static void subclass_dealloc(PyObject* o) {
     give_to_impl(self);
     return true;
   };
-  if (type->tp_dealloc != subclass_dealloc) return tensor_dealloc(o);  // called for a class below, which is done
+  if (type->tp_dealloc != subclass_dealloc) return tensor_dealloc(o);  // called for a derived class, which is done
   if (is_saved()) return;
   if (type->tp_finalize && type->tp_finalize != tensor_finalize) {  // the program's __del__
     if (PyObject_CallFinalizerFromDealloc(o) < 0) return;
@@ -199,12 +200,13 @@ static void subclass_dealloc(PyObject* o) {
 
 static void keep_slots(PyTypeObject* subclass) { subclass->tp_dealloc = subclass_dealloc; }
 
-// Whether what the tensor keeps alive is kept alive by its object alone.
+// Whether the object alone keeps alive what its tensor keeps alive.
 static bool is_sole_owner(const TensorImpl* impl) { return impl && !impl->python_owned && impl->use_count() == 1; }
 
 int tensor_traverse(PyObject* o, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(o));
-  // C++ holds the tensor too, and may hand it to Python again: what the object has is needed, whatever cycle it is in.
+  // C++ holds the tensor too, and may hand it to Python again. So the contents of the object are needed, whatever cycle
+  // it is in.
   if (should_outlive_python(as_tensor_object(o))) return 0;
   Py_VISIT(as_tensor_object(o)->dict);
   const TensorImpl* impl = as_tensor_object(o)->tensor.impl();

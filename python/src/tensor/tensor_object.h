@@ -10,12 +10,12 @@ namespace mica::python {
 
 struct TensorObject {
   PyObject_HEAD
-      // A reference that counts, but for one state: while impl->python_owned, the impl owns this object and the pointer
-      // here is a borrowed one.
+      // A counted reference, with one exception: while impl->python_owned, the impl owns this object, and the pointer
+      // here is borrowed.
       Tensor tensor;
   PyObject* dict;  // attributes that a program has set; null until then
   PyObject* weakrefs;
-  bool tracked;  // the collector has been told of it; never reset, so that a class that is assigned changes nothing
+  bool tracked;  // whether the collector knows the object; never reset, so that assigning __class__ changes nothing
 };
 
 extern PyTypeObject* tensor_type;
@@ -33,13 +33,14 @@ inline PyObject* wrap(const Tensor* tensor) { return wrap(*tensor); }
 // A new object of a subclass for a tensor that has no object yet.
 PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor);
 
-// Tells the collector of a tensor that may be part of a cycle: one with attributes, hooks or a graph of Python's.
+// Tells the collector about a tensor that may be part of a cycle: one with attributes, hooks or a graph with Python
+// objects.
 void track(PyObject* tensor);
 
 // Slots of the type that have to do with the object's life (tensor_object.cpp).
 void tensor_dealloc(PyObject* self);
 void tensor_finalize(PyObject* self);
-// Clears what classes of Python below `base` have added to an object, as their __slots__ say.
+// Clears the __slots__ that Python classes below `base` have added to an object.
 void clear_slots(PyObject* o, PyTypeObject* base);
 int tensor_traverse(PyObject* self, visitproc visit, void* arg);
 int tensor_clear(PyObject* self);

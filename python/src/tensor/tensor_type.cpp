@@ -28,7 +28,7 @@ static Py_ssize_t tensor_length(PyObject* self) {
 static PyObject* tensor_iter(PyObject* self) try {
   const Tensor& x = unwrap(self);
   if (x.dim() == 0) return PyErr_Format(PyExc_TypeError, "iteration over a 0-d tensor");
-  // Through the method, so that a subclass gets its own kind.
+  // Calls the method, so that a subclass gets its own kind.
   Owned name(PyUnicode_InternFromString("unbind"));
   PyObject* call[] = {self};
   const bool plain = is_exact_tensor(self) && !(thread_modes & mode_bit::kFunctionMode);
@@ -77,8 +77,8 @@ static PyObject* base_new(PyTypeObject* type, PyObject*, PyObject*) {
   return PyErr_Format(PyExc_RuntimeError, "cannot create '%s' instances: torch.Tensor can", type->tp_name);
 }
 
-// torch._C.TensorBase: what torch's Tensor is derived from. It has all that is written in C++; there are no objects of
-// this type itself.
+// torch._C.TensorBase, from which torch's Tensor is derived. It has everything that is written in C++; there are no
+// objects of this type itself.
 static PyTypeObject* add_base(PyObject* module) {
   static PyMemberDef members[] = {
       {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
@@ -115,7 +115,7 @@ static PyTypeObject* add_base(PyObject* module) {
 bool add_tensor(PyObject* module) {
   PyTypeObject* base = add_base(module);
   if (!base) return false;
-  // What Python would fill in for a class is said again; operators and the rest are inherited.
+  // Slots that Python would fill in for a class are repeated here. Operators and the rest are inherited.
   static PyType_Slot slots[] = {
       {Py_tp_new, reinterpret_cast<void*>(tensor_new)},
       {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
@@ -129,7 +129,7 @@ bool add_tensor(PyObject* module) {
   Owned bases(PyTuple_Pack(1, reinterpret_cast<PyObject*>(base)));
   tensor_type = bases ? add_type(module, &spec, bases.get()) : nullptr;
   if (!tensor_type) return false;
-  tensor_type->tp_name = "Tensor";  // as messages of the interpreter name it; __module__ stays torch
+  tensor_type->tp_name = "Tensor";  // the name in messages of the interpreter; __module__ stays torch
   install_release_hook();
   if (!add_reflected_operators()) return false;
   PyType_Modified(base);

@@ -1,4 +1,4 @@
-// What nn.init computes numbers with, rather than tensors.
+// The functions of nn.init that compute numbers instead of tensors.
 #include "mica/init.h"
 #include "tensor/tensor_object.h"
 #include "training/module_object.h"

@@ -19,8 +19,8 @@
 
 namespace mica::python {
 
-// What a module has before any attribute. As the base is not empty, it is the one that decides the layout: a module's
-// class can be changed to any other's, whatever mixins they have, and the dict is always found here.
+// The memory of a module. Because this base is not empty, it decides the layout: the class of a module can be changed
+// to any other, whatever mixins they have, and the dict is always at this place.
 struct ModuleObject {
   PyObject_HEAD vectorcallfunc vectorcall;  // null until the first call: see call_module
   PyObject* weakrefs;
@@ -34,7 +34,7 @@ static struct {
   PyObject *forward, *call_impl, *set_registered, *setattr, *getattr, *getattribute, *init_subclass;
 } names;
 static std::array<PyObject*, 3> member_dicts;  // _parameters, _buffers, _modules
-static std::array<PyObject*, 4> hook_dicts;    // of the instance: a call with any of these not empty has hooks
+static std::array<PyObject*, 4> hook_dicts;    // dicts of the instance: a call has hooks if any of these is not empty
 static std::array<PyObject*, 4> global_hooks;  // the dicts of hooks of all modules; null until nn is imported
 static PyObject* own_call_impl;                // Module._call_impl: a class that overrides it is called through it
 static PyObject* own_getattr;                  // _ModuleBase.__getattr__
@@ -64,8 +64,8 @@ static int module_clear(PyObject* self) {
 
 // ---- attributes
 
-// A new reference to an entry of a parameters, buffers or modules dict; null without an error if it is not there.
-// Programs put dicts of their own there, which may make up entries as they are asked for.
+// A new reference to an entry of a dict of parameters, buffers or modules; null without an error if it is not there.
+// Programs put dicts of their own there, which may make entries when asked.
 static PyObject* entry_of(PyObject* members, PyObject* name) {
   if (PyDict_CheckExact(members) || PyODict_CheckExact(members))
     return Py_XNewRef(PyDict_GetItemWithError(members, name));
@@ -112,7 +112,7 @@ static bool is_registered(PyObject* self, PyObject* name) {
   return found || PyErr_Occurred();
 }
 
-// object.__setattr__, or that of a class which stands behind Module among the bases.
+// object.__setattr__, or that of a class that comes after Module among the bases.
 static PyObject* set_plain(PyObject* self, PyObject* name, PyObject* value) {
   PyObject* order = Py_TYPE(self)->tp_mro;
   const Py_ssize_t classes = PyTuple_GET_SIZE(order);
@@ -131,7 +131,7 @@ static PyObject* setattr_method(PyObject* self, PyObject* const* args, Py_ssize_
   PyObject *name = args[0], *value = args[1];
   if (is_tensor(value) || PyObject_TypeCheck(value, base_type) || is_registered(self, name)) {
     if (PyErr_Occurred()) return nullptr;
-    // None if it was registered; anything else if it is a plain attribute after all.
+    // Returns None if it was registered; anything else means that it is a plain attribute after all.
     Owned done(PyObject_CallMethodObjArgs(self, names.set_registered, name, value, nullptr));
     if (!done || done.get() == Py_None) return done.release();
   }
@@ -142,8 +142,8 @@ static PyObject* setattr_method(PyObject* self, PyObject* const* args, Py_ssize_
 
 static bool is_empty(PyObject* hooks) { return PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0; }
 
-// Whether a call has nothing to do but forward. A module whose __init__ has not run has no dicts of hooks: Python says
-// so.
+// Whether a call only has to run forward. A module whose __init__ has not run has no dicts of hooks; Python reports
+// that.
 static bool is_plain_call(PyObject* self, PyObject* dict) {
   for (PyObject* hooks : global_hooks)
     if (!hooks || PyDict_GET_SIZE(hooks) != 0) return false;
@@ -155,11 +155,11 @@ static bool is_plain_call(PyObject* self, PyObject* dict) {
   return true;
 }
 
-// A function of the class called with the module before the arguments, without making a method.
+// Calls a function of the class with the module before the arguments, without making a method.
 static PyObject* call_function(PyObject* function, PyObject* self, PyObject* const* args, size_t nargsf,
                                PyObject* keywords) {
   const auto positional = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
-  if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET) {  // the caller lends the place before the arguments
+  if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET) {  // the caller lets us use the place before the arguments
     PyObject** with_self = const_cast<PyObject**>(args) - 1;
     PyObject* lent = std::exchange(with_self[0], self);
     PyObject* result = PyObject_Vectorcall(function, with_self, positional + 1, keywords);
@@ -180,7 +180,7 @@ static PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs);
 
 static PyObject* run_module(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   PyTypeObject* type = Py_TYPE(self);
-  if (type->tp_call != call_module) {  // the class has got a __call__ of its own since
+  if (type->tp_call != call_module) {  // the class has been given a __call__ of its own since
     Owned call(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__call__"));
     return call ? call_function(call.get(), self, args, nargsf, keywords) : nullptr;
   }
@@ -202,8 +202,8 @@ static PyObject* run_module(PyObject* self, PyObject* const* args, size_t nargsf
   return forward ? PyObject_Vectorcall(forward.get(), args, nargsf, keywords) : nullptr;
 }
 
-// An error of the engine's, or of a layer of this package, that leaves a module says in which one it happened, by its
-// name inside the model.
+// When an error of the engine, or of a layer of this package, leaves a module, its message gets the module's name
+// inside the model.
 [[gnu::cold, gnu::noinline]] static void name_module_in_error(PyObject* self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -213,7 +213,7 @@ static PyObject* run_module(PyObject* self, PyObject* const* args, size_t nargsf
     const char* way = is_engine_error(value) ? "locate" : "locate_own";
     Owned helper(PyImport_ImportModule("mica.nn.modules._errors"));
     Owned ignored(helper ? PyObject_CallMethod(helper.get(), way, "OO", self, value) : nullptr);
-    PyErr_Clear();  // the error itself matters more than its decoration
+    PyErr_Clear();  // the error itself matters more than the name
   }
   PyErr_Restore(type, value, traceback);
 }
@@ -225,18 +225,19 @@ static PyObject* vectorcall_module(PyObject* self, PyObject* const* args, size_t
   return result;
 }
 
-// The slot. An instance's first call comes here, and then goes the short way, as does super().__call__.
+// The slot for calls. The first call of an instance comes here and then takes the short way, and so does
+// super().__call__.
 static PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
   reinterpret_cast<ModuleObject*>(self)->vectorcall = vectorcall_module;
   if (Py_TYPE(self)->tp_call == call_module) return PyVectorcall_Call(self, args, kwargs);
-  // A class with a __call__ of its own has called this one.
+  // Called by a class that has a __call__ of its own.
   Owned call(PyObject_GetAttr(self, names.call_impl));
   return call ? PyObject_Call(call.get(), args, kwargs) : nullptr;
 }
 
 // ---- subclasses
 
-// A class that inherits our __getattr__ gets the slot that needs no exception for each parameter it looks up. The
+// Gives a class that inherits our __getattr__ the slot that needs no exception for each parameter it looks up. The
 // interpreter has given it the slot for a __getattr__ in Python, and does so again if one is assigned later.
 static void use_own_attribute_slot(PyTypeObject* type) {
   if (_PyType_Lookup(type, names.getattr) == own_getattr &&
@@ -244,7 +245,7 @@ static void use_own_attribute_slot(PyTypeObject* type) {
     type->tp_getattro = get_attribute;
 }
 
-// Before 3.12, the interpreter does not pass this on to classes made in Python.
+// Before 3.12 the interpreter does not pass this on to classes that are made in Python.
 static void use_vectorcall(PyTypeObject* type) {
   if (type->tp_call != call_module) return;
   type->tp_vectorcall_offset = offsetof(ModuleObject, vectorcall);
@@ -262,7 +263,7 @@ static PyObject* init_subclass(PyObject* type, PyObject* args, PyObject* kwargs)
   return result;
 }
 
-// _watch_module_hooks(Module, dicts): which class is Module, and the dicts of hooks of all modules.
+// _watch_module_hooks(Module, dicts): names the class Module, and the dicts of hooks of all modules.
 static PyObject* watch_module_hooks(PyObject*, PyObject* args) {
   PyObject *type, *dicts;
   if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &type, &PyTuple_Type, &dicts)) return nullptr;

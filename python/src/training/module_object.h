@@ -1,4 +1,4 @@
-// What the package nn has of the engine, beside operations.
+// The C++ part of the package nn, beside operations.
 #pragma once
 
 #include "object.h"

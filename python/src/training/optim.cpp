@@ -13,8 +13,8 @@ namespace mica::python {
 
 // ---- options
 
-// Names of options are literals: each is made a Python string once. The lock is there for interpreters without a lock
-// of their own; nothing of Python's runs under it.
+// Names of options are literals, and each becomes a Python string once. The lock is for interpreters without a lock of
+// their own; no Python code runs under it.
 static std::mutex names_mutex;
 static HeldOverFork names_held(names_mutex, LockOrder::Settings);
 
@@ -25,7 +25,7 @@ static PyObject* interned(const char* name) {
     if (!known) known = new std::unordered_map<const void*, PyObject*>;
     if (const auto found = known->find(name); found != known->end()) return found->second;
   }
-  PyObject* made = checked(PyUnicode_InternFromString(name));  // interned: all threads get the same
+  PyObject* made = checked(PyUnicode_InternFromString(name));  // interned, so that all threads get the same object
   std::lock_guard lock(names_mutex);
   return known->emplace(name, made).first->second;
 }
@@ -97,7 +97,7 @@ static Tensor state_tensor(PyObject* value, const char* name) {
   return unwrap(value);
 }
 
-// What the states of a parameter are kept in; made, as defaultdict does, where there is none.
+// The dict of a parameter's states, made where there is none, as defaultdict does.
 static Owned state_of(PyObject* state, PyObject* param) {
   PyObject* found = PyDict_Check(state) ? PyDict_GetItemWithError(state, param) : nullptr;
   if (!found && PyErr_Occurred()) throw PythonError();
@@ -174,7 +174,7 @@ void step_group(PyObject* group_object, PyObject* state, const Tensor& grad_scal
 }
 
 // (param_groups, state, grad_scale=None, found_inf=None). The last two come from a GradScaler: gradients are divided by
-// the one, and nothing happens if the other is not zero.
+// grad_scale, and nothing happens if found_inf is not zero.
 template <class Rule>
 PyObject* step_groups(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
   MICA_CHECK_KIND(nargs >= 2 && nargs <= 4, Type, "expected param_groups, state and at most a scale and a flag");

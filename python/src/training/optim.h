@@ -1,5 +1,5 @@
-// The steps of optimizers for mica.optim: parameter groups and states are Python dictionaries in torch's layout, what
-// is done with them is C++.
+// The steps of optimizers for mica.optim: parameter groups and states are Python dictionaries in torch's layout, and
+// C++ computes with them.
 #pragma once
 
 #include "mica/optim/number.h"

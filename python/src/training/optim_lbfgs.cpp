@@ -98,7 +98,7 @@ PyObject* lbfgs_step(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
   Owned first;
   optim::lbfgs_step(params, state, options, [&] {
     Owned loss(checked(PyObject_CallNoArgs(args[3])));
-    const NoGradGuard no_grad;  // as torch reads it: without a warning of a number that has a gradient
+    const NoGradGuard no_grad;  // as torch reads it, without a warning about a number that has a gradient
     const double value = real_from_object(loss.get());
     if (!first) first = std::move(loss);
     return value;

@@ -1,4 +1,4 @@
-// What the bindings know of each optimizer: how its options are read from a parameter group, and its states' names.
+// The bindings of each optimizer: how its options are read from a parameter group, and the names of its states.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace mica::python {
 
-// Shown every option of an optimizer (optim::visit_options), reads it from the group.
+// Reads every option of an optimizer, which optim::visit_options shows it, from the group.
 class OptionReader {
  public:
   explicit OptionReader(const OptionDict& group) : group_(group) {}

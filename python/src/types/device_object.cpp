@@ -37,7 +37,7 @@ static Device device_from_index(PyObject* o) {
   return Device(accelerator().value_or(DeviceType::CUDA), checked_index(index));
 }
 
-// Device strings are literals nearly always: the same few objects come again and again.
+// Device strings are nearly always literals, so the same few objects come again and again.
 static Device device_from_string(PyObject* o) {
   static constexpr size_t kSlots = 16;
   static struct {
@@ -63,7 +63,7 @@ static Device device_as_named(PyObject* o) {
   return device_from_index(o);
 }
 
-// "cpu:0" is where "cpu" is: of the host there is one, whatever number it is called by, and of meta there is none.
+// "cpu:0" is the same device as "cpu": there is one host, whatever its number. The meta device is no place at all.
 Device device_from_object(PyObject* o) {
   const Device device = device_as_named(o);
   return device.is_cpu() || device.is_meta() ? Device(device.type()) : device;
@@ -125,7 +125,7 @@ static PyObject* device_by_name(PyObject*, PyObject* text) {
   return PyObject_CallOneArg(reinterpret_cast<PyObject*>(device_type), text);
 }
 
-static thread_local std::vector<std::optional<Device>> entered;  // what to restore, innermost last
+static thread_local std::vector<std::optional<Device>> entered;  // the devices to restore, innermost last
 
 static PyObject* device_enter(PyObject* self, PyObject*) {
   entered.push_back(chosen_device());

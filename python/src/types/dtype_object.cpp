@@ -29,7 +29,7 @@ static const char* name_of(PyObject* self) {
   return placeholder ? placeholder : name(dtype_of(self));
 }
 
-// Dtypes of quantized tensors, which to the engine are integers with a quantizer.
+// Dtypes of quantized tensors, which are integers with a quantizer to the engine.
 static constexpr const char* kPlaceholders[] = {"quint8", "qint8", "qint32"};
 static constexpr DType kQuantizedIntegers[] = {DType::UInt8, DType::Int8, DType::Int32};
 static PyObject* placeholder_objects[std::size(kPlaceholders)];

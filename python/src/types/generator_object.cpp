@@ -128,7 +128,7 @@ static PyObject* generator_of_state(PyObject*, PyObject* args) {
   Owned seeded(generator ? manual_seed(generator.get(), seed) : nullptr);
   return seeded ? set_state(generator.get(), state) : nullptr;
 }
-// States that a captured graph shares are a GPU's alone.
+// Only GPUs have states that a captured graph shares.
 static PyObject* graphsafe_get_state(PyObject*, PyObject*) {
   PyErr_SetString(PyExc_NotImplementedError, "graphsafe_get_state is not supported in this Generator");
   return nullptr;
@@ -139,7 +139,7 @@ static PyObject* graphsafe_set_state(PyObject*, PyObject*) {
 }
 static PyObject* get_generator_device(PyObject* self, void*) { return device_object(device_of_generator(self)); }
 
-// The generator that calls on a device draw from when they name none.
+// The generator of a device for calls that name none.
 static PyObject* default_generator_of(PyObject*, PyObject* device) try {
   if (!is_device_like(device))
     return PyErr_Format(PyExc_TypeError, "expected a device, not %s", Py_TYPE(device)->tp_name);

@@ -11,7 +11,7 @@ namespace mica::python {
 
 struct DTypeObject {
   PyObject_HEAD DType dtype;
-  const char* placeholder;  // the name of a dtype that the engine has not: then dtype is Undefined
+  const char* placeholder;  // the name of a dtype that the engine does not have; dtype is Undefined then
 };
 struct DeviceObject {
   PyObject_HEAD Device device;
@@ -44,13 +44,13 @@ PyObject* dtype_object(DType dtype);
 [[noreturn]] void refuse_placeholder(PyObject* dtype);
 PyObject* device_object(Device device);
 PyObject* layout_object(Layout layout);
-// torch.quint8 and its kind stand for quantized tensors' integers; undefined for other dtypes.
+// The integer dtype for torch.quint8 and its kind, which stand for quantized tensors; undefined for other dtypes.
 DType quantized_dtype_of_object(PyObject* o);
 PyObject* quantized_dtype_object(DType integers);
 PyObject* size_object(IntArrayRef sizes);
 
 bool is_device_like(PyObject* o);        // a device, a string or an index
-Device device_from_object(PyObject* o);  // of one of those; throws torch's error for a string that names no device
+Device device_from_object(PyObject* o);  // throws torch's error for a string that names no device
 
 bool add_dtypes(PyObject* module);
 bool add_device(PyObject* module);

@@ -5,7 +5,7 @@ namespace mica::python {
 
 PyTypeObject* size_type = nullptr;
 
-// Objects whose life has ended, by length: they hold on to their type, their own count is zero.
+// Freed objects by length. They hold a reference to their type; their own count is zero.
 static constexpr Py_ssize_t kLengths = 7;
 static constexpr int kMaxFree = 16;
 static PyObject* free_sizes[kLengths][kMaxFree];
@@ -65,7 +65,7 @@ static PyObject* as_size(PyObject* tuple) {
   PyObject* o = allocate(n);
   if (!o) return nullptr;
   for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(o, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
-  PyObject_GC_Track(o);  // what was joined may hold anything
+  PyObject_GC_Track(o);  // the items may be any objects
   return o;
 }
 

@@ -1,5 +1,5 @@
-// torch.UntypedStorage: the bytes under tensors, as an object. What can be said with a tensor of bytes over them is in
-// the package (mica/_methods/untyped_storage.py).
+// torch.UntypedStorage: the bytes under tensors, as an object. Methods that can be written with a tensor of bytes over
+// them are in the package (mica/_methods/untyped_storage.py).
 #include <cstddef>
 #include <cstring>
 
@@ -23,7 +23,7 @@ struct StorageObject {
   PyObject_HEAD Storage storage;
   PyObject* dict;
   PyObject* weakrefs;
-  bool owned;  // by its storage, which it does not count itself among the holders of
+  bool owned;  // owned by its storage; then it is not counted among the holders of the storage
 };
 // torch._C.StorageBase, which is for subclasses, and torch.UntypedStorage.
 static PyTypeObject *base_type = nullptr, *storage_type = nullptr;
@@ -44,7 +44,7 @@ DimVector dims_from_object(PyObject* o) {
 
 static void keep_slots(PyTypeObject* subclass);
 
-// An object that its storage owns counts itself among the holders again, and the reference becomes the caller's.
+// An object that its storage owns becomes a holder of the storage again, and the reference becomes the caller's.
 static PyObject* take_back(StorageObject* self) {
   self->owned = false;
   self->storage->retain();
@@ -66,26 +66,28 @@ static PyObject* storage_object(const Storage& storage, PyTypeObject* type) {
 
 PyObject* storage_object(const Storage& storage) { return storage_object(storage, storage_type); }
 
-// The object is about to lose its last Python reference. True if tensors hold the storage, and it would be missed.
+// Called when the object is about to lose its last Python reference. Returns true if tensors hold the storage and the
+// object could be missed.
 static bool should_outlive_python(StorageObject* self) {
   if (!self->storage || self->owned || self->storage->use_count() == 1) return false;
   return self->dict || self->weakrefs || Py_TYPE(self) != storage_type;
 }
 
-// Hands the object to its storage; the caller has provided the reference that the storage now owns. Another thread may
-// let go of the storage meanwhile: release() then ends in release_object below.
+// Hands the object to its storage, with a reference that the caller has provided. Another thread may release the
+// storage meanwhile: then release() ends in release_object below.
 static void give_to_storage(StorageObject* self) {
   self->owned = true;
   self->storage->release();
 }
 
-// Called for a storage that only its object is left of, from any thread. At exit both stay.
+// Called from any thread for a storage that only its own object still uses. At exit both stay.
 static void release_object(StorageImpl* storage) {
   if (!Py_IsInitialized()) return;
   Locked locked;
   auto* self = static_cast<StorageObject*>(storage->python_object);
   self->owned = false;
-  Py_DECREF(self);  // unless a weak reference has brought it back to a program, it goes, and the storage with it
+  // The object goes, and the storage with it, unless a weak reference has brought it back to a program.
+  Py_DECREF(self);
 }
 
 static void storage_dealloc(PyObject* o) {
@@ -98,8 +100,8 @@ static void storage_dealloc(PyObject* o) {
   }
   PyTypeObject* type = Py_TYPE(o);
   if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
-  // First of all: callbacks of weak references and destructors of attributes may ask for the storage's object again,
-  // and must not get this one.
+  // Done first: callbacks of weak references and destructors of attributes may ask for the storage's object again, and
+  // must not get this one.
   if (self->storage && self->storage->python_object == o) self->storage->python_object = nullptr;
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
   Py_CLEAR(self->dict);
@@ -108,14 +110,14 @@ static void storage_dealloc(PyObject* o) {
   Py_DECREF(type);
 }
 
-// For what the collector has found: the object is saved before anything is taken from it.
+// For objects that the collector has found: the object is saved before anything is taken from it.
 static void storage_finalize(PyObject* o) {
   if (!should_outlive_python(as_storage_object(o))) return;
   Py_INCREF(o);
   give_to_storage(as_storage_object(o));
 }
 
-// In the place of the interpreter's own function, which calls __del__ and clears __slots__ before storage_dealloc.
+// Replaces the interpreter's own function, which calls __del__ and clears __slots__ before storage_dealloc.
 static void subclass_dealloc(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   if (type->tp_dealloc != subclass_dealloc) return storage_dealloc(o);
@@ -138,7 +140,7 @@ static void subclass_dealloc(PyObject* o) {
 
 static void keep_slots(PyTypeObject* subclass) { subclass->tp_dealloc = subclass_dealloc; }
 
-// For whoever holds the object by a weak reference: it has its storage for itself again.
+// For a holder of a weak reference to the object: the object has its storage again.
 static PyObject* fix_storage_weakref(PyObject* self, PyObject*) {
   if (as_storage_object(self)->owned) Py_DECREF(take_back(as_storage_object(self)));
   Py_RETURN_NONE;
@@ -151,7 +153,8 @@ static PyObject* fix_tensor_weakref(PyObject* self, PyObject*) {
 
 static int storage_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  // Tensors hold the storage too, and hand it to Python again: what the object has is needed, whatever cycle it is in.
+  // Tensors hold the storage too, and may hand it to Python again. So the contents of the object are needed, whatever
+  // cycle it is in.
   if (should_outlive_python(as_storage_object(self))) return 0;
   Py_VISIT(as_storage_object(self)->dict);
   return 0;
@@ -209,7 +212,7 @@ static PyObject* resizable(PyObject* self, PyObject*) { return PyBool_FromLong(c
 static PyObject* address(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(storage_of(self)->address()); }
 static PyObject* shares(PyObject* self, PyObject*) { return PyBool_FromLong(copy_on_write::shares(*storage_of(self))); }
 static PyObject* use_count(PyObject* self, PyObject*) { return PyLong_FromUnsignedLong(storage_of(self)->use_count()); }
-// Memory of a backend's device counts as shared, as torch has it.
+// Memory of a backend's device counts as shared, as in torch.
 static bool is_of_backend(Device device) { return !device.is_cpu() && !device.is_meta(); }
 static PyObject* is_shared(PyObject* self, PyObject*) {
   return PyBool_FromLong(in_shared_memory(*storage_of(self)) || is_of_backend(storage_of(self)->device()));
@@ -258,7 +261,7 @@ static PyObject* new_shared_fd(PyObject* cls, PyObject* args) try {
   return raise_current_exception();
 }
 
-// UntypedStorage._over(address, nbytes, device, owner): memory that stays the owner's, of which a reference is kept.
+// UntypedStorage._over(address, nbytes, device, owner): memory of the owner, to which a reference is kept.
 static PyObject* over_address(PyObject* cls, PyObject* args) try {
   unsigned long long address;
   Py_ssize_t size;
@@ -361,7 +364,7 @@ static PyObject* set_storage(PyObject* self, PyObject* args) try {
   MICA_CHECK(reach.low + offset >= 0, "set_: the strides reach before the storage's first element");
   const auto needed = static_cast<size_t>(storage_bytes_needed(sizes, strides, offset, x.element_size()));
   if (needed > storage->nbytes()) {
-    // As in torch, what keeps its sizes does not make the storage grow.
+    // As in torch, a tensor that keeps its sizes does not make the storage grow.
     const bool same = x.sizes() == sizes.ref() && (stride == Py_None || x.strides() == strides.ref());
     MICA_CHECK(!same && can_grow(*storage), "setStorage: sizes ", sizes, ", strides ", strides, ", storage offset ",
                offset, ", and itemsize ", x.element_size(), " requiring a storage size of ", needed,

@@ -1,4 +1,4 @@
-// mica.inspect: what the engine says of tensors, as Python's own values.
+// mica.inspect: the engine's facts about tensors, as Python values.
 #include "mica/inspect.h"
 
 #include "mica/allocator.h"
@@ -104,7 +104,7 @@ PyObject* nested_dict(const inspect::NestedAnatomy& n) {
 }
 PyObject* name_or_none(const std::string& name) { return name.empty() ? Py_NewRef(Py_None) : text(name); }
 
-// What only tensors of other layouts have.
+// Facts that only tensors of other layouts have.
 void put_parts(PyObject* d, const inspect::Anatomy& a) {
   put(d, "layout", text(a.nested ? "jagged" : inspect::layout_name(a.layout)));
   put(d, "names", a.names.empty() ? Py_NewRef(Py_None) : list_of(a.names, name_or_none));
@@ -182,7 +182,7 @@ PyObject* explain_nested(PyObject*, PyObject* args) try {
   return raise_current_exception();
 }
 
-// A number that two tensors have in common exactly when they share a storage; 0 for none.
+// A number that two tensors have in common exactly when they share a storage; 0 for a tensor without one.
 PyObject* storage_identity(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor) || !unwrap(tensor).defined()) return PyLong_FromLong(0);
   return PyLong_FromVoidPtr(unwrap(tensor).storage().get());

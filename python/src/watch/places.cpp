@@ -1,4 +1,4 @@
-// Which line of the program runs: the frames of the interpreter outside this package.
+// Finds which line of the program runs: the frames of the interpreter outside this package.
 #include <string>
 #include <unordered_map>
 
@@ -21,7 +21,7 @@ struct Hash {
   }
 };
 
-// All of this is used with the interpreter's lock held. Code objects are kept: their addresses stand for them.
+// Used with the interpreter lock held only. Code objects are kept alive, because their addresses stand for them.
 std::unordered_map<Key, uint32_t, Hash>& known() {
   static auto* map = new std::unordered_map<Key, uint32_t, Hash>;
   return *map;
