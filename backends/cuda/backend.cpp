@@ -1,4 +1,4 @@
-// What libmica opens: the hooks and the table of kernels.
+// The backend that libmica opens: the hooks and the table of kernels.
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/attention/supports.h"
 #include "backends/cuda/bounds.h"
@@ -25,7 +25,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   DeviceGuard guard(index);
   const cudaStream_t stream = current_stream(index);
   if (!to_host && !from_host && to_device.index() != from_device.index()) {
-    // The source's stream may still write what is read here.
+    // The source's stream may still write the bytes that are read here.
     const Event written = new_event(from_device.index(), false);
     record_event(written, stream_of_thread(from_device.index()));
     wait_event(stream_of_thread(index), written);
@@ -40,7 +40,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   if (to_host && !(non_blocking && is_pinned(to))) about_to_wait();
   MICA_CUDA(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, stream));
   if (!to_host && !from_host) return;
-  // The host may change or free its end as soon as this returns, unless it has promised not to.
+  // The host may change or free its memory as soon as this returns, unless it has promised not to.
   if (non_blocking && is_pinned(to_host ? to : from)) return;
   MICA_CUDA(cudaStreamSynchronize(stream));
   if (to_host) check_bounds(index);

@@ -14,8 +14,8 @@ struct MaxOp {
   __device__ A operator()(A a, A b) const { return larger_or_nan(a, b); }
 };
 
-// The total over a group of kGroup threads (32, or the whole block), known to all of them. A kernel that names a slot
-// uses it once, with which it saves a barrier.
+// The total over a group of kGroup threads (32, or the whole block), for all of them. A kernel that names a slot uses
+// it only once, and saves a barrier by that.
 template <int kGroup, int kSlot = -1, class A, class Op>
 __device__ A all_reduce(A value, Op op) {
 #pragma unroll
@@ -23,7 +23,7 @@ __device__ A all_reduce(A value, Op op) {
   if constexpr (kGroup > 32) {
     constexpr int kWarps = kGroup / 32;
     __shared__ A shared[kWarps];
-    if constexpr (kSlot < 0) __syncthreads();  // whoever still reads the last total is done
+    if constexpr (kSlot < 0) __syncthreads();  // nobody reads the last total any more
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
     value = shared[threadIdx.x % kWarps];
@@ -48,7 +48,7 @@ __device__ A sum_before(A value, A& total) {
     return v;
   };
   const A up_to = scan(value);
-  __syncthreads();  // whoever still reads the last sums is done
+  __syncthreads();  // nobody reads the last sums any more
   if (lane == 31) sums[warp] = up_to;
   __syncthreads();
   const A warps = scan(lane < kWarps ? sums[lane] : A(0));

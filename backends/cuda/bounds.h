@@ -1,5 +1,5 @@
-// Indices outside of their range. A kernel that meets one stays inside the tensor, writes the index down in memory of
-// the host and goes on; the next call that waits for the device, or the next one that takes indices, throws the error.
+// Indices outside of their range. A kernel that meets one stays inside the tensor, notes the index in memory of the
+// host and continues. The next call that waits for the device, or the next one that takes indices, throws the error.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ struct BoundsReport {
 // Names an operation for a report. The string must live as long as the process.
 int bounds_op(const char* name);
 BoundsReport* bounds_report(int device);
-// Throws what a kernel has written down, and forgets it.
+// Throws the error that a kernel has noted, and forgets it.
 void check_bounds(int device);
 
-// What a kernel carries along.
+// The part that a kernel gets as an argument.
 struct Bounds {
   BoundsReport* report;
   int op;
 
-  // After throwing what an earlier kernel has reported.
+  // Throws an error that an earlier kernel has reported, then makes the object.
   static Bounds of(const char* name, int device) {
     check_bounds(device);
     return {bounds_report(device), bounds_op(name)};
   }
 #if defined(__CUDACC__)
-  // What was named is the whole message.
+  // The name is the whole message here.
   __device__ void complain() const {
     if (report->raised) return;
     report->op = op;

@@ -40,12 +40,12 @@ class DeviceGuard {
 cudaStream_t current_stream(int index);  // of the calling thread
 bool is_capturing(cudaStream_t stream);
 
-// What torch.cuda.set_sync_debug_mode says of calls that wait for the device: nothing, a warning or an error.
+// What torch.cuda.set_sync_debug_mode does about calls that wait for the device: nothing, a warning or an error.
 enum class WaitingIs : int { Fine, Warned, Refused };
 void set_waiting(WaitingIs mode);
 WaitingIs waiting_is();
 void about_to_wait();
-// A few bytes of the device's memory, after what was queued before: through pinned memory, and it waits.
+// Reads a few bytes of the device's memory, after the work that was queued before, through pinned memory. It waits.
 void read_back(void* to, const void* from, size_t nbytes, int device);
 inline constexpr size_t kReadBackBytes = 4096;  // at most
 const cudaDeviceProp& properties(int index);

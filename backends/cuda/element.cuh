@@ -260,8 +260,8 @@ void visit_wrapping_number(const char* op, DType dtype, const F& f) {
   visit_width(op, dtype, f);
 }
 
-// Elements of which only counts whether they are zero: f(Tag of their size, the bits of which one is set in others than
-// zero). The sign of a floating zero is none of them.
+// Elements of which only matters whether they are zero: f(Tag of their size, a mask of the bits of which one is set in
+// every element but zero). The sign of a floating zero is not in the mask.
 template <class F>
 void visit_truth(DType dtype, const F& f) {
   if (is_storage_only(dtype)) unsupported_dtype("copy_", dtype);

@@ -29,7 +29,7 @@ class RoundedProducts {
   bool before_;
 };
 bool products_are_rounded();
-// The same for the products that belong to a layer: on where convolutions may round. Returns what held before.
+// The same for products that belong to a layer: on where convolutions may round. Returns the earlier setting.
 bool round_products(bool on);
 
 }  // namespace mica::cuda

@@ -15,10 +15,10 @@ namespace {
 struct Graph {
   int device;
   cudaStream_t stream;
-  const void* owner = nullptr;  // of what is allocated during the capture: a pool, or the graph itself
+  const void* owner = nullptr;  // the owner of memory that is allocated during the capture: a pool, or the graph itself
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;
-  // The random numbers of a replay begin where the generator stands: offset and seed, read by the kernels.
+  // The state of the generator when a replay begins, offset and seed, which the kernels read.
   uint64_t* philox = nullptr;
   uint64_t drawn = 0;
 };

@@ -1,4 +1,4 @@
-// CUDA graphs, and facts about a device: what only this backend can do, handed out by Backend::extension.
+// CUDA graphs and facts about a device, which Backend::extension hands out: only this backend has them.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
-// Starting a kernel through the driver. Its function is looked up once for each device. Where the GPU can, the kernel's
-// blocks are laid out while the last kernel of its stream still ends: both the host's call and the gap between the two
-// are shorter. So a kernel that is started here begins with wait_for_predecessors(), in every thread: before it
-// returns, nothing of what was queued earlier is known to be done.
+// Starts a kernel through the driver. Its function is looked up once for each device. Where the GPU can, the kernel's
+// blocks are prepared while the last kernel of its stream still ends: both the host's call and the gap between the two
+// become shorter. So a kernel that is started here begins with wait_for_predecessors(), in every thread: before that
+// returns, earlier work may not be done.
 #pragma once
 
 #include "backends/cuda/driver.h"

@@ -109,10 +109,10 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
   return true;
 }
 
-// Which loops a dtype has beside the one for any strides, since every one of them is compiled for every function: those
-// that come rarely have no loop for rows of vectors, which is for broadcasting and so for several operands; unsigned
-// integers of several bytes, int16, and what has 8 bytes and more, but for int64, have none for whole vectors. Elements
-// that are only moved have all of them (kMoved).
+// The loops that a dtype has beside the one for any strides. Each of them is compiled for every function, so rare
+// dtypes have none for rows of vectors (which is for broadcasting, and so for several operands). Unsigned integers of
+// several bytes, int16, and elements of 8 bytes and more except int64, have none for whole vectors. Elements that are
+// only moved have all of them (kMoved).
 template <class T>
 inline constexpr bool has_row_loop_v =
     std::is_same_v<T, float> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16> || std::is_same_v<T, bool> ||
@@ -142,7 +142,7 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
   for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
 }
 
-// Doubles take so long to come from memory that there is time for the call.
+// Doubles take so long to come from memory that there is time for a call.
 template <class Out, class... In, class F>
 void run_pointwise(const PointwiseLoop& loop, const F& f) {
   if constexpr ((std::is_same_v<In, double> || ...) && !requires { typename F::IsCalled; }) {

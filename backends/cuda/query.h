@@ -1,4 +1,4 @@
-// extension("query"): what is rarely asked for, by name.
+// extension("query"): answers to questions that are rarely asked, by name.
 #pragma once
 
 #include <string>

@@ -31,8 +31,7 @@ int device_count() {
   return count;
 }
 
-// A child process shares nothing with the driver of its parent: where CUDA was in use before a fork, it is refused
-// there.
+// A child process cannot use the driver of its parent: where CUDA was in use before a fork, the child gets an error.
 static std::atomic<bool> forked{false};
 
 static void watch_forks() {

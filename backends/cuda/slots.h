@@ -1,5 +1,5 @@
-// The slots of both kernel tables that this backend fills; the function of a slot has its name, in mica::cuda. What is
-// not here is either composed of other operations or refused by name (tests/cuda/test_slots.py knows which).
+// The slots of both kernel tables that this backend fills; the function of a slot has its name, in mica::cuda. Other
+// slots are either composed of other operations or refused by name (tests/cuda/test_slots.py lists which).
 #pragma once
 
 // clang-format off

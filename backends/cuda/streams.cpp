@@ -30,7 +30,7 @@ cudaStream_t current_stream(int index) { return thread_streams()[static_cast<siz
 
 Stream stream_of_thread(int index) { return {current_stream(index), Device(DeviceType::CUDA, index)}; }
 
-// What a compiled function has put off belongs before what comes now.
+// Queues the calls that a compiled function has put off, since they come before what is queued now.
 void queue_what_is_put_off() {
   if (recording::pending()) recording::flush("a call that orders streams");
 }

@@ -1,5 +1,5 @@
-// Which attention the kernels of this folder take: 16-bit floats, up to 128 numbers in a head, no mask but the causal
-// one. cuDNN takes most of that, and wider heads; everything else is composed of products and a softmax.
+// The attention that the kernels of this folder take: 16-bit floats, up to 128 numbers in a head, no mask but the
+// causal one. cuDNN takes most of that, and wider heads. Everything else is composed of products and a softmax.
 #pragma once
 
 #include "backends/cuda/attention/tiles.cuh"
@@ -31,8 +31,8 @@ Problem<T> problem(const TensorView& query, const TensorView& key, const TensorV
           static_cast<float>(scale)};
 }
 
-// The gradients by the matrix unit; the one that is given lies as the inputs have to, and `products` is of each query
-// the sum of grad * out.
+// The gradients by the matrix unit. The given gradient has the layout that inputs need; `products` holds the sum of
+// grad * out for each query.
 void matrix_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
                      const TensorView& grad_out, const TensorView& logsumexp, const float* products,
                      const TensorView& query, const TensorView& key, const TensorView& value, bool causal,

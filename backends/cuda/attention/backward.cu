@@ -1,6 +1,6 @@
-// The gradients of attention by the matrix unit. The scores are made again, once for the gradient of the queries and
-// once for those of the keys and values, each of which is then a sum in registers: nothing is added in global memory,
-// and a result does not change from run to run.
+// The gradients of attention by the matrix unit. The scores are computed again, once for the gradient of the queries
+// and once for those of the keys and values. Each gradient is then a sum in registers: nothing is added in global
+// memory, and a result does not change from run to run.
 #include "backends/cuda/attention/walk.cuh"
 
 namespace mica::cuda {
@@ -8,8 +8,8 @@ namespace mica::cuda {
 namespace attention {
 
 constexpr int kWarps = 8, kBlockThreads = kWarps * 32, kRows = kWarps * 16;
-// Two blocks of a multiprocessor hide each other's waits: narrow heads leave registers for that, with fewer queries at
-// a time where there are two sums to keep.
+// Two blocks on a multiprocessor hide each other's waits. Narrow heads leave registers for that; where two sums are
+// kept, with fewer queries at a time.
 template <int kWidth>
 inline constexpr int kBlocksOf = kWidth <= 64 ? 2 : 1;
 
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     }
     __syncthreads();
     const int64_t first_key = static_cast<int64_t>(block) * kOthers;
-    // How many keys of the block each of the two queries of a thread sees; a warp that sees none goes on.
+    // How many keys of the block each of the thread's two queries sees; a warp that sees none continues.
     const auto left = static_cast<int>(p.keys - first_key < kOthers ? p.keys - first_key : kOthers);
     const auto ahead = static_cast<int>(first_query - first_key + 1) + row + lane / 4;
     const int seen[2] = {p.causal && ahead < left ? ahead : left, p.causal && ahead + 8 < left ? ahead + 8 : left};
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     const int64_t first_query = (first_block + block % per_head) * kOthers;
     const float* shift = numbers + block % 2 * 2 * kOthers;
     const float* product = shift + kOthers;
-    // Which queries of the block see each of the two keys of a thread; a warp whose keys none sees goes on.
+    // Which queries of the block see each of the thread's two keys; a warp whose keys nobody sees continues.
     const auto last = static_cast<int>(p.length - first_query < kOthers ? p.length - first_query : kOthers);
     const auto begin = static_cast<int>(first_key - first_query) + row + lane / 4;
     const int64_t key_row = first_key + row + lane / 4;

@@ -1,6 +1,6 @@
-// A block has one query of one head. Its threads are groups, each of which reads a key and a value as pieces of 16
-// bytes; the groups take the keys in turn and carry a maximum, a sum and a weighted sum of values, which are put
-// together at the end. Tiles of 64 queries would leave nearly all of a multiprocessor idle, and most of them too.
+// A block has one query of one head. Its threads form groups, which read a key and a value in pieces of 16 bytes. The
+// groups take the keys in turn and keep a maximum, a sum and a weighted sum of values, which are joined at the end.
+// Tiles of 64 queries would leave most of a multiprocessor idle, and most multiprocessors too.
 #include "backends/cuda/attention/few.h"
 
 #include "backends/cuda/attention/plain.cuh"
@@ -21,7 +21,7 @@ __device__ Piece<T> piece_or_zeros(const T* from, bool inside) {
   return as_piece<T>(bits);
 }
 
-// What a group has seen: the largest score, and with it as the unit the sum of weights and of weighted values.
+// What a group has seen: the largest score and, relative to it, the sum of weights and of weighted values.
 template <int kCount>
 struct Seen {
   float largest = -INFINITY, sum = 0, values[kCount] = {};

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
   load_keys(0);
 
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * (16 * kTiles);
-  // The largest score is looked for before scaling, so that a negative scale turns the scores instead.
+  // The largest score is found before scaling, so for a negative scale the scores are negated instead.
   const bool turned = p.scale < 0;
   const float scale = fabsf(p.scale) * kLog2E;
   float result[kTiles][kWidth / 8][4] = {};
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     }
     __syncthreads();
     const int64_t first_key = static_cast<int64_t>(block) * kKeys;
-    // Nothing of this block is seen by the warp's queries.
+    // The warp's queries see nothing of this block.
     const bool unseen = p.causal && first_key > first_query + row + 16 * kTiles - 1;
     if (!unseen) {
       float scores[kTiles][kKeys / 8][4] = {};

@@ -1,4 +1,4 @@
-// The gradients of attention: what all kernels for them begin with, and which of them it is.
+// The gradients of attention: the work that all kernels share, and the choice of a kernel.
 #include <optional>
 
 #include "backends/cuda/context.h"
@@ -12,7 +12,7 @@ namespace mica::cuda {
 
 namespace {
 
-// Of each query, the sum of grad * out: `lanes` threads, a power of two, take 16 bytes of it each.
+// The sum of grad * out for each query: `lanes` threads, a power of two, take 16 bytes of it each.
 template <class T>
 __global__ void __launch_bounds__(256)
     products_kernel(const T* grad, attention::Strides grad_strides, const T* out, attention::Strides out_strides,
@@ -46,7 +46,7 @@ void attention_backward(const TensorView& grad_query, const TensorView& grad_key
   const int device = query.device.index();
   DeviceGuard guard(device);
   const int64_t rows = query.sizes[0] * query.sizes[1] * query.sizes[2], width = value.sizes[3];
-  // Loads of 16 bytes want the gradient aligned, which the inputs have been found to be.
+  // Loads of 16 bytes need an aligned gradient; the inputs are known to be aligned.
   const int64_t dense_strides[4] = {query.sizes[1] * query.sizes[2] * width, query.sizes[2] * width, width, 1};
   TensorView grad = grad_out;
   std::optional<Workspace> dense;

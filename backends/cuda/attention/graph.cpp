@@ -168,7 +168,7 @@ Description backward_graph(const GraphKey& k, cudnn::Handle handle) {
   if (k.causal) scores = g.hide_later_keys(scores);
   const int weights = g.pointwise(cudnn::kExponential, scores);
 
-  // A gradient of keys or values: a product with what the heads have, summed over those that share it.
+  // A gradient of keys or values: a product with what the heads have, summed over the heads that share it.
   const auto to_shared = [&](int factor, int other, int64_t width, int result) {
     const int left = g.reshape(factor, g.between(type, turned, turned_strides));
     if (k.heads == k.kv_heads) {

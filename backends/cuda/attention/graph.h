@@ -12,16 +12,16 @@ struct GraphStrides {
   int64_t batch, head, row;
 };
 
-// All that a plan depends on. Only numbers of eight bytes, so that two keys are equal where their bytes are.
+// Everything that a plan depends on. All members have eight bytes, so that two keys are equal if their bytes are.
 struct GraphKey {
   Task task;
   int64_t device, type, causal, batch, heads, kv_heads, length, keys, width, value_width;
   int64_t repeatable;  // whether the gradient of the queries is to be added in a fixed order, for more workspace
   GraphStrides query, key, value, out;
-  GraphStrides grad_out, grad_query, grad_key, grad_value;  // of the gradients' task
+  GraphStrides grad_out, grad_query, grad_key, grad_value;  // for the task of the gradients
 };
 
-// The tensors in memory, by the ids that a plan is given them under.
+// The tensors in memory, by the ids under which a plan gets them.
 enum TensorId : int64_t {
   kQuery = 1,
   kKey,

@@ -29,7 +29,7 @@ struct Mask {
   int64_t batch = 0, head = 0, row = 0, column = 0;
   MaskKind kind = MaskKind::None;
 
-  // What a score becomes.
+  // The score after the scale and the mask.
   template <class T>
   __device__ float apply(float score, int64_t at) const {
     if (kind == MaskKind::None) return score;
@@ -39,8 +39,8 @@ struct Mask {
   }
 };
 
-// Rows of a matrix into a tile; those from `valid` on, and numbers from `width` on, become zero. Float32 goes there
-// behind the scenes, and is there after wait_for_all_but and a barrier.
+// Copies rows of a matrix to a tile; rows from `valid` on, and numbers from `width` on, become zero. Float32 is copied
+// asynchronously, and is there after wait_for_all_but and a barrier.
 template <int kCount, int kWidth, class T>
 __device__ inline void load_rows(float* tile, const T* from, int64_t row_stride, int64_t valid, int width) {
   constexpr int kPieces = kWidth / 4;

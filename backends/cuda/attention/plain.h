@@ -9,7 +9,7 @@ namespace mica::cuda::attention::plain {
 void forward(const TensorView& out, const TensorView& logsumexp, const TensorView& query, const TensorView& key,
              const TensorView& value, const TensorView& mask, bool causal, double scale);
 
-// The gradient that is given lies as the inputs have to. `products` is of each query the sum of grad * out.
+// The given gradient has the layout that inputs need. `products` holds the sum of grad * out for each query.
 void backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
               const TensorView& grad_out, const TensorView& logsumexp, const float* products, const TensorView& query,
               const TensorView& key, const TensorView& value, const TensorView& mask, bool causal, double scale);

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 3 : 2)
 #pragma unroll
   for (int i = 0; i < kEach; ++i) largest[i] = -INFINITY, sum[i] = 0;
   for (int64_t first_key = 0; first_key < at.last_key; first_key += kKeys) {
-    __syncthreads();  // whoever still reads the last tiles is done
+    __syncthreads();  // nobody reads the last tiles any more
     load_rows<kKeys, kWidth>(key_tile, at.key + first_key * p.key_strides.row, p.key_strides.row, p.keys - first_key,
                              p.width);
     commit();

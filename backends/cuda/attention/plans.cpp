@@ -13,10 +13,10 @@ namespace mica::cuda::attention {
 
 namespace {
 
-// A plan is compiled for its shape, which takes longer than many runs of it: a shape that comes for the first time may
-// never come again, as those of a growing cache of keys.
+// Compiling a plan for a shape takes longer than many runs of it. A shape that comes for the first time may never come
+// again, as with a growing cache of keys.
 constexpr int kCallsBefore = 2;
-constexpr size_t kMostKeys = 2048;  // remembered; a program with more shapes than that gets no further plans
+constexpr size_t kMostKeys = 2048;  // how many are remembered; a program with more shapes gets no further plans
 
 struct Entry {
   cudnn::Plan plan;
@@ -38,7 +38,7 @@ struct KeyEqual {
 template <class T>
 using Table = std::unordered_map<GraphKey, T, KeyHash, KeyEqual>;
 
-// The first engine of the heuristic that can be had.
+// The plan of the heuristic's first engine that works.
 cudnn::Plan make_plan(const GraphKey& key, cudnn::Handle handle) {
   cudnn::open_compiler();
   const cudnn::Description graph = attention_graph(key, handle);
@@ -53,7 +53,7 @@ size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 GraphStrides strides_in_graph(const TensorView& t) {
-  // What a dimension of one element steps by says nothing; two problems that differ in it alone are the same.
+  // The stride of a dimension of one element means nothing; problems that differ only in it are the same.
   const int64_t row = t.sizes[2] == 1 ? t.sizes[3] : t.strides[2];
   const int64_t head = t.sizes[1] == 1 ? t.sizes[2] * row : t.strides[1];
   const int64_t batch = t.sizes[0] == 1 ? t.sizes[1] * (head > row ? head : t.sizes[2] * row) : t.strides[0];
@@ -92,19 +92,19 @@ bool lies_well(const TensorView& t) {
 
 bool cudnn_is_used(int device) {
   if (!flag(Flag::CudnnAttention) || properties(device).major < 8 || !cudnn::available()) return false;
-  // From 9.6 on the sums of the gradient of the queries are cleared by the plan; 9.10.0 and 9.10.1 have errors.
+  // From 9.6 on, plans clear the sums of the queries' gradient themselves; 9.10.0 and 9.10.1 have errors.
   static const size_t version = cudnn::api().version();
   return version >= 90600 && version != 91000 && version != 91001;
 }
 
-// Up to 9.15, the gradients of keys whose number is no multiple of 128 would need a mask.
+// Up to 9.15, gradients would need a mask where the number of keys is not a multiple of 128.
 static bool has_gradients_for(int64_t keys) {
   static const size_t version = cudnn::api().version();
   return version > 91500 || keys % 128 == 0;
 }
 
 bool has_engines(const TensorView& query, const TensorView& key, const TensorView& value) {
-  const TensorView& out = query;  // laid out as the queries are, whatever the width
+  const TensorView& out = query;  // it has the layout of the queries, whatever its width
   GraphKey k = key_of(Task::Forward, query, key, value, out, false);
   k.out = {k.heads * k.length * k.value_width, k.length * k.value_width, k.value_width};
   const std::lock_guard guard(cudnn::lock());
@@ -192,7 +192,7 @@ static bool can_be_given(const TensorView& query, const TensorView& key, const T
   return fits;
 }
 
-// Work below which a plan gains nothing: a few tiles for each multiprocessor.
+// With less work than this a plan gains nothing: a few tiles for each multiprocessor.
 static bool is_worth_it(const GraphKey& k) {
   return k.length >= 64 && k.batch * k.heads * k.length * k.keys >= int64_t{1} << 21;
 }
@@ -200,7 +200,7 @@ static bool is_worth_it(const GraphKey& k) {
 bool forward_by_cudnn(const TensorView& out, const TensorView& logsumexp, const TensorView& query,
                       const TensorView& key, const TensorView& value, bool causal, double scale, bool only) {
   if (!can_be_given(query, key, value, only)) return false;
-  // Where results are to repeat, the kernels do not change on the third call.
+  // Where results have to repeat, the kernels must not change on the third call.
   if (!only && flag(Flag::Deterministic)) return false;
   const GraphKey k = key_of(Task::Forward, query, key, value, out, causal);
   if (!only && !is_worth_it(k)) return false;
@@ -218,7 +218,7 @@ bool backward_by_cudnn(const TensorView& grad_query, const TensorView& grad_key,
                        const TensorView& query, const TensorView& key, const TensorView& value, bool causal,
                        double scale, bool only) {
   if (!can_be_given(query, key, value, only)) return false;
-  // The plan adds the gradients of the queries in whatever order its blocks end.
+  // A plan adds the gradients of the queries in the order in which its blocks end, which varies.
   if (!only && (flag(Flag::Deterministic) || !has_gradients_for(key.sizes[2]))) return false;
   GraphKey k = key_of(Task::Backward, query, key, value, out, causal);
   if (!only && !is_worth_it(k)) return false;

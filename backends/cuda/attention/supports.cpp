@@ -1,4 +1,4 @@
-// What of attention is taken, by dtype, shape and alignment.
+// Which attention is taken, by dtype, shape and alignment.
 #include "backends/cuda/attention/supports.h"
 
 #include "backends/cuda/attention/plans.h"
@@ -8,14 +8,14 @@ namespace mica::cuda {
 static bool aligned(const TensorView& t) {
   if (reinterpret_cast<uintptr_t>(t.data) % 16) return false;
   const int last = t.ndim - 1;
-  if (t.strides[last] != 1) return true;  // a copy is made, which is
+  if (t.strides[last] != 1) return true;  // it is copied, and the copy is aligned
   const int64_t piece = 16 / static_cast<int64_t>(element_size(t.dtype));
   for (int d = 0; d < last; ++d)
     if (t.sizes[d] > 1 && t.strides[d] % piece) return false;
   return true;
 }
 
-// Wide heads, and values of another width than the keys: cuDNN alone has kernels for them.
+// Whether only cuDNN has kernels: for wide heads, and for values of another width than the keys.
 static bool only_cudnn_takes(const TensorView& query, const TensorView& key, const TensorView& value) {
   if (query.ndim != 4 || key.ndim != 4 || value.ndim != 4 || query.numel == 0 || key.numel == 0 || value.numel == 0)
     return false;

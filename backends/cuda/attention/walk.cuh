@@ -1,4 +1,4 @@
-// Which part of attention a block works on, and how the kernels of the gradients are started: the same for all kernels,
+// Finds the part of attention that a block works on, and starts the kernels of the gradients. The same for all kernels,
 // whatever they multiply with.
 #pragma once
 

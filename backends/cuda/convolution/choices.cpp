@@ -38,7 +38,7 @@ std::string name_of(const ConvolutionKey& key) {
   return name;
 }
 
-// MICA_CACHE_DIR, or what the desktop's rules say of such folders; empty where there is none.
+// MICA_CACHE_DIR, or the usual folder for caches of a user; empty where there is none.
 std::string folder() {
   if (const char* named = std::getenv("MICA_CACHE_DIR")) return named;
   if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches && *caches) return std::string(caches) + "/mica";
@@ -74,7 +74,7 @@ class Choices {
     const auto found = known_.find(name_of(key));
     return found == known_.end() ? std::nullopt : std::optional(found->second);
   }
-  // One write of a whole line to the end, so that lines of several processes stay whole.
+  // Writes a whole line to the end at once, so that lines of several processes stay whole.
   void add(const ConvolutionKey& key, EngineChoice choice) {
     const std::string name = name_of(key);
     known_[name] = choice;

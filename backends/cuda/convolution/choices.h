@@ -1,4 +1,4 @@
-// Which engine a convolution was given in earlier runs of programs on this machine, kept in a file.
+// The engines that earlier runs of programs on this machine chose for convolutions, kept in a file.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ struct EngineChoice {
   int engine, compared;
 };
 
-// What the file says of a convolution. The file belongs to one version of cuDNN and one kind of GPU, for another names
+// The file's choice for a convolution. A file belongs to one version of cuDNN and one kind of GPU, because others name
 // other engines.
 std::optional<EngineChoice> remembered_choice(const ConvolutionKey& key);
 

@@ -1,5 +1,5 @@
-// Convolutions and their gradients through cuDNN. Weights in another order of memory than the images are brought into
-// theirs first.
+// Convolutions and their gradients through cuDNN. Weights whose order of memory differs from that of the images are
+// brought into that order first.
 #include <cstring>
 #include <optional>
 
@@ -69,7 +69,7 @@ class OrderedFilter {
 
 template <class T>
 struct AddBias {
-  Places<2> places;  // of the result, and which channel
+  Places<2> places;  // places of the result, and its channels
   T* out;
   const T* bias;
   __device__ void operator()(int64_t i) const {
@@ -153,8 +153,8 @@ class OwnTensor {
 void run(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
          IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups);
 
-// A transposed convolution may have more padding behind its result than a stride: then the convolution whose gradient
-// it is has results beyond those that are there. They are zeros, or are left out. False where there are none.
+// A transposed convolution may have more padding behind its result than a stride. Then the convolution whose gradient
+// it is has results beyond the given ones; they are zeros, or are left out. Returns false where there are none.
 bool run_padded(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
                 IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   int64_t sizes[kMaxDims];
@@ -209,7 +209,7 @@ struct JoinParts {
   }
 };
 
-// Four convolutions of real numbers, for a convolution and its gradients are linear in both of what they read.
+// Four convolutions of real numbers, because a convolution and its gradients are linear in both inputs.
 void run_complex(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
                  IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   const bool to_image = task == ConvolutionTask::InputGradient, to_filter = task == ConvolutionTask::WeightGradient;

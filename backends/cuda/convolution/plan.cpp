@@ -111,7 +111,7 @@ Description convolution_graph(const ConvolutionKey& k, int type, cudnn::Handle h
   return cudnn::operation_graph(handle, operations);
 }
 
-// What cuDNN says of an engine, of its numbers or of its behaviour: its notes as bits.
+// cuDNN's notes about an engine, on its numbers or its behaviour, as bits.
 unsigned notes_of(const Description& config, int attribute, int type) {
   Description engine(cudnn::kEngineKind);
   cudnn::Descriptor handle = engine.get();
@@ -145,9 +145,9 @@ void run_plan(const Plan& p, cudnn::Handle handle, void* image, void* filter, vo
   cudnn::execute(p, handle, 3, ids, pointers, workspace);
 }
 
-// The time that comparing engines may take: a little as a program starts, then a small part of the time it runs. A
-// first run loads an engine's kernels, some milliseconds, and a network meets hundreds of convolutions in its first
-// step.
+// The time that comparing engines may take: a little when a program starts, then a small part of its running time. The
+// first run of an engine loads its kernels, which takes some milliseconds, and a network meets hundreds of convolutions
+// in its first step.
 class Budget {
  public:
   static bool is_left() { return seconds_spent() < allowance(); }
@@ -203,7 +203,7 @@ float time_of(const Plan& plan, cudnn::Handle handle, void* image, void* filter,
     MICA_CUDA(cudaEventSynchronize(to));
     float taken = 0;
     MICA_CUDA(cudaEventElapsedTime(&taken, from, to));
-    if (turn == 0) continue;  // it loaded the kernel
+    if (turn == 0) continue;  // this run loaded the kernel
     ms = std::min(ms, taken);
     if (taken > 4 * shortest) break;
   }
@@ -220,15 +220,15 @@ Plan plan_of(const Description& config, cudnn::Handle handle) {
   return {};
 }
 
-// The plan that a convolution keeps for as long as the program runs, so that its results stay the same: what earlier
-// runs found, or the heuristic's first. Others are compared with it while the budget lasts, and each run of a program
-// goes on where the last one stopped.
+// The plan that a convolution keeps while the program runs, so that its results stay the same: the one that earlier
+// runs found, or the heuristic's first. Others are compared with it while the budget lasts; each run of a program
+// continues where the last one stopped.
 Plan make_plan(const ConvolutionKey& k, cudnn::Handle handle, void* image, void* filter, void* result) {
   const int type = cudnn_type(static_cast<DType>(k.dtype));
   const Description graph = convolution_graph(k, type, handle);
   const std::vector<Description> configs = allowed_engines(k, graph);
   const int count = static_cast<int>(configs.size());
-  // Where results have to repeat, nothing is measured: the clock would choose now one engine, now another.
+  // Where results have to repeat, nothing is timed: times would choose one engine today and another tomorrow.
   const int most = k.repeatable ? 1 : std::min(count, kTried);
   const std::optional<EngineChoice> known = k.repeatable ? std::nullopt : remembered_choice(k);
   EngineChoice choice{0, 0};

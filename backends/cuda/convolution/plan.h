@@ -1,4 +1,4 @@
-// What cuDNN needs to know of a convolution, and the plan that is kept for it.
+// The facts about a convolution that cuDNN needs, and the plan that is kept for it.
 #pragma once
 
 #include "mica/backend/kernel_types.h"

@@ -1,6 +1,6 @@
-// cuDNN as far as convolutions and attention need it, declared here because its header is in no toolkit: the graph
-// interface, whose descriptions are objects with attributes by number, found by name in the library when it is first
-// used.
+// The part of cuDNN that convolutions and attention need, declared here because no toolkit has its header: the graph
+// interface, whose descriptions are objects with attributes by number. The functions are found by name when the library
+// is first used.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -154,10 +154,10 @@ struct Api {
 // Opens the library on the first call; an error that says what to install where there is none.
 const Api& api();
 bool available();
-// The compiler that cuDNN makes kernels of attention with, from where libraries are looked for here; cuDNN itself knows
-// fewer places, but takes what is open.
+// Opens the compiler with which cuDNN makes kernels of attention, from the places where libraries are looked for here.
+// cuDNN itself looks in fewer places, but uses a library that is open.
 void open_compiler();
-// The handle of a device. Whoever uses it, or a table of plans, holds the lock.
+// The handle of a device. Code that uses it, or a table of plans, holds the lock.
 std::mutex& lock();
 Handle handle(int device, cudaStream_t stream);
 void check(int status, const char* what);

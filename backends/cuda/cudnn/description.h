@@ -43,7 +43,7 @@ class Description {
   Descriptor handle_ = nullptr;
 };
 
-// A tensor as a graph sees it. A virtual one never comes to memory; one by value is read from the host as a plan runs.
+// A tensor of a graph. A virtual one is never in memory; one by value is read from the host when a plan runs.
 struct TensorFacts {
   int64_t id;
   int type, dims;

@@ -1,6 +1,6 @@
-// Fourier transforms through cuFFT, up to three dimensions in one plan (fft/plans.h). A tensor whose elements lie at
-// distances that a plan can say is transformed where it lies; another one is copied so that its sequences are dense.
-// The factor of the normalisation goes with such a copy where there is one.
+// Fourier transforms through cuFFT, up to three dimensions in one plan (fft/plans.h). Where a plan can describe the
+// distances of a tensor's elements, the tensor is transformed in place; otherwise it is copied, so that its sequences
+// are dense. The factor of the normalisation is applied by such a copy where there is one.
 #include <algorithm>
 #include <optional>
 
@@ -132,7 +132,7 @@ void move_half(const TensorView& t, const Group& group, int64_t n, void* dense, 
   for_each(t.device.index(), t.numel, body);
 }
 
-// How a plan finds the elements where they lie, if it can.
+// How a plan finds the elements in their memory, if it can.
 std::optional<Layout> layout_of(const TensorView& t, const Group& group) {
   if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(2 * element_size(to_real(t.dtype)))) return {};
   Layout layout;
@@ -182,7 +182,7 @@ void transform(Kind kind, const TensorView& out, const TensorView& in, const Gro
   // cuFFT writes over the input of a transform to reals.
   std::optional<Layout> in_layout = kind == Kind::ToReal ? std::nullopt : layout_of(in, group);
   std::optional<Layout> out_layout = layout_of(out, group);
-  double left = scale;  // of the factor
+  double left = scale;  // the part of the factor that is not applied yet
   if (!in_layout) {
     in_layout = dense_layout(in, group);
     from.emplace(static_cast<size_t>(in.numel * element_size(in.dtype)), device);

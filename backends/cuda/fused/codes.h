@@ -1,5 +1,5 @@
-// What a fused loop can compute: the names of its instructions. Those of the first list are functions of one number by
-// the CUDA library, of the same name as their kernel's slot.
+// The instructions of a fused loop, by name. Those of the first list are functions of one number from the CUDA library,
+// with the names of their kernels' slots.
 #pragma once
 
 #include "mica/backend/fusion.h"
@@ -62,7 +62,7 @@ enum class FusedCode : int16_t {
 #undef MICA_CODE
 };
 
-// Whose index it is that says where a loop stores, in an error.
+// The operation that an error names where the index of a store is wrong.
 inline constexpr const char* kIndexedOperation = "index_put_";
 
 const Fusion& fusion();

@@ -1,4 +1,4 @@
-// Which kernels a fused loop can take the place of, and by which instruction.
+// Finds the kernels that a fused loop can replace, and the instruction for each.
 #include "backends/cuda/fused/describe.h"
 
 #include <cmath>
@@ -115,7 +115,7 @@ constexpr Row kRows[] = {
     {"gelu_backward", FusedCode::GeluBackward, Kind::Float, Argument::ByTanh},
 };
 
-// Whether the operands are what the kernel's kind takes. Those of a float kernel are of one dtype, but for a sum.
+// Whether the operands fit the kernel's kind. Operands of a float kernel have one dtype, except for a sum.
 bool takes(const Row& row, const PointwiseLoop& loop) {
   const DType out = loop.dtypes[0];
   const auto all = [&](int from, DType wanted) {

@@ -15,15 +15,15 @@ namespace mica::cuda {
 
 namespace {
 
-constexpr size_t kMostKinds = 4096;     // of more, the first ones are kept
+constexpr size_t kMostKinds = 4096;     // where there are more, the first ones are kept
 constexpr size_t kMostArgument = 4096;  // bytes, which every driver passes
 thread_local std::vector<char> argument;
 
 std::mutex mutex;
 HeldOverFork held(mutex, LockOrder::Plans);
 
-// By device and signature. A loop that is seen for the first time gets no code yet, unless it is captured and thereby
-// will run again: programs whose loops are never the same twice would spend their time on translation.
+// Code by device and signature. A loop that comes for the first time gets no code, unless it is captured and will run
+// again: otherwise programs whose loops are never the same twice would spend their time on translation.
 struct Code {
   CUfunction function = nullptr;
   bool failed = false;
@@ -41,7 +41,7 @@ bool is_wanted() {
   return wanted;
 }
 
-// Loading waits for nothing that a capture forbids: the mode allows it while this thread's stream is captured.
+// Translates and loads code. The mode allows that while this thread's stream is captured.
 CUfunction translated(const std::string& text) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   MICA_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));

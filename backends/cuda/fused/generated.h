@@ -6,8 +6,8 @@
 
 namespace mica::cuda {
 
-// Runs the loop by its own code. False where there is none: a loop of this kind runs for the first time, or the driver
-// cannot translate. The loop's device is current.
+// Runs the loop by its own code. Returns false where it has none: a loop of this kind runs for the first time, or the
+// driver cannot translate. The loop's device is current.
 bool run_generated(const FusedLoop& loop, const FusedLayout& layout);
 
 // Fusion::takes_sum and run_sequence.

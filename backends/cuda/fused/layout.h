@@ -1,4 +1,4 @@
-// How a fused loop is laid over threads: each has a piece of neighbouring elements, or one.
+// The layout of a fused loop over threads: each thread has a piece of neighbouring elements, or one element.
 #pragma once
 
 #include "mica/backend/fusion.h"
@@ -13,7 +13,7 @@ struct FusedLayout {
   int64_t shape[kFusedDims];                    // in pieces, fastest dimension first
   int64_t strides[kFusedOperands][kFusedDims];  // in bytes, from piece to piece
   bool pieces;                                  // whether a piece is kFusedPiece elements
-  uint32_t dense;  // operands that lie together along a piece; of the others it has one element
+  uint32_t dense;  // operands that are dense along a piece; the others have one element for it
   int64_t items;   // pieces in all
 };
 

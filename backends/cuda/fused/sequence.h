@@ -8,7 +8,7 @@
 
 namespace mica::cuda {
 
-// What text.h has for a loop, for loops and sums of rows, one after the other, by one block of kSequenceThreads.
+// The same as text.h for a sequence: loops and sums of rows, one after the other, by one block of kSequenceThreads.
 struct SequencePart {
   const FusedLoop* loop;  // null: the sum
   FusedLayout layout;

@@ -60,8 +60,8 @@ struct Places {
   int stride(int operand, int d) const { return strides + 8 * (operand * ndim + d); }
   int number(int i) const { return numbers + 4 * i; }
 
-  // Of an operand that an index places: the index's address, bytes from place to place, how many places there are,
-  // their dimension, where a place that there is not is reported, and whose index it was.
+  // For an operand that an index places: the index's address, the bytes from place to place, the number of places,
+  // their dimension, where an invalid place is reported, and the operation that it belongs to.
   static constexpr int kStep = 8, kPlaces = 16, kDim = 24, kReport = 32, kOperation = 40, kIndexBytes = 48;
   int indices[kFusedOperands];
   int ndim, items, addresses, strides, numbers;
@@ -139,8 +139,8 @@ void Body::find_elements() {
   }
 }
 
-// Moves an operand to the place that its index says. %k0 ... whether there is such a place; if not, the first thread
-// writes that down as Bounds::checked (bounds.h) does.
+// Moves an operand to the place that its index names. %k0 ... say whether there is such a place; if not, the first
+// thread notes that, as Bounds::checked (bounds.h) does.
 void Body::find_place(int k) {
   const int at = places_.indices[k];
   const std::string label = cat("$I", shared_.instances++, "_");

@@ -8,16 +8,17 @@
 
 namespace mica::cuda {
 
-// What the code depends on: loops of one signature share it. Addresses, sizes, strides and numbers are its arguments.
+// The facts on which the code depends: loops of one signature share it. Addresses, sizes, strides and numbers are its
+// arguments.
 std::string signature(const FusedLoop& loop, const FusedLayout& layout);
 
 // The kernel "fused" for GPUs of a compute capability (90 is 9.0) and newer ones.
 std::string ptx_of(const FusedLoop& loop, const FusedLayout& layout, int capability);
 
-// Its one argument, behind what `bytes` holds.
+// Adds the kernel's one argument to `bytes`.
 void pack_arguments(const FusedLoop& loop, const FusedLayout& layout, std::vector<char>& bytes);
 
-// What it is written with, for kernels of several loops.
+// Functions for kernels of several loops.
 
 // Text that the parts of a kernel have in common: the functions that they call, and how many of them were written out.
 struct SharedText {

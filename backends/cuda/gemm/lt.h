@@ -1,4 +1,4 @@
-// What every product through cuBLASLt needs: the library's functions, matrices as it sees them, and plans.
+// What all products through cuBLASLt need: the library's functions, matrices as it sees them, and plans.
 #pragma once
 
 #include <cublasLt.h>
@@ -79,7 +79,8 @@ struct EqualBytes {
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
-  // What beta multiplies: the result itself, or of the type that the library wants beside it, and then never there.
+  // The matrix that beta multiplies: the result itself, or a matrix that is never there, of the type that the library
+  // asks for.
   cublasLtMatrixLayout_t added = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace = 0;

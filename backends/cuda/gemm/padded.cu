@@ -17,8 +17,8 @@ constexpr int64_t kWorthwhile = int64_t{1} << 30;  // multiplications
 
 int64_t padded(int64_t n) { return (n + kUnit - 1) / kUnit * kUnit; }
 
-// Rows of `from` to rows of `pitch` elements, the rest of each row and the rows from `rows` on zero: 8 elements a
-// thread, read one by one, since rows begin anywhere.
+// Copies rows of `from` to rows of `pitch` elements; the rest of each row, and the rows from `rows` on, become zero. A
+// thread takes 8 elements and reads them one by one, since rows begin anywhere.
 struct PadRows {
   uint16_t* to;
   const uint16_t* from;

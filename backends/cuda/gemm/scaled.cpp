@@ -37,8 +37,8 @@ bool is_narrow(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == C
 
 int64_t blocks(int64_t size) { return (size + 127) / 128; }
 
-// How the scales of an operand lie, for `outer` rows or columns of `inner` numbers: dimension 0 of a scale goes with
-// `outer`, or dimension 1 where it is `transposed`. No answer where the library has no mode for it.
+// The library's mode for the scales of an operand with `outer` rows or columns of `inner` numbers: dimension 0 of a
+// scale goes with `outer`, or dimension 1 where it is `transposed`. Nothing where the library has no such mode.
 std::optional<cublasLtMatmulMatrixScale_t> scale_mode(const TensorView& scale, int64_t outer, int64_t inner,
                                                       bool transposed) {
   if (scale.dtype != DType::Float32) return std::nullopt;
@@ -126,7 +126,7 @@ lt::Plan make_plan(const Description& d, cublasLtHandle_t handle) {
       !(set_mode(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, key.a_mode) &&
         set_mode(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, key.b_mode)))
     return plan;
-  // The heuristic asks whether there are scales, not what they are. Any aligned address stands for those of a call.
+  // The heuristic asks whether there are scales, not for their values. Any aligned address stands for those of a call.
   alignas(256) static const char place[256] = {};
   const void* some = place;
   plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, some);
@@ -195,7 +195,7 @@ void scaled_matmul(const TensorView& out, const TensorView& a, const TensorView&
     lt::run(plan, handle, &alpha, b.data, a.data, &beta, out.data, device);
     return true;
   };
-  // What has no fast sums has others.
+  // Where fast sums are not available, others are used.
   MICA_CHECK((use_fast_accum && queued(true)) || queued(false),
              "scaled_matmul: cuBLASLt has no algorithm for this product");
 }

@@ -44,7 +44,7 @@ struct State {
     return std::string(text && *text ? text : "tunableop_results%d.csv");
   }();
   bool looked_for_file = false;
-  std::string trouble;  // told when Python asks: a warning runs Python, which no lock may wait for
+  std::string trouble;  // reported when Python asks: a warning runs Python, for which no lock may wait
   std::map<Name, Choice> choices;
   std::map<Name, bool> untuned;
   // Plans that were given their choice, by their description; emptied when choices may have changed.
@@ -98,7 +98,7 @@ std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
   return text;
 }
 
-// False where the text is none of ours, or the library does not take the algorithm for this product.
+// Returns false where the text is not ours, or the library does not take the algorithm for this product.
 bool make_algorithm(const std::string& text, const Product& product, cublasLtHandle_t handle, lt::Plan& plan) {
   const std::string_view prefix = kSolution;
   if (text.compare(0, prefix.size(), prefix) != 0) return false;
@@ -222,7 +222,8 @@ Choice fastest(const State& s, const lt::Plan& plan, cublasLtHandle_t handle, co
     if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
     lt::Plan other = plan;
     const std::string text = text_of(candidate.algo);
-    if (!make_algorithm(text, product, handle, other)) continue;  // what is kept must be what is timed
+    // The algorithm that is kept must be the one that is timed.
+    if (!make_algorithm(text, product, handle, other)) continue;
     try {
       const double taken = time_of(s, device, events, [&] { run(other, out.data()); });
       if (taken < best.milliseconds) best = {text, taken};

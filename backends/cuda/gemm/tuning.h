@@ -11,7 +11,7 @@ namespace mica::cuda::tuning {
 
 bool is_on();
 
-// A product as the file names it, and what an algorithm is made again from.
+// A product as the file names it, and the facts from which an algorithm is made again.
 struct Product {
   std::string operation, parameters;
   cublasComputeType_t compute;
@@ -19,8 +19,8 @@ struct Product {
   size_t out_bytes;  // that the product writes
 };
 
-// The plan with the algorithm that was found for the product before, or is found now if tuning is on. `run` computes
-// the product by a plan into other memory of that many bytes. Without a choice it is the plan itself.
+// The plan with the algorithm that was found for the product before, or that is found now if tuning is on. `run`
+// computes the product by a plan into other memory of that many bytes. Without a choice it is the plan itself.
 lt::Plan chosen(const lt::Plan& plan, cublasLtHandle_t handle, const Product& product, int device,
                 const std::function<void(const lt::Plan&, void* out)>& run);
 

@@ -17,8 +17,7 @@ int64_t chunk_size(int64_t numel, const TensorView& offsets) {
   const int64_t chunks = offsets.numel - 1;
   return ((numel + chunks - 1) / chunks + 15) / 16 * 16;
 }
-// The highest bit of each byte that has one of the bits of `mask`, which is the same in all bytes; nothing of the other
-// bits.
+// The highest bit of each byte that has one of the bits of `mask`, which is the same in all bytes. Other bits are zero.
 __device__ inline uint32_t bytes_that_hold(uint32_t bytes, uint32_t mask) {
   const uint32_t taken = bytes & mask;
   return (((taken & 0x7f7f7f7fu) + 0x7f7f7f7fu) | taken) & 0x80808080u;

@@ -46,7 +46,7 @@ struct Api {
                    const void* values, Type, size_t*, size_t*);
   int (*eigh)(Handle, Parameters, Vectors, Triangle, int64_t n, Type, void* a, int64_t lead, Type, void* values, Type,
               void*, size_t, void*, size_t, int* info);
-  // Null in libraries of before CUDA 12.6: the next four.
+  // The next four are null in libraries from before CUDA 12.6.
   int (*eigh_batch_size)(Handle, Parameters, Vectors, Triangle, int64_t n, Type, const void* a, int64_t lead, Type,
                          const void* values, Type, size_t*, size_t*, int64_t count);
   int (*eigh_batch)(Handle, Parameters, Vectors, Triangle, int64_t n, Type, void* a, int64_t lead, Type, void* values,

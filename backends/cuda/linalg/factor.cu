@@ -75,7 +75,7 @@ struct SolveBody {
   Sides<T> sides;  // of the first matrix
   int64_t step;    // to the next matrix's
   int parts, width;
-  const int* pivots;  // null: a triangle alone
+  const int* pivots;  // null where only a triangle is solved
   Triangle first;     // solved with first, and, with pivots, `second` after it
   Triangle second;
   bool exchange_last;

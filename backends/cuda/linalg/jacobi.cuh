@@ -1,5 +1,5 @@
-// Jacobi's iteration for many small matrices: a team of 2 to 32 lanes of a warp for each, which keeps its matrix in
-// shared memory. The teams of a warp go in step, so that what one of them waits for all of them wait for.
+// Jacobi's iteration for many small matrices: a team of 2 to 32 lanes of a warp for each, with its matrix in shared
+// memory. The teams of a warp go in step, so that all of them wait for the slowest.
 #pragma once
 
 #include <cfloat>

@@ -1,5 +1,5 @@
-// What neither cuSOLVER nor a kernel of this backend does: decompositions with symmetric pivoting, and least squares of
-// matrices that may lack rank. The CPU's LAPACK does them.
+// Decompositions that neither cuSOLVER nor a kernel of this backend computes: those with symmetric pivoting, and least
+// squares of matrices that may lack rank. The CPU's LAPACK computes them.
 #include "backends/cuda/linalg/on_host.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void HostCopies::copy_back(std::initializer_list<size_t> which) const {
     const auto bytes = static_cast<size_t>(to.numel * element_size(to.dtype));
     if (bytes == 0) continue;
     const cudaStream_t stream = current_stream(to.device.index());
-    // From ordinary memory: the call returns once the bytes have been taken.
+    // The source is ordinary memory, so the call returns once the bytes have been taken.
     MICA_CUDA(cudaMemcpyAsync(to.data, copies_[i].data, bytes, cudaMemcpyHostToDevice, stream));
   }
 }

@@ -1,4 +1,4 @@
-// Kernels that run on the host: what they take is copied there and back.
+// Kernels that run on the host: their tensors are copied there and back.
 #pragma once
 
 #include <initializer_list>

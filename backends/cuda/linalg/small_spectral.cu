@@ -219,10 +219,10 @@ struct SvdBody {
   }
 };
 
-// An iteration over one matrix of more than 8 rows takes longer than the host's, so that there must be several; of
-// those of more than 16 rows there must be many, since cuSOLVER has more threads for each. Its eigenvectors of several
-// matrices are not for us, though: those of 20 x 20 ones were 2.6e-4 from orthogonal in float32, a hundred times what
-// rounding explains, so that what the host does not take is done here.
+// One matrix of more than 8 rows takes longer here than on the host, so there must be several. Matrices of more than 16
+// rows must be many, since cuSOLVER has more threads for each. Its eigenvectors of several matrices are not used: those
+// of 20 x 20 matrices were 2.6e-4 from orthogonal in float32, a hundred times what rounding explains. So matrices that
+// the host does not take are computed here.
 constexpr int64_t kLargest = 32;
 bool suits(const TensorView& a, int64_t several, int64_t many) {
   const int64_t m = a.sizes[a.ndim - 2], n = a.sizes[a.ndim - 1], side = std::max(m, n), count = a.numel / (m * n);

@@ -16,8 +16,8 @@ int checked_int(int64_t n) {
   return static_cast<int>(n);
 }
 
-// Where a matrix has an element that is no finite number, its information is `code`, whatever was found; such elements
-// become zero beforehand, since iterations over them may not end.
+// A matrix with an element that is not finite gets the information `code`, whatever was found. Such elements become
+// zero beforehand, since iterations over them may not end.
 template <class T>
 struct FlagInfinite {
   T* data;
@@ -101,8 +101,8 @@ struct UnpackVectors {
   }
 };
 
-// A few small matrices are done on the host before a kernel's iterations have begun, and what comes out is waited for
-// in any case. `most` rows of all matrices together are few.
+// Whether there are few small matrices: the host is done with them before a kernel's iterations have begun, and the
+// results are waited for in any case. `most` is the number of rows of all matrices together that counts as few.
 bool suits_host(const TensorView& a, int64_t most) {
   const int64_t m = a.sizes[a.ndim - 2], n = a.sizes[a.ndim - 1];
   return a.numel * std::min(m, n) <= 64 * 64 * 64 && a.numel / std::min(m, n) <= most;

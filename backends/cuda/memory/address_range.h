@@ -1,4 +1,5 @@
-// Addresses of a device that memory is put behind page by page, so that one segment can grow and shrink in place.
+// A range of addresses of a device to which memory is added page by page, so that one segment can grow and shrink in
+// place.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@ DeviceAllocator& allocator(int index) {
 
 namespace {
 
-// An allocator of somebody else's that takes the place of ours.
+// An allocator of a program that replaces ours.
 struct Foreign {
   void* (*take)(ssize_t size, int device, cudaStream_t stream);
   void (*give_back)(void* data, ssize_t size, int device, cudaStream_t stream);

@@ -145,7 +145,7 @@ class DeviceAllocator {
   int64_t limit_ = 0;  // bytes that may be reserved; 0 for all there are
   Counts allocations_, allocated_, requested_, active_blocks_, active_, reserved_, segment_count_;
   int64_t device_allocations_ = 0, device_frees_ = 0, retries_ = 0, failures_ = 0;
-  Count idle_;  // bytes of free blocks in segments that are in use; its peak is of the times when somebody asked
+  Count idle_;  // bytes of free blocks in segments that are in use; its peak is over the times when somebody asked
 };
 
 DeviceAllocator& allocator(int index);

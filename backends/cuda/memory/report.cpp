@@ -1,4 +1,4 @@
-// What the allocator says of itself: statistics, the list of segments, and why there is no memory left.
+// The allocator's reports: statistics, the list of segments, and why there is no memory left.
 #include <algorithm>
 #include <cstdio>
 #include <map>

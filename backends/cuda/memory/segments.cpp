@@ -9,7 +9,7 @@ namespace mica::cuda {
 
 namespace {
 
-// A capture goes on over what is asked for here: it is no part of the graph.
+// Memory is asked for outside of a capture that is under way: it is not part of the graph.
 class OutsideOfCapture {
  public:
   explicit OutsideOfCapture(bool capturing) : capturing_(capturing) {
@@ -42,7 +42,7 @@ void DeviceAllocator::note_reserved(bool small, int64_t bytes) {
 }
 
 Block* DeviceAllocator::grow(size_t size, const void* owner) {
-  // What waits for its like may be what is missing, once it is joined.
+  // Blocks that wait in quick lists may be what is missing, once they are joined.
   flush_quick();
   if (Block* block = take(size, owner)) return block;
   const bool expandable = allocator_settings().expandable_segments.load(std::memory_order_relaxed);
@@ -80,8 +80,8 @@ Block* DeviceAllocator::new_segment(size_t size, const void* owner) {
   return segment->first;
 }
 
-// A run of neighbouring free blocks and holes that is long enough, longer at the end of the segment where there is
-// none; memory is put behind its holes.
+// Finds a run of neighbouring free blocks and holes that is long enough; if there is none, makes the segment longer.
+// Its holes get memory.
 Block* DeviceAllocator::expand_segment(size_t size, const void* owner) {
   const bool small = size <= kSmall;
   Segment* segment = nullptr;

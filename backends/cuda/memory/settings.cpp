@@ -39,7 +39,7 @@ void apply(AllocatorSettings& settings, std::string_view text) {
     } else if (key == "backend") {
       MICA_CHECK(value == "native", "Unknown allocator backend, options are native: got ", value);
     } else {
-      // How torch's allocator rounds, pins or cleans up, which ours does in its own way.
+      // Settings of torch's allocator for rounding, pinning and cleaning up, which ours does in its own way.
       constexpr std::string_view kOthers[] = {"garbage_collection_threshold",      "roundup_power2_divisions",
                                               "roundup_bypass_threshold_mb",       "release_lock_on_cudamalloc",
                                               "release_lock_on_hipmalloc",         "pinned_use_cuda_host_register",

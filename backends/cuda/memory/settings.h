@@ -1,4 +1,4 @@
-// What PYTORCH_CUDA_ALLOC_CONF, PYTORCH_ALLOC_CONF or MICA_CUDA_ALLOC_CONF say of the allocator.
+// The settings of the allocator in PYTORCH_CUDA_ALLOC_CONF, PYTORCH_ALLOC_CONF or MICA_CUDA_ALLOC_CONF.
 #pragma once
 
 #include <atomic>

@@ -7,7 +7,7 @@
 namespace mica::cuda {
 
 // "handle offset": how another process finds the memory at an address of the current device. The handle is 128
-// hexadecimal digits, the offset is that of the address within the piece. Waits for the current stream's work.
+// hexadecimal digits; the offset is that of the address within the piece. Waits for the current stream's work.
 std::string export_memory(void* address);
 
 // The address of the piece in this process. Every import is released once; CUDA opens a piece once per process, so

@@ -12,7 +12,8 @@ inline constexpr size_t kSmallSegment = size_t{2} << 20;
 inline constexpr size_t kLarge = size_t{10} << 20;
 inline constexpr size_t kLargeSegment = size_t{20} << 20;
 inline constexpr size_t kSegmentUnit = size_t{2} << 20;
-inline constexpr size_t kQuickest = size_t{16} << 20;  // up to here, a released block waits for its like
+// Up to this size a released block is kept for a request of the same size.
+inline constexpr size_t kQuickest = size_t{16} << 20;
 
 inline size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -15,7 +15,7 @@ struct Forward {
   int64_t rows, n;
   compute_t<T> eps;
   bool aligned;
-  bool centred;  // layer norm; rms norm takes no mean away
+  bool centred;  // true for layer norm; rms norm subtracts no mean
 };
 
 // What a compiled function lets the kernel do beside the norm (FusedNorm); in eager execution N is void, and there is

@@ -1,5 +1,5 @@
-// The rules of optimizers: what one element of the parameter, t[0], its gradient, t[1], and its states become. They are
-// those of backends/cpu/optim.
+// The rules of optimizers: they change one element of the parameter, t[0], by its gradient, t[1], and its states. They
+// are those of backends/cpu/optim.
 #pragma once
 
 #include "backends/cuda/element.cuh"

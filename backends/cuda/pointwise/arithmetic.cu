@@ -22,7 +22,7 @@ struct Reciprocal {
   __device__ T operator()(T a) const { return T(1) / a; }
 };
 
-// The sums and products that may meet a transposed matrix often enough for a loop of their own.
+// The sums and products that meet a transposed matrix often enough for a loop of their own.
 template <class T, class F>
 void run_arithmetic(const PointwiseLoop& loop, const F& f) {
   if constexpr (is_short_float_v<T>) {

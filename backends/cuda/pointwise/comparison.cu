@@ -1,5 +1,5 @@
-// eq, ne, lt, le, gt, ge; bitwise operations. What differs between them is a number that the kernel is given, so that
-// they share one for each dtype.
+// eq, ne, lt, le, gt, ge; bitwise operations. A number that the kernel gets says which one it is, so that they share
+// one kernel for each dtype.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise.cuh"
 #include "backends/cuda/pointwise/functions.cuh"

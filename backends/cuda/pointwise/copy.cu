@@ -21,7 +21,7 @@ struct Constant {
   __device__ T operator()() const { return value; }
 };
 
-// The source's dtype is looked at in the kernel, the same way by every thread: a table of all pairs of dtypes would be
+// The kernel looks at the source's dtype, in the same way in every thread: a table of all pairs of dtypes would need
 // 400 kernels.
 template <class To>
 struct AnyConverted {
@@ -213,13 +213,13 @@ void write_number(const Scalar& value, DType dtype, void* to) {
     default:
       break;
   }
-  // Of elements that are only stored, all bits are zero or nobody knows what a number would be.
+  // For dtypes that are only stored, zero means that all bits are zero; no other number has a meaning.
   if (!value.is_integral() || value.cast<int64_t>() != 0) unsupported_dtype("fill_", dtype);
   std::memset(to, 0, static_cast<size_t>(element_size(dtype)));
 }
 
-// A few bytes are set by the driver without a kernel, for a third of what a launch costs. False where the elements are
-// too many, apart, or not made of equal words.
+// The driver sets a few bytes without a kernel, for a third of the cost of a launch. Returns false where there are too
+// many elements, where they are apart, or where they are not made of equal words.
 template <class T>
 static bool set_few(const PointwiseLoop& loop, const T& element) {
   constexpr int64_t kFewBytes = 4096;

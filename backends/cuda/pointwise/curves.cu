@@ -77,7 +77,7 @@ struct LerpByNumber {
 void lerp(const PointwiseLoop& loop) {
   const bool is_short = loop.dtype == DType::Float16 || loop.dtype == DType::BFloat16;
   if (is_short && loop.numbers >> 3 & 1) {
-    // torch computes with the number itself, not with what it is in 16 bits; it stands eight bytes behind its element.
+    // torch computes with the number itself, not rounded to 16 bits; it stands eight bytes behind its element.
     LerpByNumber f;
     std::memcpy(&f.weight, loop.data[3] + 8, sizeof(float));
     if (loop.dtype == DType::Float16) return run_pointwise<half, half, half, half>(loop, f);

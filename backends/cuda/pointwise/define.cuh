@@ -17,7 +17,7 @@ void run_rare(const PointwiseLoop& loop, const F& f) {
   });
 }
 
-// All loops for floats of 16 and 32 bits, and one for what comes rarely.
+// All loops for floats of 16 and 32 bits, and one for dtypes that come rarely.
 template <class Out, class... In, class F>
 void run_common(const PointwiseLoop& loop, const F& f) {
   if constexpr (is_short_float_v<Out>) {

@@ -1,4 +1,4 @@
-// Which function a comparison or a power is: numbers that kernels are given, so that they share their code.
+// Numbers that tell kernels which comparison or power they compute, so that they share their code.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 namespace mica::cuda {
 
-// False where the windows are others, or the images too large: nothing has been done then.
+// Returns false, and has done nothing, where the windows are others or the images too large.
 bool max_pool_images(const TensorView& out, const TensorView& indices, const TensorView& self, IntArrayRef kernel,
                      IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool channels_last);
 

@@ -9,7 +9,8 @@ template <class T>
 struct Uniform : UnitDraw<drawn_t<T>> {
   using R = drawn_t<T>;
   R from, range, to;
-  // Closed at the beginning and open at the end, the other way round than what was drawn: as an element, rounded.
+  // The interval is closed at the beginning and open at the end, the reverse of the drawn number. The element is
+  // rounded.
   __device__ T operator()(R u, int64_t) const {
     const T value = convert<T>(u * range + from);
     return convert<R>(value) == to ? convert<T>(from) : value;

@@ -1,4 +1,4 @@
-// The generator of a CUDA device: Philox, a function of a seed and of how far the stream has come.
+// The generator of a CUDA device: Philox, a function of a seed and of the position in the stream.
 #pragma once
 
 #include "mica/core/fork.h"

@@ -20,10 +20,10 @@ constexpr int64_t kLstm = 2, kGru = 3;
 constexpr size_t kMostPlans = 512;
 
 std::atomic<int64_t> forwards, backwards;
-std::atomic<int> given_algorithm{-1};  // by somebody who measures; -1: none
-std::string last_refusal;              // under cudnn::lock()
+std::atomic<int> given_algorithm{-1};  // set for measurements; -1 where the backend chooses
+std::string last_refusal;              // guarded by cudnn::lock()
 
-// What was decided when the forward ran.
+// What the forward has decided, as one number.
 int64_t choice_of(int algorithm, int math) { return algorithm | math << 8; }
 int algorithm_of(int64_t choice) { return static_cast<int>(choice & 0xff); }
 int math_of(int64_t choice) { return static_cast<int>(choice >> 8); }
@@ -185,7 +185,7 @@ void Descriptors::find_parameters(const RecurrentStack& s, cudnn::Handle handle)
 }
 
 struct Entry {
-  std::shared_ptr<const Descriptors> made;  // none: it was turned down
+  std::shared_ptr<const Descriptors> made;  // null where cuDNN turned the stack down
 };
 
 // Under cudnn::lock(), with the device current.
@@ -230,8 +230,8 @@ int algorithm_for(const RecurrentStack& s, bool training) {
   return cudnn::kStandard;
 }
 
-// Whether cuDNN was measured to be faster than the own kernels: by a persistent algorithm, and where the steps of
-// 16-bit layers are large. Else the host's time decides, of which the own kernels take less.
+// Whether cuDNN was measured to be faster than our kernels: by a persistent algorithm, and where the steps of 16-bit
+// layers are large. Otherwise the host's time decides, of which our kernels take less.
 bool is_worth_it(const RecurrentStack& s, bool training) {
   const int algorithm = algorithm_for(s, training);
   if (algorithm == cudnn::kPersistStaticSmall) return true;
@@ -252,7 +252,8 @@ bool plan(const RecurrentStack& s, bool training, RecurrentPlan* plan) {
                                                  : cudnn::kFmaMath;
   const cudnn::Handle handle = cudnn::handle(device, current_stream(device));
   std::shared_ptr<const Descriptors> made;
-  // What is turned down is tried in the plainest way; 16-bit floats are multiplied as they are in any case.
+  // A stack that is turned down is tried in the plainest way. 16-bit floats are multiplied without conversion in any
+  // case.
   for (const int64_t choice : {choice_of(algorithm_for(s, training), math), choice_of(cudnn::kStandard, math),
                                choice_of(cudnn::kStandard, s.dtype == DType::Float32 ? math : cudnn::kDefaultMath)}) {
     plan->choice = choice;

@@ -39,7 +39,7 @@ struct Turned {
   }
 };
 
-// A bool as it lies in memory, where any byte but zero is true. It is computed with as 0 or 1.
+// A bool in memory, where any byte but zero is true. It is computed as 0 or 1.
 struct TruthByte {
   uint8_t byte;
 };

@@ -14,7 +14,7 @@ struct RealOf<Complex<R>> {
   using type = R;
 };
 
-// Called where it would be written out dozens of times.
+// A function that is called, where it would be inlined dozens of times.
 template <class C>
 __device__ __noinline__ C power(C a, C p) {
   return ::pow(a, p);

@@ -19,7 +19,7 @@ struct ReductionShape {
 
 inline constexpr int kReduceThreads = 256;
 
-// Where results go: elements of type O, or where they are floats of 16 bits and somebody asked for it, of float32.
+// Where results are stored: elements of type O, or float32 where they are 16-bit floats and float32 was asked for.
 template <class O>
 struct Results {
   static constexpr bool kMayBeWide = std::is_same_v<O, half> || std::is_same_v<O, bfloat16>;

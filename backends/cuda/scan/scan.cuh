@@ -1,6 +1,6 @@
-// Scans: run_scan(out, second, self, dim, op), with ops as reductions have them (reduce/reduce.cuh). A line is cut into
-// chunks where there are few lines: the chunks are reduced, their totals scanned, and then every chunk is scanned from
-// what came before it.
+// Scans: run_scan(out, second, self, dim, op), with operations as reductions have them (reduce/reduce.cuh). Where there
+// are few lines, a line is cut into chunks: the chunks are reduced, their totals scanned, and then every chunk is
+// scanned from the total before it.
 #pragma once
 
 #include "backends/cuda/context.h"
@@ -9,9 +9,9 @@
 namespace mica::cuda {
 
 struct Lines {
-  Places<3> places;  // of the lines' beginnings: input, first output, second output
+  Places<3> places;  // where the lines begin: input, first output, second output
   int64_t length;
-  int64_t strides[3];  // along a line
+  int64_t strides[3];  // strides along a line
   int64_t chunk;       // elements
   int64_t chunks;      // of one line
 };
@@ -53,8 +53,8 @@ inline constexpr int kScanThreads = scans_wide<Op>() ? 512 : 256;
 template <class Op>
 inline constexpr int kScanPieces = scans_wide<Op>() ? 4 : 1;
 
-// Neighbouring threads work on neighbouring elements of one line. Where `partial` is given and nothing is stored, the
-// chunk's total goes there; where all is stored, what comes before the chunk stands there.
+// Neighbouring threads work on neighbouring elements of one line. If `partial` is given and nothing is stored, it gets
+// the chunk's total; if everything is stored, it holds the total before the chunk.
 template <class Op>
 __global__ void __launch_bounds__(kScanThreads<Op>, scans_wide<Op>() ? 3 : 1)
     scan_rows(Op op, Lines lines, const typename Op::In* in, typename Op::Acc* partial, bool stores) {

@@ -24,7 +24,7 @@ __device__ C rescaled(const Running<C>& r, C largest) {
   return r.sum == C(0) ? C(0) : r.sum * ::exp(r.largest - largest);
 }
 
-// What differs for the logarithm is decided in the kernel, the same way by every thread: half as many kernels.
+// The kernel decides whether it computes the logarithm, in the same way in every thread: half as many kernels.
 template <class T, int kGroup, int kChunks>
 __global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kChunks))
     softmax_rows(T* out, const T* in, int64_t rows, int64_t n, bool aligned, bool log) {

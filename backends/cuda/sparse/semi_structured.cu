@@ -1,6 +1,6 @@
-// Products with a matrix of which two in every four elements of a row are kept (one in two of float32), by the matrix
-// unit's sparse instructions. All element types are alike in bytes: an instruction takes 16 rows of 32 kept bytes,
-// which stand for 64 bytes of the inner dimension, and 64 bytes of each of 8 columns of the dense matrix.
+// Products with a matrix of which two in every four elements of a row are kept (one in two for float32), by the sparse
+// instructions of the matrix unit. All element types have the same layout in bytes: an instruction takes 16 rows of 32
+// kept bytes, which stand for 64 bytes of the inner dimension, and 64 bytes of each of 8 columns of the dense matrix.
 #include "backends/cuda/attention/tiles.cuh"
 #include "backends/cuda/context.h"
 #include "backends/cuda/sparse/semi_structured.h"
