@@ -92,9 +92,11 @@ Tensor empty(IntArrayRef size, const TensorOptions& options, std::optional<Memor
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
-  MICA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride, " and ", size);
+  MICA_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(),
+             ") must match dimensionality of strides (", stride.size(), "): got ", size, " and ", stride);
   for (int64_t s : stride)
-    MICA_CHECK(s >= 0, "as_strided: Negative strides are not supported for a new tensor, got strides: ", stride);
+    MICA_CHECK(s >= 0, "Storage size calculation overflowed with sizes=", size, " and strides=", stride,
+               ": the strides of a new tensor are not negative");
   return made_with(filled_if_asked(empty_with_strides(size, stride, options.dtype(), options.device())), options);
 }
 

@@ -308,6 +308,8 @@ void PointwisePlan::in_place(const Tensor& self) {
     MICA_CHECK(op != truth, op, " does not support non-boolean outputs.");
   MICA_CHECK(op != "nan_to_num", "nan_to_num: dtype of out: ", info(out).legacy,
              " should be same as input: ", info(result).legacy);
+  MICA_CHECK(op != "complex" && op != "polar", "Expected object of scalar type ", info(result).legacy,
+             " but got scalar type ", info(out).legacy, " for argument 'out'");
 }
 
 // Operations that torch lets write to the elements of an expanded tensor more than once.

@@ -150,12 +150,25 @@ def test_results_are_not_converted_into_out(name):
     assert op(x, out=torch.empty(2)).shape == (2,)
 
 
+def test_strides_that_a_new_tensor_cannot_have():
+    for make in (torch.empty_strided, torch.ones(2).new_empty_strided):
+        with pytest.raises(RuntimeError, match=r"sizes \(2\) must match dimensionality of strides \(1\)"):
+            make((2, 3), (3,))
+        with pytest.raises(RuntimeError, match=r"overflowed with sizes=\[2, 3\] and strides=\[-3, 1\]"):
+            make((2, 3), (-3, 1))
+
+
 def test_other_outs_that_torch_refuses():
     x = torch.ones(2)
     with pytest.raises(RuntimeError, match="does not support non-boolean outputs"):
         torch.signbit(x, out=torch.empty(2))
     with pytest.raises(RuntimeError, match="should be same as input"):
         torch.nan_to_num(x, out=torch.empty(2, dtype=torch.float64))
+    for op in (torch.complex, torch.polar):
+        with pytest.raises(RuntimeError, match="but got scalar type ComplexDouble for argument 'out'"):
+            op(x, x, out=torch.empty(2, dtype=torch.complex128))
+        with pytest.raises(RuntimeError, match="but got scalar type Float for argument 'out'"):
+            op(x, x, out=torch.empty(2))
     with pytest.raises(RuntimeError, match="operation's result requires dtype Double"):
         torch.float_power(x, 2, out=torch.empty(2))
     with pytest.raises(RuntimeError, match="base given to float_power_ has dtype Half"):
