@@ -65,7 +65,7 @@ constexpr Shape kShapes[] = {
     {"i8 256", DType::Int8, 1, 256, 256, 256, false, false},
 };
 
-// Values near 1: zeros would be subnormal-free but also unlike real data.
+// Values near 1: zeros would avoid subnormals, but would also be unlike real data.
 std::vector<char> filled(DType dtype, int64_t elements) {
   std::vector<char> bytes(static_cast<size_t>(elements * mica::element_size(dtype)));
   const auto fill = [&]<class T>(T) {

@@ -41,7 +41,8 @@ def chain(i: int) -> list[dict]:
 
 
 CURVES = ("sine", "tanh")
-# Instrument -> the i-th question. What measures this machine takes the time that it measures, and is not here.
+# Instrument -> the i-th question. Instruments that measure this machine are left out: they take the time that they
+# measure.
 QUESTIONS = {
     "fit": lambda i: {"parameters": 1e9 * (1 + i % 70), "layers": 16 + i % 64, "width": 4096, "heads": 32, "length": 128 * (1 + i % 32)},
     "plan": lambda i: {"parameters": 1e9 * (1 + i % 70), "devices": 1 + i % 8},

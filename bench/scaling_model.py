@@ -99,7 +99,7 @@ def predict(costs, constants, ranks, size):
 # A model of 124 million parameters in float32, in buckets of 25 MB, which a host computes in these seconds.
 PARAMETERS, LAYERS, BUCKET = 124e6, 12, 25e6
 FORWARD, BACKWARD, OPTIMIZER = 0.10, 0.20, 0.02
-# Of a processor for each message of Gloo, as fitted above; of the wire, for each message; 100 Gbit/s.
+# Seconds of a processor for each message of Gloo, as fitted above; seconds on the wire for each message; 100 Gbit/s.
 MESSAGE, LATENCY, BYTES_PER_SECOND = 120e-6, 20e-6, 12.5e9
 
 

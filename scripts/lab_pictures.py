@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tests" / "ops"))
 
 from lab_instruments import DRAWN  # noqa: E402
 
-SETTLED = 1500  # milliseconds until what moves has arrived
+SETTLED = 1500  # milliseconds until moving parts have come to rest
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
 # Picture of the documents -> instrument, its state, and an element that is there when it is drawn.

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "recorded" / "torch_names.txt"
 OPERATORS = ROOT / "python" / "mica" / "_operators" / "aten_names.txt"
-# What no package outside torch names, or what is vendored, generated or a program of its own.
+# Modules that no package outside of torch names, or that are vendored, generated or programs of their own.
 LEFT_OUT = (
     "_lazy", "_numpy", "_strobelight", "_vendor", "bin", "csrc", "distributed._tools", "distributed.benchmarks",
     "distributed.tensor._ops", "include", "lib", "nn.intrinsic.", "nn.qat.", "quantization.", "share", "testing._internal",
@@ -25,7 +25,7 @@ LEFT_OUT = (
     "_inductor.fx_passes.serialized", "_export.db",
 )  # fmt: skip
 KEPT = {"testing._internal", "testing._internal.common_utils"}
-# Of these, packages name classes and functions alone.
+# Modules of which packages name only classes and functions.
 INNER = ("_inductor.", "_dynamo.", "_export.", "onnx._internal", "fx.", "ao.")
 
 
@@ -64,7 +64,7 @@ def module_of(path: Path, node: ast.ImportFrom):
     return ".".join([*parts, *([node.module] if node.module else [])])
 
 
-# Packages whose modules programs ask for what those import.
+# Packages from whose modules programs take names that these import.
 IMPORTED_FROM = ("_functorch", "amp", "autograd", "cuda", "distributed", "distributions", "nn", "optim", "utils")
 
 

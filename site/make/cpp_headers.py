@@ -43,7 +43,7 @@ def declarations(text: str) -> list[Declaration]:
     found: list[Declaration] = []
     spaces: list[str] = []
     comment: list[str] = []
-    block = ""  # the comment over declarations that follow each other without an empty line: it is of all of them
+    block = ""  # the comment over declarations that follow each other without an empty line: it belongs to all of them
     lines = text.splitlines()
     i = 0
     while i < len(lines):

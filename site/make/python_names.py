@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 OWN = {"inspect", "lab"}  # modules that torch does not have, and those of torch's names that the record leaves out
 RECORD_LEAVES_OUT = {"utils.benchmark", "utils.bottleneck", "utils.cpp_extension"}
-# Old names of what has a place of its own, and what belongs to no reader: a file of another module's, under torch's name for it.
+# Old names of modules that have another place, and files of other modules under torch's names, which no reader needs.
 ELSEWHERE = ("quantization", "nn.quantized", "nn.qat", "nn.intrinsic", "nn.quantizable", "ao.nn.intrinsic.qat.modules")
 PLACES = {"Tensor": "Tensor"}
 
@@ -104,7 +104,7 @@ def exported(module: types.ModuleType) -> dict[str, object]:
 @cache
 def public() -> tuple[Name, ...]:
     """Each public name once, where it is explained."""
-    seen, found = {}, []  # the values too: one that is let go may leave its id to the next
+    seen, found = {}, []  # the values are kept too: a freed one may leave its id to the next
     for below, module in modules().items():
         for name, value in exported(module).items():
             key = (name, id(value)) if callable(value) else (name, type(value).__name__, repr(value)[:80])

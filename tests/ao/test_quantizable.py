@@ -27,8 +27,8 @@ def test_observed_and_converted(name, engine):
     ):
         assert (dtype, shape) == (their_dtype, their_shape)
         assert values == pytest.approx(their_values, rel=1e-5, abs=1e-6)
-    # torch's engines differ by two steps among themselves. These two round a bias to the product of the scales, which is
-    # coarse while the state is the first one, of scale 1; here, as in FBGEMM, it is not rounded.
+    # torch's engines differ from each other by two steps. Two of them round a bias to the product of the scales, which
+    # is coarse for the first state, whose scale is 1. Here, as in FBGEMM, the bias is not rounded.
     for got, expected in zip(ours["converted"], theirs["converted"], strict=True):
         (dtype, shape, scale, zero_point, numbers), (*their_kind, their_scale, their_zero_point, their_numbers) = (
             got,

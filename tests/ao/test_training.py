@@ -91,7 +91,7 @@ def test_a_dynamic_model_by_its_parts_qconfigs():
     assert kinds(model) == [("a", False), ("b.0", True), ("b.1.0", True)]
     assert not any(hasattr(m, "qconfig") for m in model.modules())
     model = Parts()
-    model.b[0].qconfig = None  # its own word is the last
+    model.b[0].qconfig = None  # the module's own qconfig wins
     assert kinds(q.quantize_dynamic(model, {nn.Linear})) == [("a", True), ("b.0", False), ("b.1.0", True)]
 
 

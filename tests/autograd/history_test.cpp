@@ -23,7 +23,7 @@ TEST(Leaves, Gradients) {
                      "you can only change requires_grad flags of leaf variables.");
 }
 
-// A gradient that somebody else can see is copied, so that later accumulation changes nothing of theirs.
+// A gradient that somebody else can see is copied, so that later accumulation does not change it.
 TEST(Leaves, OwnTheirGradients) {
   Tensor x = ones({2, 3}, DType::Float64).requires_grad_();
   Tensor g = ones({6}, DType::Float64);

@@ -212,7 +212,7 @@ def test_an_input_returned_as_it_is():
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        ((None, None), None),  # more than needed is taken if it is nothing
+        ((None, None), None),  # more gradients than needed are taken if they are None
         ((torch.ones(2), torch.ones(2)), "returned an incorrect number of gradients \\(expected 1, got 2\\)"),
         (
             torch.ones(3),

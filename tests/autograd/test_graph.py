@@ -20,7 +20,7 @@ def test_saved_tensors_go_through_the_hooks():
     x = torch.tensor([2.0, 3.0], requires_grad=True)
     with graph.saved_tensors_hooks(pack, unpack):
         y = x * x
-    z = y.exp()  # outside: kept as it is
+    z = y.exp()  # outside of the block: kept unchanged
     assert packed == [[2, 3], [2, 3]]
     z.sum().backward()
     assert unpacked == packed

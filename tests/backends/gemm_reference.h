@@ -1,4 +1,4 @@
-// What products are held to: a naive reference in wider arithmetic, and operands in every layout that a view can have.
+// The reference for products: a naive one in wider arithmetic, and operands in every layout that a view can have.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -154,7 +154,7 @@ void check(const Case& t) {
   std::vector<T> bias(static_cast<size_t>(t.n) + 1);
   for (T& v : bias) v = random_element<T>(rng);
   Matrix<T> result = c;
-  // What beta == 0 must not read.
+  // Memory that must not be read where beta is 0.
   const bool reads_c = std::is_integral_v<T> ? t.beta.integer != 0 : t.beta.value != 0.0;
   if constexpr (!std::is_integral_v<T>) {
     if (!reads_c) {

@@ -24,7 +24,7 @@ TEST(ShareRuns, CoverEveryUnitOnce) {
   }
 }
 
-// What a thread keeps is its own, however the units are shared.
+// What a thread keeps belongs to it, however the units are shared.
 TEST(ShareRuns, EachThreadKeepsItsState) {
   const int before = get_num_threads();
   set_num_threads(3);

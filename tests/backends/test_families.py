@@ -5,7 +5,7 @@ from pathlib import Path
 
 CUDA = re.compile(r"is_cuda\(\)|DeviceType::CUDA")
 ROOT = Path(__file__).parents[2]
-# On the CPU these are loops over chunks beside the masks they read; on CUDA they are pointwise like any other.
+# On the CPU these are loops over chunks beside the masks that they read; on CUDA they are ordinary pointwise kernels.
 BY_MASK = {"where", "masked_fill"}
 # torch knows CUDA by name: which library is opened for it, and which dtype autocast begins with.
 BY_NAME = {"src/backend/registry.cpp", "src/amp/autocast.cpp", "src/core/device.cpp"}

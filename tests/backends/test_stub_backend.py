@@ -13,7 +13,7 @@ CASES = Path(__file__).parent / "stub"
 
 
 def run_cases(file):
-    # A plain pytest: plugins of the machine would take it for a worker of the run that started it.
+    # Runs a plain pytest: plugins of the machine would take it for a worker of the run that started it.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES / file)],

@@ -117,7 +117,7 @@ class Program:
         name = rng.choice(WIDE)
         if name in ("view_", "strided_", "masked_"):
             return self.changed_view(rng, name, x, other, leaves)
-        if name == "ask":  # the recording runs here, and what follows depends on a value
+        if name == "ask":  # the recording runs here, and the rest depends on a value
             return x + 1 if bool((x.detach() > 0).sum() > x.numel() // 2) else x - 1
         if name == "foreach":
             return rng.choice(torch._foreach_add([x, other], rng.choice([1, 2])))
@@ -232,7 +232,7 @@ def check(seed, device="cpu"):
     before = torch._C._set_least_recorded_elements(1 if seed % 3 == 0 else 4096)
     try:
         found = torch.compile(program.run)(program.inputs())
-        if device != "cpu":  # the first time loops are followed instruction by instruction, the second time translated
+        if device != "cpu":  # the first time a loop is run instruction by instruction, the second time it is translated
             again = torch.compile(program.run)(program.inputs())
             assert all(same(a, b) for a, b in zip(found, again, strict=True)), (
                 f"program {seed} differs when it runs again"

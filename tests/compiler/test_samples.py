@@ -52,7 +52,7 @@ def check(sample, mode, dtype, grad):
     return all(alike(a, b) for a, b in pairs)
 
 
-# What is not determined: memory that nobody has written.
+# Results that are not determined: memory that nobody has written.
 UNDETERMINED = ("empty", "resize", "new_empty")
 
 

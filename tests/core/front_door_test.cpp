@@ -1,4 +1,4 @@
-// What a program in C++ writes first: values in, indices, assignments, gradients, text out. The answers are Python's.
+// What a program in C++ writes first: values, indices, assignments, gradients, text. The results are Python's.
 #include <gtest/gtest.h>
 
 #include <sstream>

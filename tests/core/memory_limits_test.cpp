@@ -41,7 +41,7 @@ TEST_F(MemoryLimits, EveryGroupAroundTheProcessCounts) {
   const auto groups = find("0::/a/b/c\n");
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[0].limit, 1000000u);
-  EXPECT_EQ(groups[0].used(), 600000u);  // what is read from files is given up first
+  EXPECT_EQ(groups[0].used(), 600000u);  // pages that were read from files are given up first
   EXPECT_EQ(groups[1].limit, 3000000u);
   EXPECT_EQ(groups[1].swap_limit, 0u);
 }

@@ -183,7 +183,7 @@ TEST_F(Parallel, AForkedChildStartsItsOwnPool) {
   EXPECT_EQ(parallel_sum(values), 1000);
 }
 
-// What the system says of a thread of the pool: whether it sleeps, and how often it has been given a processor.
+// The system's facts about a thread of the pool: whether it sleeps, and how often it has been given a processor.
 struct WorkerState {
   int sleeping = 0, workers = 0;
   long switches = 0;
@@ -205,7 +205,7 @@ WorkerState worker_state() {
   return state;
 }
 
-// However busy the machine is: who sleeps and is not woken is given no processor.
+// However busy the machine is, a thread that sleeps and is not woken gets no processor.
 TEST_F(Parallel, AnIdlePoolSleeps) {
   set_num_threads(3);
   chunks_of(0, 3, 1);

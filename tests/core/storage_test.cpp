@@ -1,4 +1,4 @@
-// Storages whose memory others look at: it stays where it is, or outlives a move.
+// Storages whose memory others use: it stays where it is, or outlives a move.
 #include "mica/core/storage.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Storage, MovesAwayFromForeignMemoryOnce) {
     Storage storage = StorageImpl::wrap(
         memory.data(), memory.size(), kCPU, [](void*, void*, size_t) { ++released; }, nullptr);
     move_to_shared_memory(*storage);
-    EXPECT_EQ(released, 0);  // somebody may have seen it
+    EXPECT_EQ(released, 0);  // kept, because somebody may have its address
     EXPECT_EQ(static_cast<char*>(storage->data())[99], 3);
   }
   EXPECT_EQ(released, 1);

@@ -1,5 +1,5 @@
-// What is made when it is first needed, and what several threads use at once. `make sanitize-threads` looks for races
-// in it; here the results are compared with those of one thread.
+// Objects that are made when they are first needed, and objects that several threads use at once. `make
+// sanitize-threads` looks for races in it; here the results are compared with those of one thread.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -95,7 +95,7 @@ TEST(Threads, OneModuleForAll) {
   for (const Tensor& p : parameters) EXPECT_TRUE(p.grad().defined());
 }
 
-// The history of a view is worked out again after its base has changed, by whoever asks first.
+// The history of a view is computed again after its base has changed, by the thread that asks first.
 TEST(Threads, OneViewOfAChangedBase) {
   for (int round = 0; round < 20; ++round) {
     const Tensor base = numbers({4, 4}).requires_grad_() * 1, view = base.select(0, 1);

@@ -60,7 +60,7 @@ def test_estimate_within_five_per_cent(name, training):
     models = the_models()
     make, data = models.MODELS[name]
     foretold = mica.inspect.estimate(make(), data(), optimizer="AdamW" if training else None, device="cuda")
-    with mica.backends.cudnn.flags(enabled=False):  # what it would keep of recurrent layers, it alone knows
+    with mica.backends.cudnn.flags(enabled=False):  # only cuDNN knows what it would keep of recurrent layers
         warm = models.measured(lambda: make().cuda(), lambda: data().cuda(), training)  # libraries make workspaces
         assert warm.blocks
         m = on_the_gpu(models.measured(lambda: make().cuda(), lambda: data().cuda(), training))

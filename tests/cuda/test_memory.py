@@ -100,7 +100,7 @@ def test_a_limit_is_kept_and_the_holders_are_named():
         ooms = mica.cuda.memory_stats()["num_ooms"]
         assert ooms >= 1
         del held[0]
-        # What nobody holds any more is given back and asked for again.
+        # Memory that nobody holds any more is given back and asked for again.
         mica.empty(128 * MIB, dtype=mica.uint8, device="cuda")
         assert mica.cuda.memory_stats()["num_alloc_retries"] >= 1 and mica.cuda.memory_stats()["num_ooms"] == ooms
     finally:

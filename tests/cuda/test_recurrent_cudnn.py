@@ -109,7 +109,7 @@ def check_against_float64(name, dtype, form, sizes=(5, 7), steps=6, batch=4, len
     for what, by_cudnn, by_own, right in zip(names, found, own, expected, strict=True):
         assert by_cudnn.dtype == dtype
         if name == "relu" and dtype != mica.float32 and what.startswith("d"):
-            continue  # where a small state is rounded to zero, its gradient is gone altogether
+            continue  # a small state that is rounded to zero loses its gradient altogether
         error, of_own = relative_error(by_cudnn, right), relative_error(by_own, right)
         # The own kernels keep gates and sums of 16-bit layers in float32.
         assert error < 4 * ROUNDING[dtype] + 4 * of_own, (what, error, of_own)
@@ -148,7 +148,7 @@ def test_small_layers_go_to_cudnn_where_tf32_is_allowed(name):
     found, calls = counted(lambda: run(layer, x.cuda(), states))
     assert calls == (1, 1), facts()["refused"]
     expected = run(exact, x.double(), [s.detach().cpu().double().requires_grad_() for s in states])
-    # A state of relu that is rounded across zero takes or loses its whole gradient: there the values alone are compared.
+    # A relu state that rounding moves across zero gains or loses its whole gradient, so only values are compared there.
     values = 1 + len(states) if name == "relu" else len(found)
     for a, b in zip(found[:values], expected[:values], strict=True):
         assert relative_error(a, b) < 2e-3

@@ -65,7 +65,7 @@ def test_index_reduce_of_16_bits(device):
     source = (mica.arange(24.0).reshape(6, 4) * 0.37 - 4).to(mica.bfloat16).to(device)
     index = mica.tensor([0, 1, 1, 2, 0, 1], device=device)
     self = mica.full((3, 4), 1.1).to(mica.bfloat16).to(device)
-    # The order in which a GPU adds is its own: what is rounded after each value may differ in its last bits.
+    # A GPU adds in an order of its own, so values that are rounded after each step may differ in their last bits.
     slack = {"rtol": 0, "atol": 0} if device == "cpu" else {"rtol": 2**-6, "atol": 2**-6}
     found = self.index_reduce(0, index, source, "mean", include_self=True)
     close(found[0], [-0.328125, -0.078125, 0.1669921875, 0.4140625], **slack)

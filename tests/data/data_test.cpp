@@ -79,7 +79,7 @@ TEST(RandomSplit, PartsShareNothing) {
 TEST(RandomSplit, ByShare) {
   const auto parts = random_split_by_share(counting(10), {0.5, 0.25, 0.25}, Generator(1));
   ASSERT_EQ(parts.size(), 3u);
-  EXPECT_EQ(parts[0]->size(), 6);  // what rounding leaves over goes to the first ones
+  EXPECT_EQ(parts[0]->size(), 6);  // the samples that rounding leaves over go to the first parts
   EXPECT_EQ(parts[1]->size() + parts[2]->size(), 4);
   EXPECT_THROW(random_split_by_share(counting(10), {0.5, 0.2}), Error);
 }

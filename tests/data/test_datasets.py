@@ -179,7 +179,7 @@ def test_rows_of_tensors_are_taken_at_once():
     loader = DataLoader(Subset(TensorDataset(x, y), list(range(10, 20))), batch_size=4)
     batch = next(iter(loader))
     assert type(batch) is list and batch[0].tolist() == x[10:14].tolist() and batch[1].tolist() == [10, 11, 12, 13]
-    batch[0].zero_()  # a copy
+    batch[0].zero_()  # the batch is a copy
     assert x[10].tolist() == [20, 21]
     with pytest.raises(IndexError):
         list(DataLoader(TensorDataset(y), sampler=[25]))

@@ -111,21 +111,21 @@ def single_precision_too(rank, size):
 
 
 def parameters_that_are_not_used(rank, size):
-    # No process uses the branch in odd steps: there it keeps what it has. In even ones all do.
+    # No process uses the branch in odd steps, and then it keeps its gradient. In even steps all do.
     def branch(step):
         return step % 2 == 0
 
     expected = train_alone(make(), steps(20), 8 * size, branch)
     model = DDP(make(), find_unused_parameters=True, bucket_cap_mb=0.001)
     same_losses(train_together(rank, size, model, steps(20), 8 * size, branch=branch), expected)
-    # One process uses it and others do not: they get its part of the mean.
+    # One process uses it and others do not, and these get its part of the mean.
     model = DDP(make(), find_unused_parameters=True)
     x, y = next(batches(1, 4))
     loss_of(model, x, y, with_branch=rank == 0).backward()
     alone = make()
     loss_of(alone, x, y).backward()
     assert torch.allclose(model.module.branch.weight.grad, alone.branch.weight.grad / size, rtol=1e-12, atol=0)
-    # A static graph finds out by itself what is never used.
+    # A static graph finds out by itself which parameters are never used.
     model = DDP(make(), static_graph=True)
     expected = train_alone(make(), steps(5), 8 * size, lambda step: False)
     same_losses(train_together(rank, size, model, steps(5), 8 * size, branch=lambda step: False), expected)
@@ -207,7 +207,7 @@ def processes_with_more_inputs(rank, size):
             optimizer.zero_grad()
             loss_of(model, x, y).backward()
             optimizer.step()
-    # The same by hand: in a step, the mean over those that still have inputs, which all have the same ones.
+    # The same by hand: in each step, the mean over the processes that still have inputs, which are the same for all.
     for x, y in data:
         other.zero_grad()
         loss_of(alone, x, y).backward()

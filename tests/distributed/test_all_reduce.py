@@ -57,7 +57,7 @@ def test_a_rank_that_runs_ahead_of_the_other():
 
 
 def shortcuts(rank, size):
-    # What the short way does not take goes the longer one: other classes, strides, reductions, groups, works.
+    # Calls that the short way does not take go the longer one: other classes, strides, reductions, groups, works.
     class Own(mica.Tensor):
         pass
 

@@ -144,7 +144,7 @@ def test_a_machine_that_is_not_heard_of_is_dropped(monkeypatch):
         now[0] += seconds
         state.beats["a"] += 1
         assert watch.dead(state, "a") == dead
-    # A machine that stood still itself gives the others their time again.
+    # A machine that stood still itself gives the others their full time again.
     now[0] += 60
     assert watch.dead(state, "a") == []
     state.drop("b")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from launching import Program
 
-# What torchrun of torch 2.13 sets for `torchrun --nproc-per-node 2`, but for what differs from run to run.
+# The variables that torchrun of torch 2.13 sets for `torchrun --nproc-per-node 2`, without those that differ from run
+# to run.
 VARIABLES = {
     "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "OMP_NUM_THREADS": "1",
     "ROLE_NAME": "default", "ROLE_WORLD_SIZE": "2", "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RESTART_COUNT": "0",

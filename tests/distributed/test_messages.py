@@ -26,7 +26,8 @@ def messages(rank, size):
         dist.recv(mica.empty(0), 0)
         out += [x.tolist(), big.equal(mica.arange(300_000.0)), late.tolist(), early.tolist()]
     dist.barrier()
-    # Everybody to everybody at once, receives first: what would lock up if messages went one after the other.
+    # Every rank sends to every other at once, and receives first: this would lock up if messages went one after the
+    # other.
     given = {to: mica.full((50_000,), rank * 10.0 + to) for to in range(size) if to != rank}
     taken = {each: mica.zeros(50_000) for each in given}
     works = dist.batch_isend_irecv(
@@ -42,7 +43,7 @@ def messages(rank, size):
         out.append(sorted(senders))
     else:
         dist.send(mica.ones(1), 2)
-    # Sent without anyone waiting for it: a thread carries it on.
+    # Sent without anyone waiting for it, so that a thread has to carry it.
     if rank == 0:
         work = dist.isend(mica.arange(200_000), 1)
         end = time.monotonic() + 20

@@ -41,7 +41,7 @@ def test_slurm_says_the_rank_and_where_the_first_machine_is():
     told = told_by_scheduler(SLURM)
     told.pop("MASTER_PORT")
     assert told == {"RANK": "5", "WORLD_SIZE": "6", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "gpu003"}
-    # The shell of a batch job is no task; nor is what torchrun has started below one.
+    # The shell of a batch job is not a task, nor is a process that torchrun has started below one.
     assert told_by_scheduler({name: value for name, value in SLURM.items() if name != "SLURM_STEP_ID"}) == {}
     assert told_by_scheduler({**SLURM, "RANK": "0", "WORLD_SIZE": "1"}) == {}
     assert "MASTER_ADDR" not in told_by_scheduler({**SLURM, "MASTER_ADDR": "head"})

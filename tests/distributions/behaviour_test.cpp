@@ -1,4 +1,4 @@
-// What recorded results cannot show: errors, distributions of one's own, registries, caches.
+// Behaviour that recorded results cannot show: errors, distributions that a program defines, registries, caches.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,7 +84,7 @@ TEST(DistributionBehaviour, ValidationCanBeTurnedOff) {
   EXPECT_NO_THROW(Normal(0.0, -1.0));
   Distribution::set_default_validate_args(true);
   EXPECT_THROW(Normal(0.0, -1.0), Error);
-  // What is no distribution must not keep a sampler waiting.
+  // Parameters that make no distribution must not keep a sampler waiting for ever.
   const Tensor odd = tensor({std::numeric_limits<double>::quiet_NaN(), -1.0, 0.0, 2.0});
   EXPECT_TRUE(
       equal(VonMises(zeros({4}), odd, unchecked).sample({3}).isnan().all(0), tensor({true, true, true, false})));

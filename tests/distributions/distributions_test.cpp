@@ -112,7 +112,7 @@ static DistributionPtr make(const std::string& name, Numbers& n) {
   throw std::out_of_range(name);
 }
 
-// What torch warns of in these cases is known.
+// Silences warnings, which torch gives too in these cases.
 struct Quiet {
   WarningHandler before = set_warning_handler([](std::string_view) {});
   ~Quiet() { set_warning_handler(before); }
@@ -124,7 +124,7 @@ static std::string kind_of(const Error& e) {
                                                : "RuntimeError";
 }
 
-// What a call gives, beside what was recorded: a tensor or the type of an error.
+// Compares the result of a call with the recorded one: a tensor, or the type of an error.
 static void expect_result(const std::function<Tensor()>& call, const Recorded& theirs, double tolerance,
                           const std::string& what) {
   try {

@@ -10,7 +10,7 @@ from mica.func._batched import DataDependent, Level, active_levels, is_batched, 
 from sample_runner import Evaluator, Numbers, load_samples, tensors_of
 
 CHOICES = {"all": lambda i: True, "first": lambda i: i == 0, "rest": lambda i: i > 0}
-# What a result's shape or a branch hangs on cannot differ between examples.
+# Arguments on which a result's shape or a branch depends cannot differ between examples.
 BY_VALUE = {
     "allclose", "argwhere", "bincount", "equal", "is_nonzero", "masked_select", "nonzero", "nonzero_numpy",
     "repeat_interleave", "unique_consecutive", "unique_dim", "_unique2", "one_hot", "masked_scatter", "histc", "histogram",

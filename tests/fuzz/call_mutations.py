@@ -43,7 +43,7 @@ DTYPES = [
 DTYPES += ["float8_e4m3fn", "float8_e5m2", "uint16", "uint64"]
 LIKELY_DTYPES = ["float64", "float32", "bfloat16", "float16"]
 
-# What may be done to a tensor, as expressions over `t`; those of LEGAL keep its shape and values, or most of them.
+# Changes of a tensor, as expressions over `t`. Those of LEGAL keep its shape and values, or most of them.
 LEGAL = [
     "{}.transpose(0, -1).contiguous().transpose(0, -1)",
     "{}.unsqueeze(-1).repeat_interleave(2, -1)[..., 0]",

@@ -26,8 +26,8 @@ SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 SECONDS = 60.0 if SANITIZED else 20.0  # without an answer to one case
 MEMORY = 2 << 30  # that a process may map beyond what it has at its start
 
-# How a sanitizer ends a process (make sanitize says so to it): of what it found, or for want of memory, since its
-# operator new cannot throw. Python's own ends are others.
+# The status with which a sanitizer ends a process (make sanitize sets it): because of a finding, or because there was
+# no memory, since its operator new cannot throw. Python's own statuses are others.
 SANITIZERS_EXIT = 86
 
 STATEFUL = ("Lazy", "spectral_norm", "functional_call")  # change before they compute, in torch as here
@@ -171,7 +171,8 @@ def run_all(cases, work, batch=200, seconds=SECONDS):
                 child(waiting[:batch], work, os.dup(writing))
                 status = 0
             except BaseException as e:
-                # What goes wrong beside the cases (no memory for an outcome's text, say) is said, never only a status.
+                # A failure outside of the cases (no memory for the text of an outcome, say) is reported in words, never
+                # only as a status.
                 text = f"{type(e).__name__}: {e}"[:500]
                 os.write(writing, b"\n" + json.dumps({"runner": text}).encode() + b"\n")
             finally:

@@ -84,7 +84,7 @@ ARGUMENTS = {
     "dtype": lambda x: (torch.float8_e5m2,),
     "text": lambda x: ("x",),
 }
-# What ends the process, waits for another one or changes the world on purpose; what is no operation.
+# Calls that end the process, wait for another one or change the world on purpose, and names that are not operations.
 LEFT_OUT = {
     "cuda", "share_memory_", "pin_memory", "backward", "register_hook", "register_post_accumulate_grad_hook", "mro",
     "is_shared", "as_subclass",

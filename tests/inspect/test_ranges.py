@@ -41,7 +41,7 @@ def test_shares_are_those_of_a_cast():
             small = ((nonzero.abs() < normal) & (held != 0)).sum().item()
             assert share["subnormal"] == small / nonzero.numel()
     assert rows["1"]["formats"]["float16"]["overflow"] > 0.5 and rows["1"]["formats"]["bfloat16"]["overflow"] == 0
-    # Saturating formats have no infinity; what they hold at the end of their range counts all the same.
+    # Saturating formats have no infinity, but values at the end of their range count all the same.
     over = (seen["1"].abs() >= 464).sum().item() / (seen["1"] != 0).sum().item()
     assert rows["1"]["formats"]["float8_e4m3fn"]["overflow"] == over
     assert audit.breaks(mica.float16)[0]["layer"] in ("1", "2")

@@ -47,7 +47,7 @@ def test_the_lab_shows_all_four_live(tmp_path):
     import signal
     from urllib.request import Request, urlopen
 
-    # A shell's background jobs are started deaf to the signal that ends it.
+    # A shell starts background jobs so that they ignore the signal that ends this one.
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mica.cli import main; main()"
     )

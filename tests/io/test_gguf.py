@@ -23,7 +23,7 @@ def test_every_type_is_what_gguf_says():
             continue
         assert weight.type == name and repr(weight) == f"BlockWeight({name}, shape=(5, 512))"
         got = weight.dequantize()
-        if name == "Q4_K":  # what is taken away is joined with another number before
+        if name == "Q4_K":  # in Q4_K the offset is combined with another number first
             assert (got - expected).abs().max() <= 1e-6 * expected.abs().max()
         else:
             assert mica.equal(got, expected)

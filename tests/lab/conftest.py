@@ -84,7 +84,7 @@ CARRY = """async ([instrument, text]) => {
 def ask_page(browser, lab):
     context = browser.new_context()
     shown = context.new_page()
-    shown.goto(lab.url + "#m")  # the instrument that asks least by itself
+    shown.goto(lab.url + "#m")  # the instrument that asks the fewest questions by itself
     shown.wait_for_selector("#asked")
 
     def question(instrument, **values):
@@ -129,7 +129,7 @@ def page(browser, lab):
     def visit(letter, state=None):
         from urllib.parse import quote
 
-        # Another letter in the same page replaces the instrument: the one that is there now is not what is waited for.
+        # Another letter in the same page replaces the instrument; the present one is not the one that is waited for.
         shown.evaluate("document.getElementById('instrument')?.setAttribute('data-left', '')")
         hash_ = f"#{letter}" + (f"?{quote(json.dumps(state))}" if state is not None else "")
         shown.goto(lab.url + hash_)

@@ -189,7 +189,7 @@ def test_a_taken_port_is_said(lab):
 def test_the_command_starts_and_ends():
     import signal
 
-    # A shell's background jobs are started deaf to the signal.
+    # A shell starts background jobs so that they ignore the signal.
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mica.cli import main; main()"
     )

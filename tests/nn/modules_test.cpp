@@ -1,4 +1,4 @@
-// What modules do with their members, whatever they compute.
+// What modules do with their members, apart from what they compute.
 #include <gtest/gtest.h>
 
 #include <filesystem>

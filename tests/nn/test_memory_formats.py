@@ -46,14 +46,14 @@ def test_strides_of_one_pixel_and_one_channel():
 
 
 def test_to_goes_by_the_format_that_strides_speak_of():
-    # Strides that fit both formats speak of the plain one: torch copies.
+    # Strides that fit both formats count as the plain one, and torch copies.
     for sizes, strides in (((2, 1, 5, 5), (25, 1, 5, 1)), ((2, 3, 1, 1), (3, 1, 3, 3)), ((2, 1, 5, 1), (5, 1, 1, 1))):
         x = mica.randn(sizes)
         turned = x.to(memory_format=mica.channels_last)
         assert turned.stride() == strides and turned.data_ptr() != x.data_ptr() and turned.equal(x)
         assert turned.to(memory_format=mica.channels_last).data_ptr() == turned.data_ptr()
         assert x.contiguous(memory_format=mica.channels_last).data_ptr() == x.data_ptr()
-    # Parts of a tensor speak of its format, and stay what they are.
+    # Parts of a tensor count as its format, and stay unchanged.
     part = mica.randn(2, 3, 5, 5).to(memory_format=mica.channels_last)[:, :1]
     assert part.to(memory_format=mica.channels_last).stride() == (75, 1, 15, 3)
     every_other = mica.randn(2, 6, 4, 5)[:, ::2]

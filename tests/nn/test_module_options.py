@@ -21,7 +21,7 @@ PLACES = [
     nn.modules.padding,
     nn.modules.pooling,
 ]
-# Bases that the generator writes and several classes share: one of these stands for all.
+# Bases that the generator writes and several classes share. One of these classes stands for all.
 SHARED = {
     "_Inplace": nn.ReLU,
     "_WithAlpha": nn.ELU,

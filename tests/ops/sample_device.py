@@ -5,7 +5,7 @@ from sample_runner import Evaluator
 
 # These read the storage, whatever the strides of the tensor say, and a copy to a device has another one.
 STORAGE = {"as_strided", "as_strided_scatter"}
-# Their results differ from device to device, or are addresses and such.
+# Functions whose results differ from device to device, or are addresses and the like.
 RANDOM = (
     "rand", "normal", "bernoulli", "dropout", "multinomial", "poisson", "binomial", "exponential", "cauchy", "geometric",
     "uniform", "random", "rrelu", "empty", "init_", "gumbel",

@@ -11,7 +11,7 @@ inf, nan = math.inf, math.nan
 T = torch.tensor
 EDGES = [-inf, -100.0, -1.0, -0.0, 0.0, 1.0, 100.0, inf, nan]
 
-# Of EDGES in float64; 16 digits where the function is transcendental at -1 or 1.
+# Values at EDGES in float64, with 16 digits where the function is transcendental at -1 or 1.
 AT_EDGES = {
     "relu": [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 100.0, inf, nan],
     "relu6": [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 6.0, 6.0, nan],

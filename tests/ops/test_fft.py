@@ -77,7 +77,7 @@ def test_lengths(n, real):
         half = np.fft.rfft(x.astype(np.float64))
         assert_spectrum(mica.fft.rfft(mica.from_numpy(x)), half, real, n)
         given = half.astype(np.complex64 if real is np.float32 else np.complex128)
-        given[..., 0] += 3j  # means nothing, and is not to be seen in the result
+        given[..., 0] += 3j  # it has no meaning, and must not show in the result
         assert_spectrum(
             mica.fft.irfft(mica.from_numpy(given), n), np.fft.irfft(given.astype(np.complex128), n), real, n
         )

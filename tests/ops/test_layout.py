@@ -67,7 +67,7 @@ def test_writing_through_strides_that_interleave_or_overlap():
     assert windows.zero_().sum() == 0
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         windows.add_(1)
-    # Copied row after row: what is written last stays.
+    # Copied row after row, so that the last value written stays.
     rows = mica.zeros(8).as_strided((3, 4), (2, 1))
     assert rows.copy_(mica.arange(12.0).view(3, 4)).tolist() == [[0, 1, 4, 5], [4, 5, 8, 9], [8, 9, 10, 11]]
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
@@ -249,7 +249,7 @@ def test_copies_of_views(copy, view):
     x = mica.arange(12.0).view(3, 4).requires_grad_()
     y = copy(x)
     assert y.tolist() == view(x).tolist() and y.is_contiguous() and not y._is_view()
-    y.square_().sum().backward()  # a piece is changed without harm
+    y.square_().sum().backward()  # changing a piece does no harm
     copied, x.grad = x.grad, None
     view(x).square().sum().backward()
     assert copied.tolist() == x.grad.tolist()

@@ -266,7 +266,7 @@ def test_a_result_has_the_order_of_its_operands():
     assert (x + 1).stride() == x.stride()
     assert (x + torch.ones(4, 2, 3)).stride() == x.stride()
     assert (torch.ones(4, 2, 3) + x).stride() == (6, 3, 1)
-    # A dimension without a stride of its own decides nothing.
+    # A dimension without a stride of its own does not decide the order.
     expanded = torch.ones(1, 5).expand(3, 5)
     for y in (-expanded, expanded.clone(), torch.empty_like(expanded), expanded.to(torch.float64)):
         assert y.stride() == (5, 1)

@@ -83,7 +83,7 @@ def test_copies_of_bools_are_0_or_1(shape):
     numbers = torch.randint(0, 256, shape, dtype=torch.uint8)
     numbers[0] = 0
     odd, right = numbers.view(torch.bool), (numbers != 0).byte()
-    assert _bytes(odd) == numbers.flatten().tolist()  # a view is a view
+    assert _bytes(odd) == numbers.flatten().tolist()  # a view shows the same bytes
     for made, wanted in (
         (odd.clone(), right),
         (torch.zeros_like(odd).copy_(odd), right),

@@ -10,7 +10,7 @@ from sample_runner import Evaluator, load_samples, outcome, tensors_of
 
 SAMPLES = load_samples()
 RECORDED = json.loads((Path(__file__).parents[1] / "recorded" / "samples.json").read_text())
-# By dtype, the samples that are refused in it, here as in torch (tests/recorded/record_refusals.py).
+# By dtype, the samples that are refused in it, here and in torch (tests/recorded/record_refusals.py).
 REFUSED = json.loads((Path(__file__).parents[1] / "recorded" / "refused_dtypes.json").read_text())
 
 
@@ -91,7 +91,8 @@ def differentiable_outputs(text, evaluator):
     return [t for t in tensors_of(evaluator.run(text)) if t.is_floating_point() or t.is_complex()]
 
 
-# An embedding's padding row is given no gradient, and frequent rows a scaled one: on purpose not the derivative.
+# The padding row of an embedding gets no gradient, and frequent rows a scaled one: this is on purpose not the
+# derivative.
 NOT_A_DERIVATIVE = {"embedding"}
 
 
@@ -163,7 +164,7 @@ EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 DTYPE_IS_REFUSED = "dtype|not implemented for|scalar type|support|Expected"
 
 
-# Where every input goes into several results: how many rounded numbers go into one of them.
+# Samples in which every input affects several results: how many rounded numbers go into one of them.
 TERMS = {
     "interpolate": 16,  # the taps of a bicubic, with weights from coordinates that are rounded too
     "grid_sample": 16,

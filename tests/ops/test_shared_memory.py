@@ -41,7 +41,8 @@ def test_memory_that_both_cover_without_gaps_is_refused(call):
     assert x.sum() == 24
 
 
-# torch 2.13 refuses all of these where what is read and what is written both cover their memory without gaps.
+# torch 2.13 refuses all of these if the tensor that is read and the one that is written both cover their memory without
+# gaps.
 REFUSED = {
     "copy_ of a part": lambda x, at: x[1:].copy_(x[:-1]),
     "copy_ of the transposed": lambda x, at: x[:4].view(2, 2).t().copy_(x[:4].view(2, 2)),

@@ -10,8 +10,8 @@ RECORDED = json.loads((Path(__file__).parents[1] / "recorded" / "special.json").
 # The phase of Ai(-30) is 110: its last place is worth a hundred of the last places of the value.
 AIRY = 128
 EPSILON = torch.finfo(torch.float64).eps
-# Where a function passes through zero or its argument is reduced by multiples of pi, the error is relative to the
-# function's size around, not to its value: this many units of the last place of the greatest recorded value below one.
+# Where a function passes through zero, or its argument is reduced by multiples of pi, the error is relative to the
+# function's size nearby, not to its value: this many units of the last place of the greatest recorded value below one.
 OSCILLATING = {
     "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai", "spherical_bessel_j0", "digamma", "gammaln",
 }  # fmt: skip

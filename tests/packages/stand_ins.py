@@ -48,7 +48,7 @@ def make(target: Path, packages: Path, torch_libraries: Path) -> list[Path]:
     target.mkdir(parents=True, exist_ok=True)
     nothing, functions, names = target / "nothing.c", target / "functions.c", target / "names.s"
     nothing.write_text("")
-    # Registered kernels get a handle, which is handed back and never looked into.
+    # Registered kernels get a handle, which is passed back and never read.
     functions.write_text("".join(f"void* {name}(void) {{ return 0; }}\n" for name in sorted(calls)))
     text = [".data", ".balign 16"]
     for name in sorted(memory):

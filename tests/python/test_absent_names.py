@@ -111,7 +111,7 @@ def test_the_list_holds_names_that_torch_has_and_mica_lacks():
         for name in names.split():
             assert module == "_C" or name in recorded[module], (module, name)
     asks = [(module, name) for module, names, _ in LISTED for name in names.split()]
-    # Without the alias there is no list: what Mica has then must not be listed.
+    # Without the alias there is no list, so a name that Mica has then must not be listed.
     program = f"""
 import importlib, mica
 for module, name in {asks!r}:

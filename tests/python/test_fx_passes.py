@@ -236,7 +236,7 @@ def test_patterns_that_end_with_the_graph():
     part = fx.symbolic_trace(lambda x: (x + 1).relu() * 2).graph
     for graph, count in ((whole, 1), (part, 0)):
         assert len(SubgraphMatcher(whole, match_output=True).match(graph)) == count
-    # What goes in must not come out of the part itself.
+    # An input of the part must not be computed by the part itself.
     pattern = fx.symbolic_trace(lambda a, c: (a.neg(), a.neg() * c)).graph
     assert SubgraphMatcher(pattern).match(fx.symbolic_trace(lambda x: x.sin()).graph) == []
     two = fx.symbolic_trace(lambda a, b: (a.relu(), b.relu())).graph

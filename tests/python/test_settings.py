@@ -24,7 +24,7 @@ def warnings_of(calls):
 
 def test_set_warn_always(warn_once_again):
     assert mica.is_warn_always_enabled() is False
-    assert len(warnings_of(3)) <= 1  # none where somebody has been warned before
+    assert len(warnings_of(3)) <= 1  # no warning where the process was warned before
     assert warnings_of(3) == []
     mica.set_warn_always(True)
     assert mica.is_warn_always_enabled() is True

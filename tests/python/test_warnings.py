@@ -10,7 +10,7 @@ import pytest
 
 RECORDED = pathlib.Path(__file__).parents[1] / "recorded"
 
-# What torch says about itself and is not true of Mica: how finished or how fast a part of it is.
+# Warnings in which torch speaks of itself, and which are not true of Mica: how finished or how fast a part of it is.
 ABOUT_TORCH = (
     "Sparse invariant checks are implicitly disabled",  # Mica's are made always
     "Sparse CSR tensor support is in beta state",

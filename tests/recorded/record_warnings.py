@@ -18,7 +18,7 @@ def main():
     runs = json.loads(done.stdout)
     failed = {name: first for name, (first, _) in runs.items() if first and first[0][0] == "error"}
     assert not failed, failed
-    # Only what is said: of a case that is not named here, nothing is.
+    # Holds only cases with a warning; a case that is not named here has none.
     said = {name: {"first": first, "again": again} for name, (first, again) in runs.items() if first or again}
     (HERE / "warnings.json").write_text(json.dumps(said, indent=1) + "\n")
 

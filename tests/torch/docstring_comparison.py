@@ -4,15 +4,16 @@ import re
 
 import numpy as np
 
-# Tensors of these come from memory that nobody has written: their values mean nothing.
+# Tensors of these come from memory that nobody has written, so their values mean nothing.
 UNWRITTEN = re.compile(
     r"\bempty(_like|_strided|_permuted|_quantized)?\(|new_empty|\.resize_(as_)?\(|skip_init|TypedStorage\("
     r"|\b(Float|Double|Half|Long|Int|)Tensor\(\s*\d|swap_tensors|causal_lower_right|causal_upper_left"
     r"|(quantized|nnq|nndq|dynamic)\.(Linear|Conv|LinearReLU|Embedding)"  # torch leaves their first weights unwritten
 )
-# What these compute is the rounding error of something else.
+# These compute the rounding error of something else.
 RESIDUAL = re.compile(r"\bdist\(|- torch\.eye|norm\(.* - ")
-# What torch says about itself and is not true of Mica (tests/python/test_warnings.py has the same list).
+# Texts in which torch speaks of itself, and which are not true of Mica (tests/python/test_warnings.py has the same
+# list).
 ABOUT_TORCH = re.compile(
     r"Sparse invariant checks are implicitly|Sparse \w+ tensor support is in beta|The PyTorch API of nested tensors"
     r"|ComplexHalf support is experimental|index_reduce\(\) is in beta|Creating a tensor from a list of numpy"

@@ -1,6 +1,6 @@
 """What is not run of the examples in torch's docstrings, and what may differ, each with its reason."""
 
-# Statements that are not run; what needs them then has no name to read, on either side.
+# Statements that are not run. Statements that need them then have no name to read, on either side.
 SKIPPED_STATEMENTS = {
     r"torch\.cuda|\bcuda\b|torch\.(xpu|mtia|mps)\b|'(cuda|hpu|xpu|mps)": "needs another device",
     r"torch\.(compile|jit|export|onnx|_dynamo|fx\.experimental|package)\b|make_fx|\bopcheck\b": "needs torch.compile, TorchScript or torch.export",
@@ -22,7 +22,8 @@ NOT_RUN = {
 }
 # (docstring, words of the difference, why)
 EXCUSES = [
-    # What is computed in one piece, or in other pieces, has other nodes and other strides; values are compared.
+    # Results that are computed in one piece, or in other pieces, have other nodes and other strides; values are
+    # compared.
     (
         r"torch\.(ao\.nn\.quantized\..*|einsum|fft\.i?[hr]fft[2n]|func\.(hessian|jacfwd)|linalg\.(lu_)?solve|nested\..*"
         r"|nn\.attention\.bias\..*|nn\.utils\.(convert_conv3d_weight_memory_format|parametrizations\.orthogonal)"

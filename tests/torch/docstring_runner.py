@@ -39,7 +39,7 @@ FIRST_USED_LATE = (
     "numpy.random",
 )
 MOST_ELEMENTS = 20_000  # of a tensor that is compared whole
-# What examples take as given, made only where an example reads the name and does not bind it.
+# Names that examples assume, made only where an example reads the name and does not bind it.
 GIVEN = {
     "model": "torch.nn.Linear(2, 2)",
     "net": "torch.nn.Linear(2, 2)",

@@ -28,7 +28,7 @@ TOLERANCE = {
 # Arguments that both libraries want on the CPU, whatever the device of the first.
 HOST_ARGUMENTS = ("tensor_split",)
 
-# What the database's wrappers call of the module they stand in.
+# Functions of their own module that the database's wrappers call.
 HELPERS = ("loss_reference_reduction_wrapper",)
 
 

@@ -292,6 +292,6 @@ def test_same_on_both(program):
         assert approximately(ours, theirs), f"\nours   {ours}\ntheirs {theirs}"
         return
     assert ours[0] == theirs[0], f"\nours   {ours}\ntheirs {theirs}"
-    # The last words of an error may be ours: what came, and the way out.
+    # The end of an error's text may be ours: what came, and the way out.
     said = ours[1].replace("'mica.nn", "'torch.nn")
     assert said.startswith(theirs[1][:40]), f"\nours   {ours[1]}\ntheirs {theirs[1]}"

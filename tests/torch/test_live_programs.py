@@ -50,7 +50,7 @@ EXCUSES = [
     (r".*V2\.apply, in_dims=1.*", r"printed", "the batch comes first"),
     (r".*dual_level.*|.*make_dual.*", r".*", "tangents are the graph's"),
     (r".*names=.*", r".*", "named tensors are kept"),
-    # What is not torch's, and stays so.
+    # Differences that are not torch's behaviour, and stay so.
     (r".*x\[\.\.\.,\.\.\.,0\].*", r".*", "torch counts an ellipsis twice"),
     (r".*x\['a'\].*", r"warnings", "a string is no sequence of indices"),
     (r".*np\.float32\(2\).*", r".*", "NumPy's numbers are numbers"),

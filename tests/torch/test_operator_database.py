@@ -59,7 +59,8 @@ VALUES_DIFFER = {
         "nn.functional.conv_transpose3d",
         "float32",
     ): "one element of 2744 cancels; both are right to 2e-7 of the greatest",
-    # Against float64 Mica errs by 3e-3 in these, torch by 4e-3 and more: it rounds between its steps.
+    # Compared with float64, Mica errs by 3e-3 in these, and torch by 4e-3 and more, because it rounds between its
+    # steps.
     ("nn.functional.conv_transpose1d", "bfloat16"): "torch rounds between steps",
     ("nn.functional.conv_transpose2d", "bfloat16"): "torch rounds between steps",
     ("nn.functional.conv_transpose3d", "bfloat16"): "torch rounds between steps",
@@ -97,10 +98,10 @@ REFUSED_DIFFERENTLY = [
     ("multinomial", "multinomial expects Long tensor out", "results are cast into out"),
     ("multinomial", "invalid multinomial distribution", "one message for all distributions that are none"),
 ]
-# Eigenvectors and singular vectors have a factor of absolute value one of their own, which torch's libraries choose
-# differently on the two architectures. tests/ops hold the vectors to what they promise; their lengths are compared here.
+# Eigenvectors and singular vectors are known up to a factor of absolute value one, which torch's libraries choose
+# differently on the two architectures. tests/ops check the vectors; their lengths are compared here.
 ANY_INDEX |= {name: lambda r: (r[0], r[1].abs()) for name in ("linalg.eig", "linalg.eigh")}
-# Vectors beyond the number of singular values are any that are orthogonal to the others.
+# Vectors beyond the number of singular values may be any that are orthogonal to the others.
 ANY_INDEX["linalg.svd"] = lambda r: (r[0][..., : r[1].shape[-1]].abs(), r[1], r[2][..., : r[1].shape[-1], :].abs())
 ANY_INDEX |= {
     name: lambda r: (r[0][..., : r[1].shape[-1]].abs(), r[1], r[2][..., : r[1].shape[-1]].abs())
@@ -114,7 +115,7 @@ RANDOM_BY_DEVICE = re.compile(
 )
 if DEVICE != "cpu":
     OPERATORS = [op for op in OPERATORS if not RANDOM_BY_DEVICE.match(op.name)]
-    # Eigenvectors have a sign of their own.
+    # Eigenvectors are known up to their sign.
     ANY_INDEX |= {name: lambda r: r[0] for name in ("kthvalue", "mode", "linalg.eigh")}
     # torch's CPU rounds to bytes between the passes over rows and columns.
     RESAMPLING = ("nn.functional.interpolate", "nn.functional.upsample_bilinear", "_upsample_bilinear2d_aa")

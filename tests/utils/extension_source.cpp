@@ -1,4 +1,4 @@
-// An extension as people write them for torch: nothing in it knows of Mica. test_cpp_extension.py compiles it.
+// An extension as people write them for torch, which knows nothing of Mica. test_cpp_extension.py compiles it.
 #include <torch/extension.h>
 #include <ATen/Dispatch.h>
 #include <c10/util/Exception.h>

@@ -120,7 +120,7 @@ class TestLoaded:
             torch::Tensor twice(torch::Tensor x) { return x + x; }
             torch::Tensor within(torch::Tensor x, int64_t i) { TORCH_CHECK_INDEX(i < 3, i, " is outside"); return x[i]; }
         """
-        # Its own C++ runtime: what it throws, the engine's runtime does not know, and the other way round.
+        # It has a C++ runtime of its own, so neither it nor the engine knows the other's exceptions.
         module = cpp_extension.load_inline(
             "mica_test_inline",
             source,

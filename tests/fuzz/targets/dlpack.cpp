@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (first < begin || first > begin + sizeof memory || x.storage()->nbytes() > sizeof memory) return;
     if (first + x.storage()->nbytes() <= begin + sizeof memory) x.clone();
   });
-  // The owner is told exactly once if the memory was taken over, and never if it was not.
+  // The owner is told exactly once if the memory was taken over, and never otherwise.
   if (released != before + made) __builtin_trap();
   return 0;
 }

@@ -51,7 +51,7 @@ def train(kind):
 
     state = PartialState(cpu=True)
     if kind != "ddp":
-        # accelerate shards models on accelerators only: it is told that processes on the CPU are such.
+        # accelerate shards models on accelerators only, so it is told that processes on the CPU are accelerators.
         state._shared_state["distributed_type"] = DistributedType.MULTI_GPU
     set_seed(3)
     accelerator = Accelerator(gradient_accumulation_steps=2)

@@ -25,7 +25,7 @@ def train(name, make):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    # SOAP's matrices have a few ranks here, and the eigenvectors of equal eigenvalues are any of many.
+    # SOAP's matrices have low rank here, and equal eigenvalues have no unique eigenvectors.
     digits = 1 if name == "SOAP" else 10
     print(name, round(loss.item(), digits), round(sum(p.abs().sum().item() for p in net.parameters()), digits - 1))
 

@@ -28,11 +28,12 @@ _WHEELS_OWN = (
     "torch._dynamo.testing",
     "torch._inductor.test_case",
 )
-# Of these Mica has a part, which programs use; a test gets Mica's.
+# Modules of which Mica has the part that programs use; a test gets Mica's.
 _IN_PART = ("torch._dynamo.testing",)
 _ROOTS = ("torch", "functorch", "torchgen")
 
-# What the utilities and test files call as they are loaded, and its answer. It is of no concern to a test; without it none would run.
+# What the utilities and test files call when they are loaded, and its answer. Tests do not depend on it, but without it
+# none would run.
 _CALLED_AT_ONCE = {
     "backends.disable_global_flags": None,
     "_C._get_cpu_capability": "DEFAULT",
@@ -43,7 +44,7 @@ _CALLED_AT_ONCE = {
     "_C._debug_only_are_vmap_fallback_warnings_enabled": False,
     "_C._debug_only_display_vmap_fallback_warnings": None,
     "_C._DisableFuncTorch": contextlib.nullcontext(),
-    # Classes of tests that stand on those of TorchScript set up and clear its hooks, whatever they test.
+    # Test classes that are derived from those of TorchScript set up and clear its hooks, whatever they test.
     "_C._jit_set_emit_hooks": None,
     "_C._jit_clear_class_registry": None,
     "jit._recursive.ConcreteTypeStore": None,
@@ -69,7 +70,7 @@ _CALLED_AT_ONCE = {
 
 # Decorators that mark what they are given for a compiler.
 _MARKS = ("mark_subclass_constructor_exportable_experimental", "_disable_dynamo", "mark_compile_region")
-# What functions name without importing it that run as the files are loaded.
+# Names that functions use without importing them, where these functions run when the files are loaded.
 _NAMED_BY_FUNCTIONS = (
     "torch._refs",
     "torch._prims",
