@@ -50,6 +50,23 @@ def test_trace_and_run():
     assert same(model(x), model(x))  # modules call and look up as before
 
 
+def test_a_module_of_two_graphs_copies_itself():
+    """As torchvision's extractor of features does, from a body that holds copies of its attributes."""
+    from mica.fx.graph_module import _USER_PRESERVED_ATTRIBUTES_KEY, _CodeOnlyModule, _copy_attr
+
+    traced = fx.symbolic_trace(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))
+    traced.meta[_USER_PRESERVED_ATTRIBUTES_KEY] = {"words": ["kept"]}
+    body = _CodeOnlyModule(copy.deepcopy(traced.__dict__))
+    assert isinstance(body, nn.Module) and list(body.state_dict()) == list(traced.state_dict())
+    assert getattr(body, "0").weight is not getattr(traced, "0").weight
+    made = nn.Module()
+    for node in traced.graph.nodes:
+        if node.op == "call_module":
+            _copy_attr(body, made, node.target)
+    assert list(made.state_dict()) == list(traced.state_dict())
+    assert copy.deepcopy(traced).meta[_USER_PRESERVED_ATTRIBUTES_KEY] == {"words": ["kept"]}
+
+
 def test_nodes():
     graph = fx.symbolic_trace(Model()).graph
     graph.lint()

@@ -44,6 +44,14 @@ def _assign_attr(from_obj, to_module, target):
     setattr(to_module, field, from_obj)
 
 
+class _CodeOnlyModule(Module):
+    """A module with the attributes of another, from which classes of packages copy themselves (torchvision's)."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.__dict__ = body
+
+
 _sources = [0]
 
 

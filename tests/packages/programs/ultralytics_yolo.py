@@ -1,7 +1,12 @@
 """ultralytics: YOLO models from their descriptions train, detect and are fused, in double precision."""
 
+import os
+
 import numpy as np
 import torch
+
+# The first program of a user makes a file of settings, and says so.
+os.environ["YOLO_VERBOSE"] = "false"
 from ultralytics import YOLO
 from ultralytics.nn.tasks import DetectionModel
 from ultralytics.utils import DEFAULT_CFG
