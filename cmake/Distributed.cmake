@@ -21,7 +21,8 @@ mica_precompile(mica_distributed)
 add_dependencies(mica_extension mica_distributed)
 set_target_properties(
   mica_distributed PROPERTIES OUTPUT_NAME _distributed LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR}
-                              INSTALL_RPATH "$ORIGIN/lib")
+                              INSTALL_RPATH "$ORIGIN/lib" MICA_OPENED_LATE ON)
+set_target_properties(mica_distributed_reduce PROPERTIES MICA_OPENED_LATE ON)
 
 # libmica_gloo: processes of several hosts. Where Gloo cannot be had the build goes on, and naming several hosts is an error.
 find_path(MICA_GLOO_INCLUDE_DIR gloo/rendezvous/context.h)
@@ -35,6 +36,7 @@ if(MICA_GLOO_INCLUDE_DIR AND MICA_GLOO_LIBRARY)
   target_include_directories(mica_gloo PRIVATE . include)
   target_include_directories(mica_gloo SYSTEM PRIVATE ${MICA_GLOO_INCLUDE_DIR})
   mica_export_only(mica_gloo gloo.map)
-  set_target_properties(mica_gloo PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR} INSTALL_RPATH "$ORIGIN/lib")
+  set_target_properties(mica_gloo PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR} INSTALL_RPATH "$ORIGIN/lib"
+                                             MICA_OPENED_LATE ON)
   add_dependencies(mica_distributed mica_gloo)
 endif()

@@ -16,8 +16,9 @@ target_compile_options(
             -fdata-sections
             # Calls within the library go straight to their target instead of through the linkage table.
             -fno-semantic-interposition
-            # Thread-local state is read on every call: one instruction instead of a call into the loader.
-            -ftls-model=initial-exec
+            # Thread-local state is read on every call: one instruction instead of a call into the loader. The loader
+            # keeps room for it that all libraries share; one that a program opens late may find none left.
+            $<$<NOT:$<BOOL:$<TARGET_PROPERTY:MICA_OPENED_LATE>>>:-ftls-model=initial-exec>
             # A fused multiply-add appears only where the source asks for it, so that the vector body and the scalar
             # tail of a loop, and every instruction set, give the same bits.
             -ffp-contract=off

@@ -12,7 +12,8 @@ add_dependencies(mica_lab mica_codegen)
 mica_precompile(mica_lab <nlohmann/json.hpp> <mica/tensor.h>)
 add_dependencies(mica_extension mica_lab)
 set_target_properties(
-  mica_lab PROPERTIES OUTPUT_NAME _lab LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR} INSTALL_RPATH "$ORIGIN/lib")
+  mica_lab PROPERTIES OUTPUT_NAME _lab LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR} INSTALL_RPATH "$ORIGIN/lib"
+                      MICA_OPENED_LATE ON)
 
 # The files that the page links to as the code that does what it shows.
 set(MICA_LAB_LINKED
