@@ -1,7 +1,9 @@
 """Pooling: NumPy's windows, gradients, orders in memory, empty batches, the meta device, errors."""
 
+import ctypes
 import itertools
 import math
+import mmap
 
 import mica
 import mica.nn.functional as F
@@ -51,6 +53,31 @@ def test_maxima(shape, kernel, stride, padding, dilation, dtype):
     flat = values.reshape(*shape[: len(shape) - len(kernel)], -1)
     found = np.take_along_axis(flat, indices.numpy().reshape(*flat.shape[:-1], -1), -1)
     np.testing.assert_array_equal(found.reshape(out.shape), expected)
+
+
+def before_a_wall(values):
+    """The values in memory that ends with a page's last byte; nobody may read the page behind it."""
+    size = -(-values.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = mmap.mmap(-1, size + mmap.PAGESIZE)
+    wall = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)) + size)
+    made = np.frombuffer(pages, values.dtype, values.size, size - values.nbytes).reshape(values.shape)
+    made[...] = values
+    assert ctypes.CDLL(None).mprotect(wall, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    return mica.from_numpy(made)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int32"])
+@pytest.mark.parametrize("width", [3, 8, 17, 33, 40])
+def test_nothing_behind_the_input_is_read(width, dtype):
+    values = np.random.randint(-40, 40, (2, 3, width)).astype(dtype)
+    walled, free = before_a_wall(values), mica.tensor(values)
+    for kernel, stride, padding, dilation in itertools.product((1, 2, 3), (1, 2, 3, 4), (0, 1), (1, 2)):
+        if padding > kernel // 2 or (kernel - 1) * dilation >= width + 2 * padding:
+            continue
+        out = [F.max_pool1d(x, kernel, stride, padding, dilation, return_indices=True) for x in (walled, free)]
+        assert mica.equal(out[0][0], out[1][0]) and mica.equal(out[0][1], out[1][1])
+        if dtype.startswith("float") and dilation == 1:
+            assert mica.equal(*(F.avg_pool1d(x, kernel, stride, padding) for x in (walled, free)))
 
 
 @pytest.mark.parametrize("shape,kernel,stride,padding,dilation", CASES, ids=str)
