@@ -225,6 +225,8 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
 bool FusedGroup::fits(const std::vector<char>& in_memory) const {
   if (norm_) return norm_->fits(in_memory);
   if (!is_loop()) return true;
+  // As many values as there are registers fit in any case; only with more it depends on when each is asked for.
+  if (uses_.size() <= kFusedRegisters && 2 * calls_.size() + uses_.size() <= kFusedInstructions) return true;
   const auto loop = std::make_unique<FusedLoop>();
   return Writer(*loop, nullptr).write(calls_, in_memory);
 }
@@ -285,15 +287,15 @@ bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
   if (call.device != first.device || call.ndim != first.ndim ||
       !std::equal(call.shape, call.shape + call.ndim, first.shape))
     return false;
-  std::vector<Use> uses = uses_;
-  if (!note(call, uses)) return false;
-  calls_.push_back(&call);
-  if (!fits(stored)) {
-    calls_.pop_back();
-    return false;
+  const std::vector<Use> before = uses_;
+  bool joined = note(call, uses_);
+  if (joined) {
+    calls_.push_back(&call);
+    joined = fits(stored);
+    if (!joined) calls_.pop_back();
   }
-  uses_ = std::move(uses);
-  return true;
+  if (!joined) uses_ = before;
+  return joined;
 }
 
 bool FusedGroup::precedes(const Call& call) const {

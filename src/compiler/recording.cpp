@@ -2,8 +2,10 @@
 #include "mica/core/recording.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "compiler/fused.h"
@@ -341,8 +343,17 @@ Scope::~Scope() {
   }
 }
 
+// MICA_COMPILER_BACKWARD=0 lets backward passes run as they are.
+static bool records_passes() {
+  static const bool wanted = [] {
+    const char* set = std::getenv("MICA_COMPILER_BACKWARD");
+    return !set || std::string_view(set) != "0";
+  }();
+  return wanted;
+}
+
 void Pass::begin() {
-  if (active()) return;
+  if (active() || !records_passes()) return;
   began_ = in_pass = true;
   set_modes(mode_bit::kRecord, true);
 }

@@ -1,8 +1,10 @@
 // Finds the kernels that a fused loop can replace, and the instruction for each.
 #include "backends/cuda/fused/describe.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <tuple>
 
 #include "backends/cuda/fused/codes.h"
@@ -155,10 +157,23 @@ void set_exponent(const PointwiseLoop& loop, FusedInstruction& step) {
   step.parameters[0] = static_cast<float>(shortcut);
 }
 
+// A slot's name lies at one place: what was found for it is found again by its address.
+const Row* row_of(const char* slot) {
+  struct Found {
+    const char* slot;
+    const Row* row;
+  };
+  static thread_local Found known[256];
+  Found& found = known[reinterpret_cast<uintptr_t>(slot) / 4 % 256];
+  if (found.slot == slot) return found.row;
+  const auto* row =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return std::strcmp(r.slot, slot) == 0; });
+  found = {slot, row == std::end(kRows) ? nullptr : row};
+  return found.row;
+}
+
 bool describe(const char* slot, const PointwiseLoop& loop, const void* arguments, FusedInstruction& step) {
-  const Row* row = nullptr;
-  for (const Row& each : kRows)
-    if (std::strcmp(each.slot, slot) == 0) row = &each;
+  const Row* row = row_of(slot);
   if (!row || loop.noutputs != 1 || loop.noperands > 4 || !takes(*row, loop)) return false;
   step.code = static_cast<int16_t>(row->code);
   step.dtype = loop.dtypes[0];
