@@ -26,7 +26,7 @@ def detect_fake_mode(inputs=None):
 
 
 class TracingContext:
-    """A compilation; there is none."""
+    """A compilation, of which there is none."""
 
     @staticmethod
     def try_get():
@@ -38,7 +38,7 @@ class TracingContext:
 
 
 class CompileContext:
-    """A compilation; there is none."""
+    """A compilation, of which there is none."""
 
     @classmethod
     def try_get(cls):

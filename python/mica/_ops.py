@@ -16,7 +16,7 @@ class OperatorBase:
 
 
 def _asked(args, kwargs):
-    """What among the arguments and their lists is handed the operator itself: proxies."""
+    """Those of the arguments, and of the items of lists, that get the operator itself: proxies."""
     values = (*args, *kwargs.values()) if kwargs else args
     found = asked_among(values)
     for value in values:
@@ -216,7 +216,7 @@ class _OpNamespace(types.ModuleType):
         return self._torch_packet(op_name)
 
     def _torch_packet(self, op_name):
-        """Of an operator that torch brings: of the table, or named only."""
+        """The packet of an operator that torch brings: one of the table, or one that can only be named."""
         if self.name == "quantized":
             return self._quantized_packet(op_name)
         from mica._operators import aten_names as _aten_names

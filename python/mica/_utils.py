@@ -23,7 +23,7 @@ _WITHOUT_STORAGE_CLASS = {
 
 
 def _no_hooks():
-    """What stands in torch's pickles where a tensor of old had its hooks."""
+    """Stands in torch's pickles in the place where older tensors had their hooks."""
     from collections import OrderedDict
 
     return OrderedDict()
@@ -94,7 +94,7 @@ def _rebuild_from_type_v2(func, new_type, args, state):
 
 
 def _get_state(obj):
-    """What an object carries beside the tensor: its dict, and its slots if it has any."""
+    """The state of an object beside the tensor: its dict, and its slots if it has any."""
     import copyreg
 
     if hasattr(type(obj), "__getstate__") and type(obj).__getstate__ is not object.__getstate__:
@@ -132,7 +132,7 @@ def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, re
 
 
 def _rebuild_packed(untyped, dtype, size, quantizer_params):
-    """Of 4-bit and 2-bit integers, whose storage holds fewer bytes than the tensor has elements."""
+    """Rebuild a tensor of 4-bit or 2-bit integers, whose storage holds fewer bytes than the tensor has elements."""
     count = untyped.nbytes()
     data = _C._view_storage(untyped, _C.uint8, 0, (count,), (1,))
     _, scale, zero_point, *axis = quantizer_params
@@ -216,7 +216,7 @@ def __getattr__(name):
 
 
 class KeyErrorMessage(str):
-    """A message that KeyError shows as it is: it shows the repr of its argument."""
+    """A message that KeyError prints unchanged, although it prints the repr of its argument."""
 
     __slots__ = ()
 

@@ -61,14 +61,14 @@ def _function(module, name):
 
 @functools.cache
 def placeholder(module, name, kind=None):
-    """What stands for torch's module.name: a class if it is spelt as one, else a function."""
+    """The stand-in for torch's module.name: a class if it is spelt as one, otherwise a function."""
     full_module = f"torch.{module}" if module else "torch"
     kind = kind or ("class" if name[:1].isupper() else "function")
     return _class(full_module, name) if kind == "class" else _function(full_module, name)
 
 
 def _listed(module, name):
-    """What stands for torch's module.name if it is listed, and None otherwise."""
+    """The stand-in for torch's module.name if it is listed, and None otherwise."""
     if name not in (names_of(module) or ()):
         return None
     inner = f"{module}.{name}" if module else name

@@ -48,7 +48,7 @@ _SPACES = {f"torch._C._{family}": family for family in ("fft", "linalg", "sparse
 
 
 class _SpaceLoader(importlib.abc.Loader):
-    """Of torch._C._linalg and its like: the family's functions, by torch's names."""
+    """A module such as torch._C._linalg: the family's functions, by torch's names."""
 
     def create_module(self, spec):
         family = _SPACES[spec.name]
@@ -61,7 +61,7 @@ class _SpaceLoader(importlib.abc.Loader):
 
 
 class _FunctorchLoader(importlib.abc.Loader):
-    """Of functorch, which comes with torch."""
+    """The package functorch, which comes with torch."""
 
     def create_module(self, spec):
         self._module = importlib.import_module("mica._as_torch.functorch_package")
@@ -164,7 +164,7 @@ def _name_loaded():
 
 
 def _pickle_as_torch():
-    """Let plain pickles hold torch's names for what is no class and no function."""
+    """Let plain pickles hold torch's names for objects that are neither classes nor functions."""
     from mica import storage
     from mica._checkpoints.storage_pickles import reduce_as_torch
 

@@ -101,7 +101,7 @@ combine_state_for_ensemble = _deprecated(combine_state_for_ensemble, "torch.func
 
 
 class experimental:
-    """What functorch tried before torch.func had it."""
+    """Functions that functorch had before torch.func."""
 
     __all__ = ("chunk_vmap", "functionalize", "hessian", "jacfwd", "jvp", "replace_all_batch_norm_modules_")
 

@@ -37,7 +37,7 @@ class GGUFFile(dict):
 
 
 class _Header:
-    """Numbers, texts and lists, one after the other. Nothing is made that is larger than what is left of the file."""
+    """Numbers, texts and lists, one after the other. Never makes an object that is larger than the rest of the file."""
 
     def __init__(self, data):
         self.data, self.at = data, 0

@@ -12,7 +12,7 @@ def _load_from_bytes(b):
 
 
 def reduce_as_torch(self, protocol=2):
-    """What plain pickles hold where torch is Mica: a file of the storage, as torch's pickles do."""
+    """The content of plain pickles where torch is Mica: a file of the storage, as in torch's pickles."""
     if self.device.type == "meta":
         return reduce_untyped(self, protocol)
     file = io.BytesIO()

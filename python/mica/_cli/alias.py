@@ -16,7 +16,7 @@ _SOURCE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_as_torch", 
 
 
 class AliasError(Exception):
-    """Why the environment was left as it is."""
+    """The reason why the environment was not changed."""
 
 
 def metadata_name():
@@ -37,7 +37,7 @@ def _read(*path):
 
 
 def _entries(folder):
-    """What of torch is in a folder of packages: names, with whether Mica has put each there."""
+    """The parts of torch in a folder of packages: names, and whether Mica has put each there."""
     found = {}
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         if name in _PACKAGES:

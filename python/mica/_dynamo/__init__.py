@@ -261,7 +261,7 @@ def _marked(tensor, index, kind):
 
 
 def mark_static_address(t, guard=True):
-    """Nothing: where a tensor lies is no part of a graph."""
+    """Does nothing: a graph does not depend on where a tensor lies."""
 
 
 def is_dynamo_supported():

@@ -116,7 +116,7 @@ def is_refused(name, tensor=None):
 
 
 def told_apart(value):
-    """What tells a value that a graph's code names from others: itself where it cannot change, or which object it is."""
+    """A key that tells a value in a graph's code from others: the value itself where it cannot change, or its identity."""
     return (type(value), value) if isinstance(value, (int, float, complex, str, bytes, range)) else id(value)
 
 
@@ -228,7 +228,7 @@ _entry = None  # the code that calls captured functions
 
 
 def set_entry(function):
-    """Say which function of Mica's calls the program's: what is above it is not the captured function's."""
+    """Name the function of Mica's that calls the program's. Frames above it do not belong to the captured function."""
     global _entry
     _entry = function.__code__
 

@@ -79,7 +79,7 @@ class CompiledGraphs:
         return made
 
     def _is_left_alone(self, before):
-        """Whether a graph that is new is run as it is, since no more are to be compiled."""
+        """Whether a new graph runs uncompiled, because the limit of compiled graphs is reached."""
         from mica._dynamo import config
 
         if _stance.name == "eager_on_recompile":
@@ -105,7 +105,7 @@ class CompiledGraphs:
         return True
 
     def _report(self, module, inputs, before):
-        """What TORCH_LOGS asks for of a graph that is new."""
+        """Write what TORCH_LOGS asks for about a new graph."""
         name = self._name
         if before:
             _logging.write(

@@ -126,7 +126,7 @@ class OpenInputs:
             env.shown = before
 
     def end(self):
-        """The program's part is over: what is left are graphs, whose sizes are symbols."""
+        """Called when the program's part is over. From then on only graphs run, whose sizes are symbols."""
         if self.env is not None:
             self.env.shown = None
 

@@ -60,7 +60,7 @@ class CapturedArray:
 
     @property
     def __class__(self):
-        """What isinstance is told: that it is an array, or a number of NumPy's."""
+        """The class that isinstance sees: an array, or a number of NumPy's."""
         return _dtype_of(self._tensor).type if self._is_number else _numpy().ndarray
 
     # ---- values

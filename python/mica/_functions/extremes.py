@@ -14,7 +14,7 @@ _here = threading.local()  # in how many such blocks this thread is
 
 
 def _values(args):
-    """What is compared; None of what is no list of values."""
+    """The values to compare; None if the arguments are not a list of values."""
     if len(args) == 1:
         args = args[0] if isinstance(args[0], (list, tuple)) else ()
     return args if len(args) > 1 else None

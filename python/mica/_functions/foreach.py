@@ -48,7 +48,7 @@ def _check(tensors, name):
 
 
 def _spread(tensors, other):
-    """What goes with each tensor: an item of a list, or the same for all."""
+    """The argument for each tensor: an item of a list, or the same value for all."""
     if not isinstance(other, (list, tuple)):
         return [other] * len(tensors)
     if len(other) != len(tensors):

@@ -15,7 +15,7 @@ from mica._functions.wrapping import asked_among, asks_arguments
 
 
 class SymNode:
-    """What stands behind an open number: its expression, its environment, its Python type."""
+    """The facts behind an open number: its expression, its environment, its Python type."""
 
     __slots__ = ("_expr", "pytype", "shape_env")
 
@@ -69,7 +69,7 @@ class SymNode:
 
 
 class _Open:
-    """What open numbers have in common."""
+    """The base of open numbers."""
 
     __slots__ = ("node",)
 

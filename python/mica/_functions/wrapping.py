@@ -18,7 +18,7 @@ def wraps(function):
 
 
 def asked_among(values):
-    """What among the values is no tensor and has a __torch_function__, such as a proxy."""
+    """Those of the values that are not tensors and have a __torch_function__, such as proxies."""
     return [
         x for x in values
         if type(x) is not _C.Tensor and hasattr(type(x), "__torch_function__") and not isinstance(x, _C.TensorBase)
@@ -26,7 +26,7 @@ def asked_among(values):
 
 
 def asks_as_called(function):
-    """The function, after asking an argument that is no tensor and has a __torch_function__, as the engine's functions do."""
+    """The function, which first asks arguments that are not tensors and have a __torch_function__, as the engine's do."""
 
     @wraps(function)
     def asking(*args, **kwargs):

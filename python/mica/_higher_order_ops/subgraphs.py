@@ -13,7 +13,7 @@ __all__ = ["recorded_cond", "recorded_map", "recorded_scan", "recorded_while", "
 
 
 def recorder():
-    """What records the program that is being traced, or None."""
+    """The recorder of the program that is being traced, or None."""
     import sys
 
     tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")

@@ -7,7 +7,7 @@ __all__ = ["fresh_cache", "fresh_inductor_cache"]
 
 @contextlib.contextmanager
 def fresh_cache(cache_entries=None, dir=None, delete=True):
-    """A block without what was compiled before. Mica keeps nothing on disk, so that there are no entries to tell of."""
+    """A block that starts without earlier compilations. Mica keeps none on disk, so there are no entries to list."""
     from mica._dynamo import reset
 
     reset()

@@ -129,7 +129,7 @@ def _check_results(schema):
 
 
 def _checked(definition, function):
-    """The function with torch's rule that a result is no argument, unless a tag says that the operator writes into it."""
+    """The function, with torch's rule that no result is an argument, unless a tag says that the operator writes into it."""
 
     def kernel(*args, **kwargs):
         result = function(*args, **kwargs)

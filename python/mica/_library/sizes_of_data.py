@@ -8,7 +8,7 @@ _env = contextvars.ContextVar("the environment of the fake function that runs", 
 
 
 class SizeOfData(NotImplementedError):
-    """A fake function asks for a size that only data decide, where there is none."""
+    """The error of a fake function that asks for a size that only data decide, where that is impossible."""
 
 
 def current_env():
@@ -16,7 +16,7 @@ def current_env():
 
 
 def fake_result(mode, operator, args, kwargs):
-    """What an operator's fake function makes of fake tensors, with symbols for sizes that only data decide."""
+    """The result of an operator's fake function for fake tensors, with symbols for sizes that only data decide."""
     token = _env.set(mode.shape_env)
     try:
         with mode:

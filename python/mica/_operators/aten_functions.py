@@ -129,7 +129,7 @@ def _upsampling(name):
 
 
 def _written(name, made, out):
-    """What an operator that has no form with out= made, in `out`, which keeps its strides where it has the shape."""
+    """Write the result of an operator that has no form with out= to `out`, which keeps its strides if it has the shape."""
     if mica.is_grad_enabled() and (made.requires_grad or out.requires_grad):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
@@ -230,7 +230,7 @@ def op__assert_scalar(self, assert_msg):
 
 
 def _of_all_examples(x):
-    """Of an example under vmap the values of all: a number is asked for, which all share."""
+    """For an example under vmap, the values of all examples: a number is asked for, which all share."""
     while hasattr(x, "_batch_value"):
         x = x._batch_value
     return x

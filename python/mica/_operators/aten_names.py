@@ -28,12 +28,12 @@ def schemas(namespace, name):
 
 
 def names():
-    """Of aten."""
+    """The names of the operators of aten."""
     return [name for name in _lines() if "::" not in name]
 
 
 def function(name, namespace="aten"):
-    """What computes an operator that the table does not have; None if nothing does."""
+    """The function that computes an operator that the table does not have; None if there is none."""
     from mica._operators import aten_functions, prims, ranges
 
     spaces = {"aten": aten_functions, "prims": prims, "profiler": ranges}

@@ -58,7 +58,7 @@ class _Pieces:
         return data.reshape(len(self.owner), self.inner)
 
     def to_rows(self, pieces):
-        """What each row's piece holds; rows without a piece get zeros."""
+        """The values of each row's piece; rows without a piece get zeros."""
         table = _C.cat([pieces.reshape(self.count, self.inner), pieces.new_zeros(1, self.inner)])
         return table[self.owner]
 

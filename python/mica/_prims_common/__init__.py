@@ -63,7 +63,7 @@ def is_float_dtype(dtype):
 
 
 def is_integer_dtype(dtype):
-    """Whether a dtype is one of whole numbers; bool is none."""
+    """Whether a dtype is one of whole numbers, which bool is not."""
     return not (dtype.is_floating_point or dtype.is_complex or is_boolean_dtype(dtype))
 
 

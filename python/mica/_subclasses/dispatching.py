@@ -161,7 +161,7 @@ def call(tensor, function, types, args, kwargs):
 
 
 def _without_defaults(operator, kwargs):
-    """What is as the schema has it is not handed over by its name."""
+    """Leave out keyword arguments that have the schema's default."""
     if not kwargs:
         return kwargs
     defaults = {a.name: a.default_value for a in operator._schema.arguments if a.kwarg_only and a.has_default_value()}
@@ -256,7 +256,7 @@ def _asked(tensor, operator, types, args, kwargs):
 
 
 def _unseen():
-    """A block whose operations no mode sees: that a tensor of a class is made is no operation of the program."""
+    """A block whose operations no mode sees: making a tensor of a class is not an operation of the program."""
     if not _C._len_torch_dispatch_stack():
         return contextlib.nullcontext()
     from mica.utils._python_dispatch import _disable_current_modes

@@ -16,7 +16,7 @@ _BYTES = {mica.uint8: (0, 255), mica.int8: (-128, 127)}
 
 
 def _remembered(fake, what, make):
-    """What was found out about a tensor, unless it has changed since."""
+    """The facts that were found about a tensor, unless it has changed since."""
     known, version = fake.__dict__.setdefault("_of_data", {}), _C.TensorBase._version.__get__(fake)
     if what not in known or known[what][0] != version:
         known[what] = (version, make())

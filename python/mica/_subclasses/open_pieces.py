@@ -60,7 +60,7 @@ def _has_open(value):
 
 
 def _lengths(name, size, how, env):
-    """How long the pieces are; None where the engine says what is wrong with the arguments."""
+    """The lengths of the pieces; None where the engine reports what is wrong with the arguments."""
     if isinstance(how, (list, tuple)):
         if name == "tensor_split" or not all(isinstance(each, (int, mica.SymInt)) for each in how):
             return None

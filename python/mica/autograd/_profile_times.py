@@ -37,14 +37,14 @@ def _format_share(part, whole):
 
 
 class DeviceType(IntEnum):
-    """What an event ran on, under torch's numbers."""
+    """The device on which an event ran, by torch's numbers."""
 
     CPU = 0
     CUDA = 1
 
 
 class _Times:
-    """What single events and averages show alike. Memory is the CPU's."""
+    """The columns that single events and averages have in common. Memory is the CPU's."""
 
     use_device = None
     device_type = DeviceType.CPU

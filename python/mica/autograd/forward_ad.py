@@ -210,7 +210,7 @@ def unpack_dual(tensor, *, level=None):
 
 
 def _printed_parts(tensor):
-    """What is printed of a dual tensor: its value, and its tangent behind it; None for another tensor."""
+    """The printed text of a dual tensor: its value, and its tangent behind it; None for another tensor."""
     if not _state.levels:
         return None
     primal, tangent = unpack_dual(tensor)

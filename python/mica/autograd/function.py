@@ -10,7 +10,7 @@ __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "Inpl
 
 
 class FunctionCtx:
-    """What `ctx` is an instance of, whatever the function."""
+    """The class of every function's `ctx`."""
 
     def save_for_forward(self, *tensors):
         self.saved_for_forward = tensors

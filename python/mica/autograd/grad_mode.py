@@ -70,7 +70,7 @@ _kept = _thread._local()
 
 
 def is_multithreading_enabled():
-    """What this thread has set by set_multithreading_enabled."""
+    """The setting of set_multithreading_enabled on this thread."""
     return getattr(_kept, "multithreading", True)
 
 

@@ -60,7 +60,7 @@ class Node(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class _InputMetadata:
-    """What a gradient that comes into a node has to look like."""
+    """The shape, dtype and device that a gradient needs to come into a node."""
 
     dtype: object
     device: object

@@ -207,17 +207,17 @@ class KinetoStepTracker:
 
     @classmethod
     def init_step_count(cls, requester):
-        """Let one more tell, who starts at the count of now."""
+        """Add a requester, which starts at the present count."""
         cls._step_dict[requester] = cls._current_step
 
     @classmethod
     def erase_step_count(cls, requester):
-        """Forget one who tells; whether it was known."""
+        """Remove a requester. Returns whether it was known."""
         return cls._step_dict.pop(requester, None) is not None
 
     @classmethod
     def increment_step(cls, requester):
-        """One who tells has made a step; the count of all."""
+        """Count a step of a requester. Returns the count of all."""
         if requester not in cls._step_dict:
             cls.init_step_count(requester)
         cls._step_dict[requester] += 1

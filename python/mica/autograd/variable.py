@@ -6,7 +6,7 @@ from mica import _C
 
 
 class _Engine:
-    """What programs reach for as Variable._execution_engine."""
+    """The object that programs use as Variable._execution_engine."""
 
     @staticmethod
     def queue_callback(callback):

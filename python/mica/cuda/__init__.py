@@ -230,7 +230,7 @@ def is_tf32_supported():
 
 
 def get_gencode_flags():
-    """What nvcc is told so that it compiles for the architectures of this backend."""
+    """The flags with which nvcc compiles for the architectures of this backend."""
     return " ".join(f"-gencode compute=compute_{a[3:]},code={a}" for a in get_arch_list())
 
 

@@ -85,7 +85,7 @@ def temperature(device=None):
 
 
 def power_draw(device=None):
-    """What the GPU draws, in milliwatts."""
+    """The power that the GPU draws, in milliwatts."""
     return _number(device, "nvmlDeviceGetPowerUsage")
 
 

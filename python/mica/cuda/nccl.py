@@ -188,7 +188,7 @@ def reduce(inputs, output=None, root=0, op=SUM, streams=None, comms=None, *, out
 
 
 def broadcast(inputs, root=0, streams=None, comms=None):
-    """What input `root` holds into all others."""
+    """Copy input `root` to all others."""
     _check_sequence_type(inputs)
     _check(inputs, inputs)
 

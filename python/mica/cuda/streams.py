@@ -47,7 +47,7 @@ class Stream:
 
     @property
     def device_type(self):
-        """What torch numbers CUDA as."""
+        """torch's number for CUDA."""
         return 1
 
     @property

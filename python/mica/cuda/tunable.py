@@ -119,13 +119,13 @@ def get_filename():
 
 
 def get_results():
-    """What was chosen: (operation, parameters, algorithm, milliseconds) for each product."""
+    """The choices: (operation, parameters, algorithm, milliseconds) for each product."""
     rows = (line.split(",") for line in _ask("results").splitlines())
     return tuple((operation, parameters, choice, float(taken)) for operation, parameters, choice, taken in rows)
 
 
 def get_validators():
-    """What a file must agree with to be used: (name, value) pairs."""
+    """The (name, value) pairs with which a file must agree to be used."""
     return tuple(tuple(line.split(",", 1)) for line in _ask("validators").splitlines())
 
 

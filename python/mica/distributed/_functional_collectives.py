@@ -207,7 +207,7 @@ reduce_scatter_tensor = reduce_scatter_tensor_autograd = reduce_scatter_single_a
 
 
 def all_to_all_single(self, output_split_sizes, input_split_sizes, group, tag=""):
-    """What all processes send this one: each process's tensor is split, and each part goes to another."""
+    """Split each process's tensor and send each part to another process. Returns the parts that came here."""
     group = _resolve_group(group, tag)
     outputs = None if output_split_sizes is None else [int(each) for each in output_split_sizes]
     inputs = None if input_split_sizes is None else [int(each) for each in input_split_sizes]

@@ -1,4 +1,4 @@
-"""What stores of keys and values have in common."""
+"""The base of stores of keys and values."""
 
 import datetime
 import time

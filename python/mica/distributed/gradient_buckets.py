@@ -111,7 +111,7 @@ class Bucket:
 
 
 def check_hook(hook):
-    """Refuse what is no hook of gradients: it is called as hook(state, bucket), and returns a future of a tensor."""
+    """Refuse an object that is not a hook of gradients, which is called as hook(state, bucket) and returns a future of a tensor."""
     if not callable(hook):
         raise TypeError("Communication hook must be callable.")
     annotations = inspect.signature(hook)

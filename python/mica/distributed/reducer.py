@@ -82,7 +82,7 @@ class Reducer:
         return True
 
     def _move_gradients(self, before):
-        """Gradients that lay in buckets of old lie in the new ones."""
+        """Move gradients from the old buckets to the new ones."""
         for i, (bucket, position) in before.items():
             parameter = self.parameters[i]
             if bucket.is_sparse or parameter.grad is None or self.reduce_dtype is not None:

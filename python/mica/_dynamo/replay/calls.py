@@ -21,7 +21,7 @@ _within = threading.local()
 
 
 def _settings():
-    """What every operation depends on, of the thread and the process."""
+    """The settings of the thread and the process on which every operation depends."""
     return (
         mica.is_grad_enabled(),
         mica.is_inference_mode_enabled(),

@@ -93,7 +93,7 @@ class Snapshot:
         self._visit_closures()
 
     def difference(self):
-        """What no longer holds, as a sentence; None if all does."""
+        """A sentence that says what no longer holds; None if everything holds."""
         number = self._compared.first_difference()
         return None if number < 0 else _sentence(self.records[number])
 

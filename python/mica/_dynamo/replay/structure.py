@@ -21,7 +21,7 @@ class Arguments:
 
     @property
     def likeness(self):
-        """What they are but for which objects."""
+        """The structure of the values, without the objects themselves."""
         return _without_ids(self.key)
 
     def __init__(self, args, kwargs):

@@ -40,7 +40,7 @@ def _weights(start, length, cells, samples, size):
 
 
 def _region(roi, scale, height, width, cells_y, cells_x, samples, aligned, smallest):
-    """Of one region: which rows and columns of the map it touches, and their weights."""
+    """The rows and columns of the map that one region touches, and their weights."""
     offset = 0.5 if aligned else 0.0
     x1, y1, x2, y2 = (value * scale - offset for value in roi)
     length_x, length_y = x2 - x1, y2 - y1

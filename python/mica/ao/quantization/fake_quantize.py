@@ -11,7 +11,7 @@ from mica.nn import Module
 
 
 class FakeQuantizeBase(Module):
-    """What all of them share: rounding and observing can be turned off."""
+    """The base of all of them: rounding and observing can be turned off."""
 
     def __init__(self):
         super().__init__()
@@ -20,7 +20,7 @@ class FakeQuantizeBase(Module):
 
     @classmethod
     def with_args(cls, **kwargs):
-        """What makes such modules, with these arguments."""
+        """A maker of such modules, with these arguments."""
         return _Partial(cls, **kwargs)
 
     def enable_fake_quant(self, enabled=True):

@@ -27,7 +27,7 @@ class _Partial(functools.partial):
 
 
 class ObserverBase(Module):
-    """What observers share."""
+    """The base of observers."""
 
     def __init__(self, dtype=_C.quint8, is_dynamic=False):
         super().__init__()
@@ -35,7 +35,7 @@ class ObserverBase(Module):
 
     @classmethod
     def with_args(cls, **kwargs):
-        """What makes such observers, with these arguments."""
+        """A maker of such observers, with these arguments."""
         return _Partial(cls, **kwargs)
 
     with_callable_args = with_args
@@ -46,7 +46,7 @@ class ObserverBase(Module):
 
 
 class UniformQuantizationObserverBase(ObserverBase):
-    """What observers of bounds share: from the least and the greatest number to a scale and a zero point."""
+    """The base of observers of bounds: computes a scale and a zero point from the least and the greatest number."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What to quantize how: an observer for activations and one for weights."""
+"""How a layer is quantized: an observer for activations and one for weights."""
 
 from collections import namedtuple
 
@@ -18,7 +18,7 @@ from mica.nn import Identity, Module
 
 
 class QConfig(namedtuple("QConfig", ["activation", "weight"])):
-    """What makes the observers of a layer's activations and of its weights."""
+    """The makers of the observers of a layer's activations and of its weights."""
 
     __slots__ = ()
 

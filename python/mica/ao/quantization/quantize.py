@@ -280,17 +280,17 @@ def add_quant_dequant(module):
 
 
 def get_default_static_quant_module_mappings():
-    """What convert makes of which module."""
+    """Class of a module -> the class that convert makes of it."""
     return dict(_STATIC)
 
 
 def get_default_dynamic_quant_module_mappings():
-    """What quantize_dynamic makes of which module."""
+    """Class of a module -> the class that quantize_dynamic makes of it."""
     return dict(_DYNAMIC)
 
 
 def get_default_qat_module_mappings():
-    """What prepare_qat makes of which module."""
+    """Class of a module -> the class that prepare_qat makes of it."""
     return dict(_TRAINED)
 
 
@@ -302,12 +302,12 @@ def _class_of(kind, mapping):
 
 
 def get_static_quant_module_class(float_module_class, additional_static_quant_mapping=None, is_custom_module=False):
-    """What convert makes of a module of this class."""
+    """The class that convert makes of a module of this class."""
     return _class_of(float_module_class, {**_STATIC, **(additional_static_quant_mapping or {})})
 
 
 def get_dynamic_quant_module_class(float_module_class, additional_dynamic_quant_mapping=None):
-    """What quantize_dynamic makes of a module of this class."""
+    """The class that quantize_dynamic makes of a module of this class."""
     return _class_of(float_module_class, {**_DYNAMIC, **(additional_dynamic_quant_mapping or {})})
 
 

@@ -11,7 +11,7 @@ WARN_AFTER = 1000  # rounds of answering
 
 
 class JoinHook:
-    """What a process that is done does for the others."""
+    """The calls that a process which is done makes for the others."""
 
     def main_hook(self):
         """Called again and again while other processes still run; answers the collectives of one of their rounds."""
@@ -44,7 +44,7 @@ class Joinable(abc.ABC):
 
 
 class _Config:
-    """What a Joinable knows of the Join it is in."""
+    """The settings of the Join that a Joinable is in."""
 
     def __init__(self, enable=False, throw_on_early_termination=False, is_first_joinable=False):
         self.enable, self.throw_on_early_termination = enable, throw_on_early_termination

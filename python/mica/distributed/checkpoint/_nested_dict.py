@@ -20,7 +20,7 @@ def flatten_state_dict(state_dict, _traverse=traverse_state_dict):
 
 
 def flatten_as_before_2_4(state_dict):
-    """What checkpoints of torch 2.3 and earlier call the values."""
+    """The names of the values in checkpoints of torch 2.3 and earlier."""
     return flatten_state_dict(state_dict, traverse_state_dict_v_2_3)
 
 

@@ -67,7 +67,7 @@ def flattened(state):
 
 
 def _nested(flat, prefix):
-    """What lies under a prefix of a flat dictionary."""
+    """The entries of a flat dictionary under a prefix."""
     found = {}
     for key, value in flat.items():
         if key.startswith(f"{prefix}."):

@@ -137,7 +137,7 @@ class DefaultSavePlanner(SavePlanner):
         return find_state_dict_object(self.state_dict, index)
 
     def transform_object(self, write_item, object):
-        """What is written for a value. For planners made from this one."""
+        """The items that are written for a value. Planners derived from this one override it."""
         if write_item.type != WriteItemType.BYTE_IO:
             return object
         data = io.BytesIO()
@@ -194,7 +194,7 @@ class DefaultLoadPlanner(LoadPlanner):
         return find_state_dict_object(self.state_dict, index)
 
     def transform_tensor(self, read_item, tensor):
-        """What is filled of a tensor. For planners made from this one."""
+        """The part of a tensor that is filled. Planners derived from this one override it."""
         return narrow_tensor_by_index(tensor, read_item.dest_offsets, read_item.lengths)
 
 
@@ -226,7 +226,7 @@ class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
 
 
 def create_default_local_load_plan(state_dict, metadata, strict=True):
-    """What is to be read to fill a dictionary."""
+    """The items to read to fill a dictionary."""
     items = []
     for fqn, value in state_dict.items():
         if fqn not in metadata.state_dict_metadata:
@@ -249,7 +249,7 @@ def create_default_global_load_plan(all_plans):
 
 
 def create_default_local_save_plan(state_dict, is_coordinator):
-    """What this rank has. What several ranks have is written by one: that is decided for all together."""
+    """The items of this rank. An item that several ranks have is written by one: that is decided for all together."""
     return SavePlan(
         [item for fqn, value in state_dict.items() if takes_part(value) for item in _create_write_items(fqn, value)]
     )
@@ -302,7 +302,7 @@ def _overlapping(chunks):
 
 
 def _validate_global_plan(global_plan, metadata):
-    """What is wrong with a plan: pieces that lie outside of their tensor, share elements, or leave some out."""
+    """The faults of a plan: pieces that lie outside of their tensor, share elements, or leave some out."""
     errors = []
     for key, value in metadata.state_dict_metadata.items():
         if isinstance(value, BytesStorageMetadata) or not value.size:

@@ -46,7 +46,7 @@ def _formats():
 
 @dataclass
 class TensorProperties:
-    """What else a tensor is made with."""
+    """Further properties with which a tensor is made."""
 
     dtype: mica.dtype = field(default_factory=mica.get_default_dtype)
     layout: mica.layout = field(default=mica.strided)
@@ -86,7 +86,7 @@ class TensorStorageMetadata:
 
 @dataclass
 class BytesStorageMetadata:
-    """A value that is no tensor."""
+    """A value that is not a tensor."""
 
 
 STORAGE_TYPES = TensorStorageMetadata | BytesStorageMetadata
@@ -95,7 +95,7 @@ STATE_DICT_TYPE = dict[str, StatefulT | Any]
 
 @dataclass
 class StorageMeta:
-    """What a storage says of itself."""
+    """The facts that a storage records about itself."""
 
     checkpoint_id: str | os.PathLike | None = None
     save_id: str | None = None
@@ -105,7 +105,7 @@ class StorageMeta:
 
 @dataclass
 class Metadata:
-    """What a checkpoint holds."""
+    """The contents of a checkpoint."""
 
     state_dict_metadata: dict[str, STORAGE_TYPES]
     planner_data: Any = None

@@ -58,7 +58,7 @@ class WriteItem:
     tensor_data: TensorWriteData | None = None
 
     def tensor_storage_size(self):
-        """The bytes of the whole tensor, or None if it is none."""
+        """The bytes of the whole tensor, or None if the value is not a tensor."""
         data = self.tensor_data
         return None if data is None else math.prod(data.size) * data.properties.dtype.itemsize
 

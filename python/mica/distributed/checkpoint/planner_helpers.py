@@ -92,7 +92,7 @@ def _create_write_item_for_tensor(fqn, tensor):
 
 
 def _create_write_items(fqn, object):
-    """What is to be written of a value on this rank."""
+    """The items to write for a value on this rank."""
     if hasattr(object, "__create_write_items__"):
         return object.__create_write_items__(fqn, object)
     if is_spread(object):
@@ -132,7 +132,7 @@ def _by_first_dimension(chunks):
 
 
 def create_read_items_for_chunk_list(fqn, checkpoint_md, local_chunks):
-    """What is to be read to fill the boxes of this rank from the pieces of a checkpoint, however they were cut."""
+    """The items to read to fill the boxes of this rank from the pieces of a checkpoint, however they were cut."""
     rows, items = _by_first_dimension(checkpoint_md.chunks), []
     for place, wanted in enumerate(local_chunks):
         begin, size = (wanted.offsets[0], wanted.sizes[0]) if len(wanted.offsets) else (0, 1)
@@ -158,7 +158,7 @@ def create_read_items_for_chunk_list(fqn, checkpoint_md, local_chunks):
 
 
 def _create_read_items(fqn, md, obj):
-    """What is to be read to fill a value."""
+    """The items to read to fill a value."""
     if isinstance(md, BytesStorageMetadata):
         index, zero = MetadataIndex(fqn), mica.Size((0,))
         return [ReadItem(LoadItemType.BYTE_IO, index, zero, index, zero, zero)]

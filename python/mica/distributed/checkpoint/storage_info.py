@@ -19,7 +19,7 @@ class _StorageInfo:
 
 @dataclass
 class _StoragePrefix:
-    """What the names of a rank's files begin with."""
+    """The beginning of the names of a rank's files."""
 
     prefix: str
 

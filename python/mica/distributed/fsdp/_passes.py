@@ -13,7 +13,7 @@ def state_of(module):
 
 
 class _Run:
-    """What the sharded modules under one root share."""
+    """The state that sharded modules under one root share."""
 
     def __init__(self, root):
         self.root = root
@@ -116,7 +116,7 @@ class ShardedState:
         return output
 
     def before_forward_of_list(self, module, args, kwargs):
-        """Of modules that are sharded together the first one to run gathers for all."""
+        """The first to run of the modules that are sharded together gathers for all."""
         if self.to_run:
             return args, kwargs
         self.to_run = set(self.modules)

@@ -108,7 +108,7 @@ size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {nn.MultiheadAttention}
 
 
 class _ConfigAutoWrap:
-    """What enable_wrap has said."""
+    """The settings of enable_wrap."""
 
     in_autowrap_context = False
     wrapper_cls = None

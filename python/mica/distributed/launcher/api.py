@@ -72,7 +72,7 @@ class elastic_launch:
 
 
 def _get_entrypoint_name(entrypoint, args):
-    """What to call what runs: the function, or the script that an interpreter is given."""
+    """The name of what runs: the function, or the script that an interpreter gets."""
     if callable(entrypoint):
         return entrypoint.__name__
     if entrypoint == sys.executable:

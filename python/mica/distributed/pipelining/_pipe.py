@@ -57,7 +57,7 @@ class _Tracer(fx.Tracer):
 
 @dataclass
 class PipeInfo:
-    """What is known of a model that was cut."""
+    """The facts about a model that was cut."""
 
     graph: fx.Graph
     num_stages: int
@@ -138,7 +138,7 @@ def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None
 
 
 def _erase_users(graph, node):
-    """Of an argument that is left out only assertions are made, that nobody gives it after all."""
+    """Erase the users of an argument that is left out: they only assert that nobody gives it."""
     for user in list(node.users):
         _erase_users(graph, user)
         graph.erase_node(user)

@@ -119,7 +119,7 @@ class BackendConfig:
 
     @property
     def configs(self):
-        """What was said of each pattern."""
+        """The configuration of each pattern."""
         return list(self._pattern_complex_format_to_config.values())
 
     @classmethod
@@ -155,7 +155,7 @@ _KEYS = {
 
 
 class BackendPatternConfig:
-    """What holds of one pattern: a module's class, a function, a method's name, or a tuple of them that follow each other."""
+    """The configuration of one pattern: a module's class, a function, a method's name, or a tuple of them that follow each other."""
 
     def __init__(self, pattern=None):
         self.pattern = pattern

@@ -85,7 +85,7 @@ class BackendRules:
                 )
 
     def fuser(self, kinds):
-        """What joins nodes of these classes and functions, or None."""
+        """The function that joins nodes of these classes and functions, or None."""
         found = self._methods.get(tuple(kinds))
         return None if found is None else found.fuser_method
 
@@ -95,7 +95,7 @@ class BackendRules:
         return (second, first) in self._by_pattern
 
     def entry(self, node, modules):
-        """What the configuration says of a node, or None."""
+        """The configuration of a node, or None."""
         if node.op == "call_module":
             return self._by_pattern.get(type(modules[node.target]))
         return self._by_pattern.get(node.target) if node.op in ("call_function", "call_method") else None

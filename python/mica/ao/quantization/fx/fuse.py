@@ -36,7 +36,7 @@ def _parts(chain, modules):
 
 
 def _usual_method(chain, modules):
-    """What joins these nodes, or None."""
+    """The function that joins these nodes, or None."""
     kinds = [type(part) for part in _parts(chain, modules)]
     return get_fuser_method(kinds) if tuple(kinds) in _METHODS else None
 

@@ -73,7 +73,7 @@ def node_kinds(node, modules):
 
 
 def kind_of(node, modules):
-    """What becomes of a node: one of the words above, or None where it stays as it is."""
+    """How a node is quantized: one of the words above, or None where it is not."""
     if node.op in ("call_function", "call_method"):
         target = node.target
         kind = _ARITHMETIC.get(target)

@@ -64,7 +64,7 @@ def _with_prefix(module, state, prefix, *args):
 
 
 class OffloadWrapper(ActivationWrapper):
-    """What backward needs of the module waits in the memory of the CPU."""
+    """A module whose saved tensors wait for backward in the memory of the CPU."""
 
     def forward(self, *args, **kwargs):
         """The module's forward pass."""

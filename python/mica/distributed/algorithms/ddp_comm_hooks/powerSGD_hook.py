@@ -112,7 +112,7 @@ def _done(tensor):
 
 
 def powerSGD_hook(state, bucket):
-    """Sends each matrix of the bucket as two factors, and what is no matrix as it is."""
+    """Sends each matrix of the bucket as two factors, and all other gradients unchanged."""
     from mica.distributed import get_world_size
 
     starting = state.iter < state.start_powerSGD_iter

@@ -44,7 +44,7 @@ class RendezvousConnectionError(RendezvousError):
 
 
 class RendezvousStateError(RendezvousError):
-    """What the store holds cannot be understood."""
+    """The error for contents of the store that cannot be understood."""
 
 
 class RendezvousGracefulExitError(RendezvousError):
@@ -74,7 +74,7 @@ class RendezvousStoreInfo:
 
 
 class RendezvousInfo:
-    """What a machine knows when it has met the others."""
+    """The facts that a machine knows when it has met the others."""
 
     def __init__(self, store, rank, world_size, bootstrap_store_info):
         self._store, self._rank, self._world_size = store, rank, world_size
@@ -132,7 +132,7 @@ class RendezvousHandler(ABC):
 
 
 class RendezvousParameters:
-    """What a rendezvous is made from."""
+    """The parameters of a rendezvous."""
 
     def __init__(self, backend, endpoint, run_id, min_nodes, max_nodes, local_addr=None, **kwargs):
         if not backend:

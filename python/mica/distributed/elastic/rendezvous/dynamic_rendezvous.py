@@ -73,7 +73,7 @@ class RendezvousTimeout:
 
 @dataclass(repr=False, eq=False, frozen=True)
 class RendezvousSettings:
-    """What all machines of a run agree on."""
+    """The settings on which all machines of a run agree."""
 
     run_id: str
     min_nodes: int

@@ -152,7 +152,7 @@ class _Ring:
             yield (self.rank - step) % self.size, apart(mine)
 
     def passed_on(self, tensor):
-        """What the process before has; the next one gets this."""
+        """Get the part of the process before this one, and send this one's to the next."""
         got = mica.empty_like(tensor)
         to, source = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         sent = mica.distributed.isend(tensor, group=self.group, group_dst=to)

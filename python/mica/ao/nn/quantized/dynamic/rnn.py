@@ -110,7 +110,7 @@ class _WithWeights(Module):
 
 
 class _Layers(_WithWeights):
-    """What LSTM and GRU share."""
+    """The base of LSTM and GRU."""
 
     _mode = ""
 
