@@ -106,3 +106,37 @@ def test_functions_of_autograd_are_no_parts():
             return Double.apply(x) + 1
 
     assert _targets(export(Model(), (torch.ones(2),)).graph) == ["aten.mul.Tensor", "aten.add.Tensor"]
+
+
+def test_an_export_leaves_the_mode_as_it_was():
+    class Model(nn.Module):
+        def forward(self, x):
+            torch._C._set_grad_enabled(False)
+            return x.sum()
+
+    export(Model(), (torch.ones(2),))
+    assert torch.is_grad_enabled()
+
+
+def test_hooks_of_the_state_change_no_names():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+            self._register_state_dict_hook(
+                lambda module, state, prefix, meta: {f"old.{k}": v for k, v in state.items()}
+            )
+            self.register_buffer("place", torch.ones(2), persistent=False)
+
+        def forward(self, x):
+            return self.layer(x) + self.place
+
+    module, x = Model(), torch.rand(3, 2)
+    program = export(module, (x,))
+    assert list(program.state_dict) == ["layer.weight", "layer.bias"]
+    torch.testing.assert_close(program.module()(x), module(x))
+
+
+def test_the_example_is_a_tuple():
+    with pytest.raises(torch._dynamo.exc.UserError, match="Expecting `args` to be a tuple"):
+        export(nn.ReLU(), torch.ones(2))

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 
 import mica
-from mica.export._state import kept_attributes, unchanged
+from mica.export._state import kept_attributes, original_state, unchanged
 from mica.export.dynamic_shapes import (
     AdditionalInputs,
     Constraint,
@@ -68,7 +68,9 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     if not isinstance(mod, mica.nn.Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
-        raise TypeError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
+        from mica._dynamo.exc import UserError
+
+        raise UserError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     args, kwargs = tuple(args), dict(kwargs or {})
     values = named_arguments(mod.forward, args, kwargs)
     if isinstance(dynamic_shapes, AdditionalInputs):
@@ -205,7 +207,7 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
     from mica.export._open_inputs import OpenInputs
     from mica.export._record import Recorder
 
-    state = mod.state_dict(keep_vars=True)
+    state = original_state(mod)
     leaves, in_spec = tree_flatten((args, kwargs))
     names = [leaf for name, value in values.items() for leaf in _names(value, name)]
     opened = OpenInputs(leaves, named, names, state.values(), presets) if presets is not None else None
@@ -232,7 +234,7 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
             is_open = isinstance(value, mica.SymInt)
             argument = SymIntArgument(node.name) if is_open else ConstantArgument(node.name, value)
         inputs.append(InputSpec(InputKind.USER_INPUT, argument, None))
-    was = mica.compiler._is_exporting_flag
+    was, has_gradients = mica.compiler._is_exporting_flag, mica.is_grad_enabled()
     mica.compiler._is_exporting_flag = True
     try:
         with contextlib.ExitStack() as stack:
@@ -249,6 +251,7 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
             results = recorder.assign(assigned(), results)
     finally:
         mica.compiler._is_exporting_flag = was
+        mica._C._set_grad_enabled(has_gradients)
     if opened is not None:
         opened.check()
     recorder.finish(results)

@@ -7,7 +7,7 @@ import warnings
 
 import mica
 
-__all__ = ["kept_attributes", "unchanged", "version_of"]
+__all__ = ["kept_attributes", "original_state", "unchanged", "version_of"]
 
 _CONTAINERS = (list, dict, set)
 
@@ -27,6 +27,20 @@ def unchanged(mod, leaves=()):
             elif value._version != version:
                 with mica.no_grad():
                     value.detach().copy_(same)
+
+
+def original_state(mod):
+    """The parameters and persistent buffers by their paths, whatever hooks make of the module's state_dict."""
+    found = {}
+    for path, module in mod.named_modules(remove_duplicate=False):
+        prefix = f"{path}." if path else ""
+        found |= {prefix + name: value for name, value in module._parameters.items() if value is not None}
+        found |= {
+            prefix + name: value
+            for name, value in module._buffers.items()
+            if value is not None and name not in module._non_persistent_buffers_set
+        }
+    return found
 
 
 def version_of(tensor):
