@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "core/geometry.h"
 #include "core/pointwise.h"
 #include "mica/autograd.h"
@@ -18,10 +20,14 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   Tensor norm2 = norm(b, Scalar(2), IntArrayRef(dim), true).clone();
   {
     NoGradGuard unrecorded;  // unrecorded, so that a norm below eps keeps its slope
-    const Tensor least = mica::scalar_tensor(eps, norm1.options().dtype(DType::Float64))
-                             .to(norm1.dtype());  // infinite where eps is beyond the dtype
-    norm1.copy_(norm1.maximum(least));
-    norm2.copy_(norm2.maximum(least));
+    // A number and no tensor of it, which modes do not see; infinite where eps is beyond the dtype.
+    const bool is_half = norm1.dtype() == DType::Float16;
+    const double largest = is_half                           ? 65504
+                           : norm1.dtype() == DType::Float64 ? std::numeric_limits<double>::max()
+                                                             : double{std::numeric_limits<float>::max()};
+    const Scalar least(eps > largest ? std::numeric_limits<double>::infinity() : eps);
+    norm1.copy_(clamp_min(norm1, least));
+    norm2.copy_(clamp_min(norm2, least));
   }
   return sum((a / norm1) * (b / norm2), dim);
 }

@@ -11,10 +11,10 @@
 namespace mica::composite {
 
 Tensor hinge_embedding_loss(const Tensor& self, const Tensor& target, double margin, int64_t reduction) {
-  const Tensor zero = zeros_like(self);
-  const Tensor lacking =
-      where(target.ne(Scalar(1)), clamp_min((Scalar(margin) - self).to(self.dtype()), Scalar(0)), zero);
-  return reduced(lacking + where(target.ne(Scalar(-1)), self, zero), reduction);
+  // Numbers and no tensors of zeros: modes do not see what the engine makes for itself.
+  const Tensor rest = clamp_min((Scalar(margin) - self).to(self.dtype()), Scalar(0));
+  const Tensor lacking = where(target.ne(Scalar(1)), rest, Scalar(0));
+  return reduced(lacking + where(target.ne(Scalar(-1)), self, Scalar(0)), reduction);
 }
 
 Tensor functional_hinge_embedding_loss(const Tensor& input, const Tensor& target, double margin,
@@ -33,9 +33,9 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
   constexpr double kTiny = 1e-12;  // keeps the quotient of null vectors finite
   const Tensor product = sum(input1 * input2, dim);
   const Tensor square1 = sum(input1 * input1, dim) + Scalar(kTiny), square2 = sum(input2 * input2, dim) + Scalar(kTiny);
-  const Tensor cosine = product / sqrt(square1 * square2), zero = zeros_like(cosine);
-  const Tensor alike = where(target.eq(Scalar(1)), Scalar(1) - cosine, zero);
-  const Tensor apart = where(target.eq(Scalar(-1)), clamp_min(cosine - Scalar(margin), Scalar(0)), zero);
+  const Tensor cosine = product / sqrt(square1 * square2);
+  const Tensor alike = where(target.eq(Scalar(1)), Scalar(1) - cosine, Scalar(0));
+  const Tensor apart = where(target.eq(Scalar(-1)), clamp_min(cosine - Scalar(margin), Scalar(0)), Scalar(0));
   return reduced(alike + apart, reduction);
 }
 

@@ -98,6 +98,25 @@ def test_gradients_of_gradients():
         assert torch.allclose(graph(other), twice(other)), name
 
 
+ANGLES = {
+    "cosine_similarity": lambda x, y: F.cosine_similarity(x, y),
+    "hinge_embedding_loss": lambda x, y: F.hinge_embedding_loss(x, (y > 0) * 2 - 1),
+    "cosine_embedding_loss": lambda x, y: F.cosine_embedding_loss(x, y, torch.tensor([1, -1, 1])),
+}
+
+
+@pytest.mark.parametrize(("name", "mode"), [("cosine_similarity", "real"), ("cosine_similarity", "fake"),
+                                            ("cosine_embedding_loss", "real"), ("hinge_embedding_loss", "real")])  # fmt: skip
+def test_losses_of_angles_and_margins(name, mode):
+    def function(x, y):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(ANGLES[name](x, y).pow(2).sum(), x)[0]
+
+    made = make_fx(function, tracing_mode=mode)(torch.randn(3, 4), torch.randn(3, 4))
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    torch.testing.assert_close(made(x, y), function(x, y))
+
+
 def test_a_pass_that_no_mode_sees_is_refused():
     def gradient(x):
         x = x.detach().requires_grad_()
