@@ -142,15 +142,23 @@ void with_number(Call& c) {
       {"__i" name "__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",                           \
        with_number<static_cast<const Tensor& (*)(const Tensor&, const Scalar&)>(mica::function##_)>},
 
+void dimension_moved(Call& c) {
+  const int64_t from = c.integer(1), to = c.integer(2);
+  c.give(mica::movedim(c.tensor(0), IntArrayRef(from), IntArrayRef(to)));
+}
+void grid_of(Call& c) { c.give(mica::meshgrid(c.tensors(0), "ij")); }
+void reflected(Call& c) { c.give(mica::pad(c.tensor(0), c.integers(1), "reflect")); }
+void replicated(Call& c) { c.give(mica::pad(c.tensor(0), c.integers(1), "replicate")); }
+
 // upsample_*, by the `mode` of F.interpolate. Where scales come with a size, they only say how places are found.
-void resize(Call& c, const char* mode, bool has_corners) {
+void resize(Call& c, const char* mode, bool has_corners, bool antialias = false) {
   const auto size = c.integers_if(1);
   const std::optional<bool> corners = has_corners ? c.boolean_if(2) : std::nullopt;
   const auto scales = c.reals_if(has_corners ? 3 : 2);
   MICA_CHECK(size || scales, "an interpolation has neither a size nor scales");
-  c.give(mica::interpolate(c.tensor(0), size, size ? std::nullopt : scales, mode, corners));
+  c.give(mica::interpolate(c.tensor(0), size, size ? std::nullopt : scales, mode, corners, std::nullopt, antialias));
 }
-void resize_by(Call& c, const char* mode, bool has_corners, size_t dims) {
+void resize_by(Call& c, const char* mode, bool has_corners, size_t dims, bool antialias = false) {
   const IntArrayRef size = c.integers(1);
   std::vector<double> scales;
   for (size_t d = 0; d < dims; ++d) scales.push_back(c.real_if((has_corners ? 3 : 2) + d).value_or(0.0));
@@ -158,8 +166,9 @@ void resize_by(Call& c, const char* mode, bool has_corners, size_t dims) {
   const Tensor& self = c.tensor(0);
   const bool given = std::any_of(scales.begin(), scales.end(), [](double s) { return s != 0; });
   if (given && self.dim() == static_cast<int64_t>(dims) + 2 && size.size() == dims)
-    return c.give(mica::_upsample(self, size, mode, corners, false, scales));
-  c.give(mica::interpolate(self, size, std::nullopt, mode, has_corners ? std::optional(corners) : std::nullopt));
+    return c.give(mica::_upsample(self, size, mode, corners, antialias, scales));
+  c.give(mica::interpolate(self, size, std::nullopt, mode, has_corners ? std::optional(corners) : std::nullopt,
+                           std::nullopt, antialias));
 }
 
 #define MICA_RESIZE(name, mode, corners, dims)           \
@@ -176,6 +185,10 @@ MICA_RESIZE(bilinear2d, "bilinear", true, 2)
 MICA_RESIZE(bicubic2d, "bicubic", true, 2)
 MICA_RESIZE(trilinear3d, "trilinear", true, 3)
 #undef MICA_RESIZE
+void smooth_bilinear2d_vec(Call& c) { resize(c, "bilinear", true, true); }
+void smooth_bilinear2d(Call& c) { resize_by(c, "bilinear", true, 2, true); }
+void smooth_bicubic2d_vec(Call& c) { resize(c, "bicubic", true, true); }
+void smooth_bicubic2d(Call& c) { resize_by(c, "bicubic", true, 2, true); }
 
 #define MICA_OPTIONS "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 constexpr Operator kOperators[] = {
@@ -229,6 +242,15 @@ constexpr Operator kOperators[] = {
     {"_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int "
      "unroll_dim=1) -> Tensor",
      trilinear},
+    {"movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)", dimension_moved},
+    {"moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)", dimension_moved},
+    {"meshgrid(Tensor[] tensors) -> Tensor[]", grid_of},
+    {"reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", reflected},
+    {"reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", reflected},
+    {"reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", reflected},
+    {"replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor", replicated},
+    {"replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", replicated},
+    {"replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", replicated},
     {"_is_all_true(Tensor self) -> Tensor", all_true},
     {"_is_any_true(Tensor self) -> Tensor", any_true},
     {"_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", softmax_of},
@@ -260,6 +282,8 @@ constexpr Operator kOperators[] = {
     MICA_UPSAMPLES("_upsample_nearest_exact3d", exact3d, "", "3", "float? scales_d=None, float? scales_h=None, float? scales_w=None")
     MICA_UPSAMPLES("upsample_linear1d", linear1d, ", bool align_corners", "1", "float? scales=None")
     MICA_UPSAMPLES("upsample_bilinear2d", bilinear2d, ", bool align_corners", "2", "float? scales_h=None, float? scales_w=None")
+    MICA_UPSAMPLES("_upsample_bilinear2d_aa", smooth_bilinear2d, ", bool align_corners", "2", "float? scales_h=None, float? scales_w=None")
+    MICA_UPSAMPLES("_upsample_bicubic2d_aa", smooth_bicubic2d, ", bool align_corners", "2", "float? scales_h=None, float? scales_w=None")
     MICA_UPSAMPLES("upsample_bicubic2d", bicubic2d, ", bool align_corners", "2", "float? scales_h=None, float? scales_w=None")
     MICA_UPSAMPLES("upsample_trilinear3d", trilinear3d, ", bool align_corners", "3", "float? scales_d=None, float? scales_h=None, float? scales_w=None")
 // clang-format on

@@ -122,6 +122,40 @@ struct Table {
   }
 };
 
+// Names that torch has a second time, with the same arguments.
+std::string_view first_name_of(std::string_view name) {
+  static const std::unordered_map<std::string_view, std::string_view> names = {
+      {"special_digamma", "digamma"},
+      {"special_erf", "erf"},
+      {"special_erfc", "erfc"},
+      {"special_erfinv", "erfinv"},
+      {"special_exp2", "exp2"},
+      {"special_expit", "sigmoid"},
+      {"special_expm1", "expm1"},
+      {"special_gammainc", "igamma"},
+      {"special_gammaincc", "igammac"},
+      {"special_gammaln", "lgamma"},
+      {"special_i0", "i0"},
+      {"special_log1p", "log1p"},
+      {"special_log_softmax", "log_softmax.int"},
+      {"special_logit", "logit"},
+      {"special_logsumexp", "logsumexp"},
+      {"special_multigammaln", "mvlgamma"},
+      {"special_polygamma", "polygamma"},
+      {"special_psi", "digamma"},
+      {"special_sinc", "sinc"},
+      {"special_softmax", "softmax.int"},
+      {"special_xlogy", "xlogy.Tensor"},
+      {"special_xlogy.other_scalar", "xlogy.Scalar_Other"},
+      {"special_xlogy.self_scalar", "xlogy.Scalar_Self"},
+      {"_unsafe_index.Tensor", "index.Tensor"},
+      {"_unsafe_index_put", "index_put"},
+      {"nll_loss_nd", "nll_loss"},
+  };
+  const auto found = names.find(name);
+  return found == names.end() ? std::string_view() : found->second;
+}
+
 const Table& table() {
   static const Table made;
   return made;
@@ -162,8 +196,12 @@ Declaration read_schema(const Operator& op) {
 }
 
 const Operator* find_operator(std::string_view full_name) {
-  const auto found = table().by_name.find(full_name);
-  return found == table().by_name.end() ? nullptr : found->second;
+  const auto find = [](std::string_view name) {
+    const auto found = table().by_name.find(name);
+    return found == table().by_name.end() ? nullptr : found->second;
+  };
+  const auto* const found = find(full_name);
+  return found ? found : find(first_name_of(full_name));
 }
 
 std::vector<const Operator*> find_overloads(std::string_view name) {

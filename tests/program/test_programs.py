@@ -175,6 +175,13 @@ def loops(self, x):
     return rows, scan(lambda carry, row: (carry + row, (carry * row, row.sum())), x[0] + 1, x)
 
 
+def moves(self, x):
+    image = x.view(1, 1, 3, 4)
+    return (x.movedim(0, 1), torch.meshgrid([x[0], x[1]], indexing="ij"), torch.vmap(lambda row: row.sum() * row, 1)(x),
+            F.interpolate(image, size=(2, 2), mode="bilinear", antialias=True),
+            F.interpolate(image, scale_factor=0.5, mode="bicubic", antialias=True))  # fmt: skip
+
+
 ACTIVATIONS = ("relu", "gelu", "silu", "elu", "leaky_relu", "hardswish", "hardsigmoid", "relu6", "mish", "selu", "celu",
                "softplus", "logsigmoid", "tanh", "softsign", "hardtanh", "glu")  # fmt: skip
 LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits")
@@ -198,7 +205,7 @@ MODULES = {
                                      ("reductions", reductions, square), ("pointwise", pointwise, square),
                                      ("pools", pools, image), ("makers", makers, square), ("products", products, square),
                                      ("changes", changes, square), ("branches", branches, square),
-                                     ("loops", loops, square))},
+                                     ("loops", loops, square), ("moves", moves, square))},
 }  # fmt: skip
 
 
@@ -335,6 +342,35 @@ def test_strange_files_are_refused(edit, words, tmp_path):
     edited(tmp_path / "model.pt2", edit)
     refused = run_cpp(tmp_path, inputs=[torch.ones(1, 2)])
     assert refused.returncode == 1 and words in refused.stderr
+
+
+@pytest.mark.parametrize(("function", "target"), [
+    (lambda self, x: x.sigmoid(), "special_expit.default"),
+    (lambda self, x: x.softmax(1), "special_softmax.default"),
+    (lambda self, x: torch.xlogy(x, x), "special_xlogy.default"),
+    (lambda self, x: x[torch.arange(2)], "_unsafe_index.Tensor"),
+])  # fmt: skip
+def test_second_names_of_operators(function, target, tmp_path):
+    def edit(graph):
+        graph["nodes"][-1]["target"] = f"torch.ops.aten.{target}"
+
+    module, x = module_of(function), torch.rand(3, 4)
+    save(export(module, (x,)), tmp_path / "model.pt2")
+    edited(tmp_path / "model.pt2", edit)
+    same(results(tmp_path, [x]), module(x))
+
+
+@pytest.mark.parametrize(("mode", "name"), [("reflect", "reflection_pad1d"), ("replicate", "replication_pad1d")])
+def test_borders_by_their_own_names(mode, name, tmp_path):
+    def edit(graph):
+        node = graph["nodes"][0]
+        node["target"], node["inputs"] = f"torch.ops.aten.{name}.default", node["inputs"][:2]
+        node["inputs"][1]["name"] = "padding"
+
+    module, x = module_of(lambda self, x: F.pad(x, (1, 2), mode)), torch.rand(3, 4)
+    save(export(module, (x,)), tmp_path / "model.pt2")
+    edited(tmp_path / "model.pt2", edit)
+    same(results(tmp_path, [x]), module(x))
 
 
 def test_a_map_along_an_open_size(tmp_path):
