@@ -428,3 +428,24 @@ def test_steps_of_a_causal_mask(length, more):
     seen = mica.ones(length, length + more, dtype=mica.bool).tril()
     exact = scores.masked_fill(~seen, float("-inf")).softmax(-1) @ value.double()
     assert (ours.double() - exact).abs().max() < 2e-6
+
+
+@pytest.mark.parametrize("depth", (1, 2, 3, 64, 255, 256, 257))
+@pytest.mark.parametrize("width", (4, 12, 16, 20, 28, 40, 64, 65))
+def test_tiles_of_every_depth_and_width(depth, width):
+    # Scores are made by rows of tiles, which know sums of 2 to 256 products, and values by tiles of up to three vectors.
+    q, k, v = (mica.randn(2, 1, 45, n) for n in (depth, depth, width))
+    for is_causal in (False, True):
+        out = sdpa(q, k, v, is_causal=is_causal)
+        expected = reference(q.double(), k.double(), v.double(), is_causal=is_causal)
+        mica.testing.assert_close(out, expected.float(), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("heads", (1, 2, 5))
+@pytest.mark.parametrize("length", (16, 520, 700))
+def test_heads_that_follow_each_other(heads, length):
+    # While a head is computed, the first keys of a later one are fetched: fewer heads than threads, and the last ones.
+    q, k, v = (mica.randn(2, n, length, 8) for n in (heads, 1, 1))
+    out = sdpa(q, k, v, is_causal=True, enable_gqa=True)
+    expected = reference(q.double(), k.double(), v.double(), is_causal=True)
+    mica.testing.assert_close(out, expected.float(), rtol=2e-5, atol=2e-5)

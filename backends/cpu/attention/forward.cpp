@@ -36,8 +36,9 @@ class ForwardWorker {
         maximum_(rows),
         totals_(rows * kLanes) {}
 
-  // Queries [first, first + count) of one head of the batch; false if the tiles could not take some input.
-  bool run(int64_t batch, int64_t head, int64_t first, int64_t count) {
+  // Queries [first, first + count) of one head of the batch; false if the tiles could not take some input. `next`: the
+  // number of a head of the batch that this thread may take next, or -1.
+  bool run(int64_t batch, int64_t head, int64_t first, int64_t count, int64_t next) {
     const Head query(call_.query, batch, head), key(call_.key, batch, head / call_.group()),
         value(call_.value, batch, head / call_.group());
     const HeadMask mask(call_.mask, batch, head);
@@ -53,10 +54,14 @@ class ForwardWorker {
       } else {
         small = false;
       }
+      // The first keys of the next head are fetched beside the last long block, a short one has no time for them.
+      const int64_t later = source - begin - keys;
+      const bool fetches_next = next >= 0 && later < Tiles::kKeys / 2 && (begin == 0 || keys >= Tiles::kKeys / 2);
       // Without shifts, sums are relative to 2^0, so that a later shift can begin there.
       if (begin == 0) std::fill_n(maximum_.data(), count, small ? T(0) : -std::numeric_limits<T>::infinity());
       for (int64_t r = 0; r < count; r += Tiles::rows()) {
         fetch_ahead(key, value, begin + keys, std::min(source, begin + 2 * Tiles::kKeys), r, count);
+        if (fetches_next) fetch_first_keys(next, r, count);
         const int64_t rows = std::min<int64_t>(Tiles::rows(), count - r);
         const int64_t seen = call_.is_causal ? std::min(keys, first + r + rows - begin) : keys;
         if (seen <= 0) continue;
@@ -84,6 +89,11 @@ class ForwardWorker {
     const int64_t to = begin + (end - begin) * std::min<int64_t>(r + Tiles::rows(), count) / count;
     fetch_rows<0>(key, depth_, from, to);
     fetch_rows<0>(value, width_, from, to);
+  }
+  void fetch_first_keys(int64_t head_of_batch, int64_t r, int64_t count) const {
+    const int64_t batch = head_of_batch / call_.heads(), head = head_of_batch % call_.heads() / call_.group();
+    fetch_ahead(Head(call_.key, batch, head), Head(call_.value, batch, head), 0, std::min(Tiles::kKeys, call_.source()),
+                r, count);
   }
   // Prefetches into the second cache; kWrite says that the line will be written.
   template <int kWrite>
@@ -181,14 +191,16 @@ int64_t rows_per_task(const ForwardCall& call, int64_t tile_rows) {
 template <class Tiles>
 bool run_forward(const ForwardCall& call) {
   const int64_t rows = rows_per_task(call, Tiles::rows()), runs = (call.length() + rows - 1) / rows;
-  const int64_t tasks = call.query.size(0) * call.heads() * runs;
+  const int64_t heads = call.query.size(0) * call.heads(), tasks = heads * runs, threads = get_num_threads();
   std::atomic<bool> complete{true};
   share_tasks(tasks, 2 * score_cost(call.query, call.key), [&] {
     auto worker = std::make_unique<ForwardWorker<Tiles>>(call, rows);
     return [&, worker = std::move(worker)](int64_t task) {
       const int64_t head = task / runs;
       const int64_t first = (runs - 1 - task % runs) * rows;  // under a causal mask the last are longest
-      if (!worker->run(head / call.heads(), head % call.heads(), first, std::min(rows, call.length() - first)))
+      const int64_t later = (task + threads) / runs;          // the head of the thread's next task, if all take turns
+      const int64_t next = later != head && later < heads ? later : -1;
+      if (!worker->run(head / call.heads(), head % call.heads(), first, std::min(rows, call.length() - first), next))
         complete = false;
     };
   });

@@ -63,12 +63,10 @@ class Packer {
                        int64_t to_stride) const {
     copy_(head.row(first), to, {count, columns, head.row_stride, 1, 1, to_stride});
   }
-  // Columns in panels: element (r, c) of panel p at to[(p * count + r) * panel_width + c].
-  void panels_of_columns(const Head& head, int64_t first, int64_t count, int64_t columns, T* to) const {
-    for (int64_t p = 0; p * width_ < columns; ++p) {
-      copy_(head.row(first) + p * width_ * head.element_size, to + p * count * width_,
-            {count, std::min(width_, columns - p * width_), head.row_stride, 1, width_, 1});
-    }
+  // `count` columns from c of some rows.
+  void columns(const Head& head, int64_t first, int64_t rows, int64_t c, int64_t count, T* to,
+               int64_t to_stride) const {
+    copy_(head.row(first) + c * head.element_size, to, {rows, count, head.row_stride, 1, to_stride, 1});
   }
   // Rows in panels, transposed: row p * panel_width + c at to[(p * columns + k) * panel_width + c] for its element k.
   void panels_of_rows(const Head& head, int64_t first, int64_t count, int64_t columns, T* to) const {

@@ -42,6 +42,21 @@ HWY_INLINE V power_of_two(D d, V x) {
   return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), n);
 }
 
+// Constant i of a series as a multiply-add's addend. On NEON, which overwrites addends, it is loaded for each by one
+// instruction; Addends::get() takes two, which matters where eight vectors go in step.
+template <class D, class Series>
+HWY_INLINE hn::VFromD<D> addend(D d, const Series& series, size_t i) {
+#if HWY_ARCH_ARM_A64
+  if constexpr (hn::MaxLanes(D()) == Series::kLanes) {
+    using Raw = decltype(hn::VFromD<D>::raw);
+    hn::VFromD<D> constant;
+    asm volatile("ldr %q0, %1" : "=w"(constant.raw) : "m"(*reinterpret_cast<const Raw*>(series.lanes[i])));
+    return constant;
+  }
+#endif
+  return series.get(d, i);
+}
+
 // The powers of several vectors at once. Where no power is subnormal or infinite, the whole part is added to the
 // exponent's bits; kSmall says that this is known beforehand.
 template <bool kSmall = false, class D, class V, size_t kCount>
@@ -61,9 +76,9 @@ HWY_INLINE void powers_of_two(D d, V (&x)[kCount]) {
       MICA_SIMD_EACH p[k] = hn::Set(d, P::kExp2[kTerms - 1]);
 #pragma GCC unroll 16
       for (size_t i = 2; i <= kTerms; ++i) {
-        MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], kSeries.get(d, kTerms - i));
+        MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], addend(d, kSeries, kTerms - i));
       }
-      MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], ExpAddends<T>::kOthers.get(d, 0));
+      MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], addend(d, ExpAddends<T>::kOthers, 0));
       MICA_SIMD_EACH x[k] = hn::BitCast(
           d, hn::Add(hn::BitCast(di, p[k]), hn::ShiftLeft<FloatFormat<T>::kMantissaBits>(hn::BitCast(di, shifted[k]))));
 #undef MICA_SIMD_EACH
@@ -115,6 +130,18 @@ HWY_INLINE T largest_column(const T* at, int64_t columns, int64_t rows, int64_t 
     if (r < rows) s0 = add(s0, from), s1 = add(s1, from + lanes);
     hn::StoreU(hn::Add(s0, s2), d, sums + whole);
     hn::StoreU(hn::Add(s1, s3), d, sums + whole + lanes);
+  }
+  if (whole + lanes <= columns) {
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    const T* from = at + whole;
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4, from += 4 * stride) {
+      s0 = add(s0, from), s1 = add(s1, from + stride);
+      s2 = add(s2, from + 2 * stride), s3 = add(s3, from + 3 * stride);
+    }
+    for (; r < rows; ++r, from += stride) s0 = add(s0, from);
+    hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), d, sums + whole);
+    whole += lanes;
   }
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = whole; c < columns; ++c) {
@@ -177,6 +204,20 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums_to_end(T* row, int64_t
   return sums;
 }
 
+// Four vectors of four as the columns of a block.
+template <class D, class V>
+HWY_INLINE void store_turned(D d, V p0, V p1, V p2, V p3, float* to, int64_t to_stride) {
+  const hn::Repartition<uint64_t, D> pairs;
+  const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, p0, p1)),
+             b = hn::BitCast(pairs, hn::InterleaveUpper(d, p0, p1));
+  const auto c = hn::BitCast(pairs, hn::InterleaveLower(d, p2, p3)),
+             e = hn::BitCast(pairs, hn::InterleaveUpper(d, p2, p3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, a, c)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, a, c)), d, to + to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, b, e)), d, to + 2 * to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, b, e)), d, to + 3 * to_stride);
+}
+
 // to[k * to_stride + j] = 2^rows[j * stride + k] for four rows and the keys k from `begin` to `end`, both multiples of
 // four. Vectors of four are transposed in registers. With kSteps, row j has `first + j` keys, at most `seen`, and other
 // powers are zero. No power is near the ends of the range. Adds to four vectors of sums.
@@ -184,11 +225,26 @@ template <bool kSteps>
 HWY_ATTR void turned_powers(const float* rows, int64_t stride, int64_t begin, int64_t end, int64_t first, int64_t seen,
                             float* to, int64_t to_stride, float* totals) {
   const hn::FixedTag<float, 4> d;
-  const hn::Repartition<uint64_t, decltype(d)> pairs;
-  hn::VFromD<decltype(d)> sums[4], p[4];
+  using V = hn::VFromD<decltype(d)>;
+  V sums[4];
   for (int64_t j = 0; j < 4; ++j) sums[j] = hn::LoadU(d, totals + 4 * j);
   to += begin * to_stride;
-  for (int64_t k = begin; k < end; k += 4, to += 4 * to_stride) {
+  int64_t k = begin;
+  if constexpr (!kSteps) {
+    // Eight at a time: as many as the units take until the first is ready for its next step.
+    for (; k + 8 <= end; k += 8, to += 8 * to_stride) {
+      V p[8];
+#pragma GCC unroll 8
+      for (int64_t j = 0; j < 8; ++j) p[j] = hn::LoadU(d, rows + j % 4 * stride + k + j / 4 * 4);
+      powers_of_two<true>(d, p);
+#pragma GCC unroll 8
+      for (int64_t j = 0; j < 8; ++j) sums[j % 4] = hn::Add(sums[j % 4], p[j]);
+      store_turned(d, p[0], p[1], p[2], p[3], to, to_stride);
+      store_turned(d, p[4], p[5], p[6], p[7], to + 4 * to_stride, to_stride);
+    }
+  }
+  for (; k < end; k += 4, to += 4 * to_stride) {
+    V p[4];
     for (int64_t j = 0; j < 4; ++j) p[j] = hn::LoadU(d, rows + j * stride + k);
     powers_of_two<true>(d, p);
     if constexpr (kSteps) {
@@ -198,14 +254,7 @@ HWY_ATTR void turned_powers(const float* rows, int64_t stride, int64_t begin, in
       }
     }
     for (int64_t j = 0; j < 4; ++j) sums[j] = hn::Add(sums[j], p[j]);
-    const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, p[0], p[1])),
-               b = hn::BitCast(pairs, hn::InterleaveUpper(d, p[0], p[1]));
-    const auto c = hn::BitCast(pairs, hn::InterleaveLower(d, p[2], p[3])),
-               e = hn::BitCast(pairs, hn::InterleaveUpper(d, p[2], p[3]));
-    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, a, c)), d, to);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, a, c)), d, to + to_stride);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, b, e)), d, to + 2 * to_stride);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, b, e)), d, to + 3 * to_stride);
+    store_turned(d, p[0], p[1], p[2], p[3], to, to_stride);
   }
   for (int64_t j = 0; j < 4; ++j) hn::StoreU(sums[j], d, totals + 4 * j);
 }

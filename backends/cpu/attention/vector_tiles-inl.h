@@ -9,6 +9,7 @@
 
 #include "backends/cpu/attention/operands.h"
 #include "backends/cpu/attention/scores-inl.h"
+#include "backends/cpu/gemm/across.h"
 #include "backends/cpu/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -56,10 +57,10 @@ class VectorTiles {
     }
     // Short rows are used where they lie. The keys are scaled in their place.
     if (is_near(query)) {
-      queries_ = {reinterpret_cast<const T*>(query.row(first)), query.row_stride, 0};
+      queries_ = {reinterpret_cast<const T*>(query.row(first)), query.row_stride};
     } else {
       packer_.rows(query, first, count, depth_, query_.data(), depth_);
-      queries_ = {query_.data(), depth_, 0};
+      queries_ = {query_.data(), depth_};
     }
     for (int64_t i = 0; i < count; ++i) keep_largest(longest_query_, dot_run(queries_.row(i), queries_.row(i), depth_));
   }
@@ -70,10 +71,13 @@ class VectorTiles {
     count_ = count;
     // Short rows that are whole panels are used as panels.
     if (is_near(value) && width_ % packer_.panel_width() == 0) {
-      value_ = {reinterpret_cast<const T*>(value.row(begin)), value.row_stride, packer_.panel_width()};
+      value_ = {reinterpret_cast<const T*>(value.row(begin)), value.row_stride};
     } else {
-      packer_.panels_of_columns(value, begin, count, width_, values_.data());
-      value_ = {values_.data(), packer_.panel_width(), count * packer_.panel_width()};
+      value_ = {values_.data(), 0};
+      for (int64_t c = 0, columns = 0; c < width_; c += columns) {
+        columns = value_columns(c);
+        packer_.columns(value, begin, count, c, std::min(columns, width_ - c), values_.data() + c * count, columns);
+      }
     }
   }
 
@@ -86,9 +90,11 @@ class VectorTiles {
       keep_largest(longest_key,
                    largest_column<true>(keys_.data() + c * depth_, std::min(panel, count_ - c), depth_, panel));
     if (!(longest_query_ * longest_key <= kSmallScore * kSmallScore)) return false;
-    for (int64_t c = 0; c < width_; c += panel)
-      keep_largest(most_of_values, largest_column<false>(value_.panel(c / panel), std::min(panel, width_ - c), count_,
-                                                         value_.row_step));
+    for (int64_t c = 0, columns = 0; c < width_; c += columns) {
+      columns = value_columns(c);
+      keep_largest(most_of_values,
+                   largest_column<false>(values_from(c), std::min(columns, width_ - c), count_, value_step(columns)));
+    }
     return most_of_values <= T(0x1p90);
   }
 
@@ -100,8 +106,17 @@ class VectorTiles {
     tile.c_near = true;
     tile.b_k_stride = packer_.panel_width();
     tile.store = gemm_impl::Store::Overwrite;
-    for (int64_t c = 0; c < seen; c += kernel_.cols) {
-      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, count_ - c));
+    int64_t c = 0;
+    if (const gemm_impl::AcrossFn run_across = across(); run_across && rows == kernel_.rows) {
+      const int64_t whole = seen / kernel_.cols;
+      tile.b = keys_.data();
+      tile.c = scores_.data();
+      if (whole > 0) run_across(tile, whole);
+      c = whole * kernel_.cols;
+    }
+    for (; c < seen; c += kernel_.cols) {
+      const int64_t wanted = (seen - c + kNarrowest - 1) / kNarrowest * kNarrowest;
+      tile.cols = static_cast<int>(std::min<int64_t>({kernel_.cols, wanted, count_ - c}));
       tile.b = keys_.data() + c * depth_;
       tile.next_b = c + kernel_.cols < seen ? keys_.data() + (c + kernel_.cols) * depth_ : value_.data;
       tile.c = scores_.data() + c;
@@ -168,12 +183,13 @@ class VectorTiles {
     }
     gemm_impl::MicroTile tile = tile_of(rows, weights, kStride, seen);
     tile.c_row_stride = width_;
-    tile.b_k_stride = value_.row_step;
     tile.store = first ? gemm_impl::Store::Overwrite : gemm_impl::Store::Accumulate;
-    for (int64_t c = 0; c < width_; c += kernel_.cols) {
-      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, width_ - c));
-      tile.b = value_.panel(c / kernel_.cols);
-      tile.next_b = c + kernel_.cols < width_ ? value_.panel(c / kernel_.cols + 1) : keys_.data();
+    for (int64_t c = 0, columns = 0; c < width_; c += columns) {
+      columns = value_columns(c);
+      tile.cols = static_cast<int>(std::min(columns, width_ - c));
+      tile.b = values_from(c);
+      tile.b_k_stride = value_step(columns);
+      tile.next_b = c + columns < width_ ? values_from(c + columns) : keys_.data();
       tile.c = sums(r) + c;
       kernel_.run(tile);
     }
@@ -182,21 +198,38 @@ class VectorTiles {
  private:
   static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
   static constexpr int64_t kNearRowBytes = 512;
+  // Columns by which a tile may be narrower and take less time. x86-64 knows whole tiles only: there they are in
+  // assembly, and others are not.
+  static constexpr int64_t kNarrowest = (HWY_ARCH_ARM_A64 ? 1 : 2) * hn::MaxLanes(hn::ScalableTag<T>());
   // Whether weights are transposed in registers on their way to the rows of a tile.
   static constexpr bool kTurns = hn::MaxLanes(hn::ScalableTag<T>()) == 4 && sizeof(T) == 4;
   static constexpr T kSmallScore = 24;  // in units of log 2: sums stay below 2^90 times the values
 
-  // Rows of queries, or of values in panels of columns.
+  // The columns of values from c that a tile takes. A last tile of one vector has too few sums to keep the units busy:
+  // where that would be left over, two tiles of two vectors take the place of the last three vectors and of it.
+  int64_t value_columns(int64_t c) const {
+    const int64_t whole = packer_.panel_width(), rest = width_ - c;
+    return whole == 3 * kNarrowest && (rest == 4 * kNarrowest || rest == 2 * kNarrowest) ? 2 * kNarrowest : whole;
+  }
+  // The values from column c on: a panel of the columns that a tile takes, or rows where they lie.
+  const T* values_from(int64_t c) const { return value_.data + c * (value_.row_step ? 1 : count_); }
+  int64_t value_step(int64_t columns) const { return value_.row_step ? value_.row_step : columns; }
+
+  // Rows of queries or values where they lie. Without a step, values are in panels.
   struct Rows {
     const T* data = nullptr;
-    int64_t row_step = 0, panel_step = 0;
+    int64_t row_step = 0;
 
     const T* row(int64_t r) const { return data + r * row_step; }
-    const T* panel(int64_t p) const { return data + p * panel_step; }
   };
   static bool is_near(const Head& head) {
     const int64_t row_bytes = std::abs(head.row_stride) * static_cast<int64_t>(sizeof(T));
     return head.element_size == sizeof(T) && row_bytes <= kNearRowBytes;
+  }
+
+  static gemm_impl::AcrossFn across() {
+    if constexpr (sizeof(T) == sizeof(float)) return gemm_impl::float_across();
+    return nullptr;
   }
 
   // A NaN stays.

@@ -10,7 +10,9 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/gemm/across.h"
 #include "backends/cpu/gemm/kernels.h"
+#include "backends/cpu/gemm/tiles_across_neon.h"
 
 namespace mica::cpu::gemm_impl {
 namespace {
@@ -328,6 +330,23 @@ void run(const MicroTile& t) {
   t.cols % Lanes<T>::kCount == 0 ? run_vectors<T>(t) : run_last_columns<T>(t);
 }
 
+void run_across(const MicroTile& t, int64_t tiles) {
+  constexpr int kCols = kVectors * Lanes<float>::kCount;
+  const auto* b = static_cast<const float*>(t.b);
+  auto* c = static_cast<float*>(t.c);
+  if (t.k > 1 && t.k <= kSumDepth) {
+    return float_tiles_across(static_cast<const float*>(t.a), b, t.k, tiles, c,
+                              t.c_row_stride * int64_t{sizeof(float)});
+  }
+  MicroTile one = t;
+  one.cols = kCols;
+  for (int64_t i = 0; i < tiles; ++i) {
+    one.b = b + i * t.k * kCols;
+    one.c = c + i * kCols;
+    tile<float, kRows, kVectors, FactorOrder::Rows>(one);
+  }
+}
+
 template <class T>
 constexpr MicroKernel kKernel = {.rows = kRows,
                                  .cols = kVectors* Lanes<T>::kCount,
@@ -345,6 +364,7 @@ constexpr MicroKernel kKernel = {.rows = kRows,
 
 const MicroKernel& micro_kernel_f32() { return kKernel<float>; }
 const MicroKernel& micro_kernel_f64() { return kKernel<double>; }
+AcrossFn float_across() { return run_across; }
 
 }  // namespace mica::cpu::gemm_impl
 #endif

@@ -2,6 +2,7 @@
 // broadcast element by element through two strides, so packed and unpacked
 // operands run through the same code; B is read by whole vectors. On aarch64
 // float_tiles_neon.cpp takes the place of float32 and float64.
+#include "backends/cpu/gemm/across.h"
 #include "backends/cpu/gemm/kernels.h"
 
 #include <unistd.h>
@@ -343,6 +344,7 @@ HWY_EXPORT(describe_f32);
 HWY_EXPORT(describe_f64);
 MICA_MICRO_KERNEL(f32)
 MICA_MICRO_KERNEL(f64)
+AcrossFn float_across() { return nullptr; }
 #endif
 
 }  // namespace mica::cpu::gemm_impl
