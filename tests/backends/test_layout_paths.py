@@ -246,3 +246,16 @@ def test_gather_of_every_width(dtype):
     assert x.t().gather(0, index.t()).t().tolist() == expected
     with pytest.raises(RuntimeError, match="index 77 is out of bounds for dimension 1 with size 77"):
         x.gather(1, index + (index == 76))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128], ids=str)
+@pytest.mark.parametrize("rows,columns", [(2, 2), (2, 8), (3, 3), (3, 5), (4, 4), (5, 4), (8, 8), (16, 16), (17, 16)])
+def test_many_small_matrices_change_rows_for_columns(dtype, rows, columns):
+    x = filled(dtype, 23, rows, columns)
+    expected = [[list(column) for column in zip(*matrix, strict=True)] for matrix in x.tolist()]
+    assert x.mT.contiguous().tolist() == expected
+    apart = torch.stack([x, x], 1)[:, 0]  # matrices without gaps, which lie apart
+    assert apart.mT.contiguous().tolist() == expected
+    assert x[:1].expand(9, rows, columns).mT.contiguous().tolist() == expected[:1] * 9
+    rows_apart = torch.stack([x, x], 2)[:, :, 0]
+    assert rows_apart.mT.contiguous().tolist() == expected

@@ -435,3 +435,23 @@ def test_the_power_zero_depends_on_the_matrix():
     power.sum().backward()
     assert x.grad.count_nonzero() == 0
     assert linalg.matrix_power(mica.full((2, 2), mica.inf), 0).tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("count", [8, 16, 37])
+def test_exchanged_rows_of_many_small_matrices(dtype, n, count):
+    # Every matrix has another order of rows, so that exchanges differ between the lanes of a vector.
+    orders = mica.stack([mica.randperm(n) for _ in range(count)])
+    a = (make(count, n, n, dtype=dtype) + 4 * n * mica.eye(n, dtype=dtype)).gather(
+        1, orders[:, :, None].expand(count, n, n)
+    )
+    factors, pivots, info = linalg.lu_factor_ex(a)
+    single = [linalg.lu_factor_ex(matrix) for matrix in a]
+    assert pivots.tolist() == [one[1].tolist() for one in single]
+    assert info.tolist() == [0] * count
+    close(factors, mica.stack([one[0] for one in single]))
+    close(linalg.det(a), mica.stack([linalg.det(matrix) for matrix in a]))
+    a[1, :, 0] = 0
+    assert linalg.lu_factor_ex(a).info.tolist() == [0, 1] + [0] * (count - 2)
+    assert linalg.inv_ex(a).info.tolist() == [0, 1] + [0] * (count - 2)

@@ -5,6 +5,21 @@
 namespace mica::cpu {
 namespace {
 
+// The products of the diagonals, with the sign of the exchanges. The compiler knows the size if kSize is not 0.
+template <int kSize, class T>
+void multiply_diagonals(const T* factors, const int32_t* rows, T* products, int64_t count, int64_t given) {
+  const int64_t n = kSize ? kSize : given;
+  for (int64_t i = 0; i < count; ++i, factors += n * n, rows += n) {
+    T product(1);
+    bool odd = false;
+    for (int64_t k = 0; k < n; ++k) {
+      product *= factors[k * n + k];
+      odd ^= rows[k] != k + 1;
+    }
+    products[i] = odd ? -product : product;
+  }
+}
+
 void determinants(const TensorView& out, const TensorView& lu, const TensorView& pivots) {
   visit_matrix("linalg_det", lu.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -12,16 +27,12 @@ void determinants(const TensorView& out, const TensorView& lu, const TensorView&
     const int64_t n = factors.rows;
     const int32_t* const rows = pivots.ptr<int32_t>();
     T* const products = out.ptr<T>();
+    const auto multiply = n == 2   ? multiply_diagonals<2, T>
+                          : n == 3 ? multiply_diagonals<3, T>
+                          : n == 4 ? multiply_diagonals<4, T>
+                                   : multiply_diagonals<0, T>;
     parallel_for(0, factors.count, std::max<int64_t>(1, 8192 / n), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        T product(1);
-        bool odd = false;
-        for (int64_t k = 0; k < n; ++k) {
-          product *= factors[i][k * n + k];
-          odd ^= rows[i * n + k] != k + 1;
-        }
-        products[i] = odd ? -product : product;
-      }
+      multiply(factors[begin], rows + begin * n, products + begin, end - begin, n);
     });
   });
 }

@@ -12,6 +12,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
+// Whole numbers of a vector as integers.
+template <class D>
+HWY_INLINE void store_orders(D d, hn::Vec<D> orders, int64_t used, int32_t* to) {
+  using T = hn::TFromD<D>;
+  if constexpr (sizeof(T) == sizeof(int32_t)) {
+    const hn::RebindToSigned<D> di;
+    if (used == static_cast<int64_t>(hn::Lanes(d))) return hn::StoreU(hn::ConvertTo(di, orders), di, to);
+  }
+  HWY_ALIGN T numbers[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(orders, d, numbers);
+  for (int64_t lane = 0; lane < used; ++lane) to[lane] = static_cast<int32_t>(numbers[lane]);
+}
+
 template <int kSize, class T>
 void small_cholesky(T* a, int64_t given, int64_t count, int32_t* info, bool upper) {
   const int64_t n = kSize ? kSize : given;
@@ -41,9 +54,7 @@ void small_cholesky(T* a, int64_t given, int64_t count, int32_t* info, bool uppe
         for (int64_t j = 1; j < n; ++j)
           for (int64_t i = 0; i < j; ++i) m.set(i, j, hn::Zero(d));
         m.store(a + first * n * n, used, upper);
-        HWY_ALIGN T orders[HWY_MAX_BYTES / sizeof(T)];
-        hn::Store(failed, d, orders);
-        for (int64_t lane = 0; lane < used; ++lane) info[first + lane] = static_cast<int32_t>(orders[lane]);
+        store_orders(d, failed, used, info + first);
       });
 }
 
@@ -91,6 +102,24 @@ struct TwoMatrices {
   explicit TwoMatrices(int64_t n) : a(n), b(n) {}
 };
 
+// The rows that factor_lanes() has kept, counted from 1, matrix by matrix.
+template <int kSize, class M>
+HWY_INLINE void store_pivots(M& rows, int64_t n, int64_t used, int32_t* to) {
+  using D = typename M::D;
+  if constexpr (kSize >= 2 && kSize <= 4 && sizeof(hn::TFromD<D>) == sizeof(int32_t)) {
+    if (used == rows.lanes()) {
+      const hn::RebindToSigned<D> di;
+      const auto row = [&](int64_t k) HWY_ATTR { return hn::Add(hn::ConvertTo(di, rows.kept(k)), hn::Set(di, 1)); };
+      if constexpr (kSize == 2) hn::StoreInterleaved2(row(0), row(1), di, to);
+      if constexpr (kSize == 3) hn::StoreInterleaved3(row(0), row(1), row(2), di, to);
+      if constexpr (kSize == 4) hn::StoreInterleaved4(row(0), row(1), row(2), row(3), di, to);
+      return;
+    }
+  }
+  for (int64_t lane = 0; lane < used; ++lane)
+    for (int64_t k = 0; k < n; ++k) to[lane * n + k] = static_cast<int32_t>(rows.at(k, n, lane)) + 1;
+}
+
 template <int kSize, class T>
 void small_lu(T* a, int64_t given, int64_t count, int32_t* pivots, int32_t* info) {
   const int64_t n = kSize ? kSize : given;
@@ -102,13 +131,8 @@ void small_lu(T* a, int64_t given, int64_t count, int32_t* pivots, int32_t* info
         both.a.load(a + first * n * n, used);
         const auto failed = factor_lanes(both.a, n, d, both.b);
         both.a.store(a + first * n * n, used);
-        HWY_ALIGN T orders[HWY_MAX_BYTES / sizeof(T)];
-        hn::Store(failed, d, orders);
-        for (int64_t lane = 0; lane < used; ++lane) {
-          info[first + lane] = static_cast<int32_t>(orders[lane]);
-          for (int64_t k = 0; k < n; ++k)
-            pivots[(first + lane) * n + k] = static_cast<int32_t>(both.b.at(k, n, lane)) + 1;
-        }
+        store_orders(d, failed, used, info + first);
+        store_pivots<kSize>(both.b, n, used, pivots + first * n);
       });
 }
 
@@ -161,9 +185,7 @@ void small_inverse(T* a, int64_t given, int64_t count, int32_t* info) {
           }
         }
         m.store(a + first * n * n, used);
-        HWY_ALIGN T orders[HWY_MAX_BYTES / sizeof(T)];
-        hn::Store(failed, d, orders);
-        for (int64_t lane = 0; lane < used; ++lane) info[first + lane] = static_cast<int32_t>(orders[lane]);
+        store_orders(d, failed, used, info + first);
       });
 }
 

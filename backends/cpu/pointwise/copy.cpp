@@ -103,7 +103,25 @@ int64_t line_end(const char* to, int64_t row_stride, int64_t size, int64_t all) 
   return over == 0 || over % size != 0 || row_stride % kLine != 0 ? all : (kLine - over) / size;
 }
 
+// Many small matrices without gaps: what a matrix costs beside its elements would show.
+bool copy_small_matrices(const PointwiseLoop& loop, int64_t size, Crossing c) {
+  constexpr int64_t kMostElements = 256;
+  const int64_t rows = loop.shape[c.out], columns = loop.shape[c.in];
+  if (loop.ndim != 3 || rows * columns > kMostElements || loop.strides[c.out][1] != columns * size ||
+      loop.strides[c.in][0] != rows * size)
+    return false;
+  const int outer = 3 - c.out - c.in;
+  const int64_t to_step = loop.strides[outer][0], from_step = loop.strides[outer][1];
+  parallel_for(0, loop.shape[outer], std::max<int64_t>(1, kMemoryGrain / (rows * columns)),
+               [&](int64_t begin, int64_t end) {
+                 transpose_many(size, loop.data[1] + begin * from_step, from_step, loop.data[0] + begin * to_step,
+                                to_step, end - begin, rows, columns);
+               });
+  return true;
+}
+
 void copy_transposed(const PointwiseLoop& loop, int64_t size, Crossing c) {
+  if (copy_small_matrices(loop, size, c)) return;
   // Bands of the output's rows, wide enough that a row of a tile is some cache lines in both.
   constexpr int64_t kBand = 64, kTile = 256;
   const int64_t rows = loop.shape[c.in], columns = loop.shape[c.out];

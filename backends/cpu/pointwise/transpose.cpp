@@ -194,6 +194,36 @@ HWY_ATTR void transpose_of(const char* from, int64_t from_stride, char* to, int6
   }
 }
 
+// Matrices of one vector: their elements change places in a register.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+HWY_ATTR void transpose_within_vectors(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count,
+                                       size_t rows, size_t columns) {
+  const hn::FixedTag<uint32_t, 16> d;
+  HWY_ALIGN uint32_t places[16];
+  for (size_t i = 0; i < 16; ++i) places[i] = static_cast<uint32_t>(i % rows * columns + i / rows);
+  const auto order = hn::SetTableIndices(d, places);
+  for (int64_t i = 0; i < count; ++i, from += from_step, to += to_step) {
+    const auto matrix = hn::LoadU(d, reinterpret_cast<const uint32_t*>(from));
+    hn::StoreU(hn::TableLookupLanes(matrix, order), d, reinterpret_cast<uint32_t*>(to));
+  }
+}
+#endif
+
+// Squares of as many rows as 16 bytes have elements.
+template <class T>
+HWY_ATTR void transpose_squares(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count) {
+  constexpr size_t kBlock = 16 / sizeof(T);
+  const hn::FixedTag<T, kBlock> d;
+  for (int64_t i = 0; i < count; ++i, from += from_step, to += to_step) {
+    const T* in = reinterpret_cast<const T*>(from);
+    T* out = reinterpret_cast<T*>(to);
+    hn::VFromD<decltype(d)> v[kBlock];
+    for (size_t r = 0; r < kBlock; ++r) v[r] = hn::LoadU(d, in + r * kBlock);
+    transpose_blocks(d, v);
+    for (size_t r = 0; r < kBlock; ++r) hn::StoreU(v[r], d, out + r * kBlock);
+  }
+}
+
 #else
 
 template <class T>
@@ -202,6 +232,23 @@ void transpose_of(const char* from, int64_t from_stride, char* to, int64_t to_st
 }
 
 #endif
+
+template <class T>
+HWY_ATTR void transpose_many_of(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count,
+                                size_t rows, size_t columns) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if (sizeof(T) == 4 && rows * columns == 16)
+    return transpose_within_vectors(from, from_step, to, to_step, count, rows, columns);
+#endif
+#if HWY_TARGET != HWY_SCALAR && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)
+  if constexpr (sizeof(T) >= 4) {
+    if (rows == columns && rows * sizeof(T) == 16) return transpose_squares<T>(from, from_step, to, to_step, count);
+  }
+#endif
+  for (int64_t i = 0; i < count; ++i)
+    transpose_of<T>(from + i * from_step, static_cast<int64_t>(columns * sizeof(T)), to + i * to_step,
+                    static_cast<int64_t>(rows * sizeof(T)), rows, columns);
+}
 
 struct Pair64 {
   uint64_t first, second;
@@ -221,6 +268,24 @@ HWY_ATTR void transpose_any(int64_t size, const char* from, int64_t from_stride,
       return transpose_of<uint64_t>(from, from_stride, to, to_stride, r, c);
     default:
       return transpose_scalar<Pair64>(from, from_stride, to, to_stride, 0, r, 0, c);
+  }
+}
+
+HWY_ATTR void transpose_many_any(int64_t size, const char* from, int64_t from_step, char* to, int64_t to_step,
+                                 int64_t count, int64_t rows, int64_t columns) {
+  const size_t r = static_cast<size_t>(rows), c = static_cast<size_t>(columns);
+  switch (size) {
+    case 1:
+      return transpose_many_of<uint8_t>(from, from_step, to, to_step, count, r, c);
+    case 2:
+      return transpose_many_of<uint16_t>(from, from_step, to, to_step, count, r, c);
+    case 4:
+      return transpose_many_of<uint32_t>(from, from_step, to, to_step, count, r, c);
+    case 8:
+      return transpose_many_of<uint64_t>(from, from_step, to, to_step, count, r, c);
+    default:
+      for (int64_t i = 0; i < count; ++i)
+        transpose_scalar<Pair64>(from + i * from_step, columns * size, to + i * to_step, rows * size, 0, r, 0, c);
   }
 }
 
@@ -287,6 +352,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mica::cpu {
 HWY_EXPORT(transpose_any);
+HWY_EXPORT(transpose_many_any);
 HWY_EXPORT(gather_any);
 HWY_EXPORT(stream_any);
 HWY_EXPORT(copy_far);
@@ -294,6 +360,11 @@ HWY_EXPORT(copy_far);
 void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
                int64_t columns) {
   HWY_DYNAMIC_DISPATCH(transpose_any)(size, from, from_stride, to, to_stride, rows, columns);
+}
+
+void transpose_many(int64_t size, const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count,
+                    int64_t rows, int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(transpose_many_any)(size, from, from_step, to, to_step, count, rows, columns);
 }
 
 void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, char* to) {

@@ -11,6 +11,10 @@ namespace mica::cpu {
 void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
                int64_t columns);
 
+// The same for `count` matrices without gaps, `from_step` and `to_step` bytes apart.
+void transpose_many(int64_t size, const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count,
+                    int64_t rows, int64_t columns);
+
 // Copies n elements of `size` bytes, `stride` bytes apart, side by side to `to`. It may read the bytes between them.
 void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, char* to);
 
