@@ -305,4 +305,5 @@ from mica.func import (  # noqa: E402, F401 - they stand on all rules above
     _batch_rules_composed,
     _batch_rules_indices,
     _batch_rules_losses,
+    _batch_rules_shapes,
 )
