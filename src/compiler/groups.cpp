@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/recorded_convolution.h"
+
 namespace mica::recording {
 
 namespace {
@@ -92,6 +94,7 @@ bool Grouping::join(int group, int c) {
   const Call& call = calls_[c];
   Group& g = groups_[group];
   Uses& uses = uses_[group];
+  if (is_convolution(calls_[g.calls[0]])) return refuse("a convolution is computed as a whole");
   int lead = std::min<int>(g.lead, call.ndim);
   for (int d = 0; d < lead; ++d)
     if (call.shape[d] != g.extents[d]) lead = d;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/epilogue.h"
+#include "core/recorded_convolution.h"
 #include "mica/error.h"
 #include "mica/parallel.h"
 
@@ -50,9 +52,13 @@ Plan::Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots)
     if (users[s] == 1 && grouping_.groups()[last_use_[s]].calls.size() == 1) in_memory_[s] = 1;
     if (!in_memory_[s] && users[s] == 1) kept_ += static_cast<int64_t>(slots[s].storage->nbytes());
   }
+  epilogues_.resize(groups);
+  runs_later_.resize(groups);
+  find_epilogues(calls, slots, users);
   plans_.resize(groups);
   int used = count;
   for (size_t g = 0; g < groups; ++g) {
+    if (epilogues_[g]) continue;
     cut(g, calls);
     if (grouping_.groups()[g].calls.size() == 1) continue;
     std::vector<char> in_registers(slots.size());
@@ -62,6 +68,42 @@ Plan::Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots)
     plans_[g].units = make_units(plans_[g].order, calls, {plans_[g].cut, plans_[g].range}, in_memory_,
                                  plans_[g].segments, in_registers);
     give_buffers(g, calls, in_registers);
+  }
+}
+
+Plan::~Plan() = default;
+
+size_t Plan::loops() const {
+  return plans_.size() - static_cast<size_t>(std::count(runs_later_.begin(), runs_later_.end(), 1));
+}
+
+// A convolution runs with the group that reads its result first, if nothing between them needs it or changes what it
+// reads. Where a group reads several, that is the last of them.
+void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users) {
+  const auto& groups = grouping_.groups();
+  for (int head = static_cast<int>(groups.size()) - 1; head >= 0; --head) {
+    const Call& convolution = calls[groups[head].calls[0]];
+    if (groups[head].calls.size() != 1 || !is_convolution(convolution)) continue;
+    const int result = convolution.operands[0].slot;
+    int reader = head + 1;
+    bool waits = true;
+    for (; reader < static_cast<int>(groups.size()) && waits; ++reader) {
+      for (int k = 1; k < convolution.noperands; ++k) waits &= !grouping_.writes(reader, convolution.operands[k].slot);
+      if (grouping_.reads(reader, result) || grouping_.writes(reader, result)) break;
+    }
+    if (!waits || reader == static_cast<int>(groups.size()) || epilogues_[reader]) continue;
+    if (is_convolution(calls[groups[reader].calls[0]])) continue;
+    const char in_memory = in_memory_[result];
+    const bool alone = is_dead(slots[result]) && is_promised(slots[result]) && users[result] == 2;
+    if (alone) in_memory_[result] = 0;
+    epilogues_[reader] = Epilogue::make(groups[head].calls[0], groups[reader].calls, calls, slots, in_memory_);
+    if (!epilogues_[reader]) {
+      in_memory_[result] = in_memory;
+      continue;
+    }
+    runs_later_[head] = 1;
+    in_memory_[result] = !epilogues_[reader]->shares_memory(result);
+    if (!in_memory_[result]) kept_ += static_cast<int64_t>(slots[result].storage->nbytes());
   }
 }
 
@@ -176,6 +218,7 @@ void Plan::give_buffers(size_t group, const Call* calls, const std::vector<char>
 
 std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) const {
   std::string text;
+  int loop = 0;
   for (size_t i = 0; i < plans_.size(); ++i) {
     const Group& g = grouping_.groups()[i];
     const GroupPlan& p = plans_[i];
@@ -184,29 +227,41 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
       const int64_t bytes = static_cast<int64_t>(slots[s].storage->nbytes());
       const bool writes = grouping_.writes(static_cast<int>(i), static_cast<int>(s));
       const bool reads = grouping_.reads(static_cast<int>(i), static_cast<int>(s));
-      if (!writes && !reads) continue;
+      const bool convolved = epilogues_[i] && epilogues_[i]->reads(static_cast<int>(s));
+      if (!writes && !reads && !convolved) continue;
       if (!in_memory_[s]) {
         buffered += bytes;
       } else {
         written += writes ? bytes : 0;
-        read += reads && !(writes && slots[s].storage->address() == nullptr) ? bytes : 0;
+        read += (reads || convolved) && !(writes && slots[s].storage->address() == nullptr) ? bytes : 0;
       }
     }
-    text += cat("  loop ", i + 1, ": ", g.calls.size(), " calls");
-    if (g.calls.size() > 1)
+    if (runs_later_[i]) continue;
+    text += cat("  loop ", ++loop, ": ", g.calls.size() + (epilogues_[i] ? 1 : 0), " calls");
+    if (epilogues_[i])
+      text += " on blocks of a convolution";
+    else if (g.calls.size() > 1)
       text += cat(", ", p.outer * p.pieces, " pieces of ", p.range, " along dimension ", p.cut, ", ", p.scratch,
                   " bytes of buffers");
     text += cat("; reads ", read, " and writes ", written, " bytes of memory");
     if (buffered) text += cat(", keeps ", buffered, " bytes out of it");
-    text += i > 0 ? cat("; apart because ", g.apart, "\n") : "\n";
+    text += loop > 1 ? cat("; apart because ", g.apart, "\n") : "\n";
+    const Epilogue* e = epilogues_[i].get();
+    const std::vector<Unit>& units = e ? e->units() : p.units;
+    std::vector<int> order = p.order.empty() ? g.calls : p.order;
     int member = -1, unit = 0;
-    for (const int c : p.order.empty() ? g.calls : p.order) {
+    if (e) {
+      order.clear();
+      for (const int c : e->order()) order.push_back(g.calls[c]);
+      order.insert(order.begin(), e->convolution());
+      member = -2;  // the convolution is no member
+    }
+    for (const int c : order) {
       const Call& call = calls[c];
       ++member;
-      while (unit < static_cast<int>(p.units.size()) && member >= p.units[unit].first + p.units[unit].count) ++unit;
-      const bool coded = unit < static_cast<int>(p.units.size()) && p.units[unit].segment >= 0;
-      text +=
-          cat(coded ? member == p.units[unit].first ? "    / " : "    | " : "    ", call.name, " ", call.dtype, "[");
+      while (unit < static_cast<int>(units.size()) && member >= units[unit].first + units[unit].count) ++unit;
+      const bool coded = member >= 0 && unit < static_cast<int>(units.size()) && units[unit].segment >= 0;
+      text += cat(coded ? member == units[unit].first ? "    / " : "    | " : "    ", call.name, " ", call.dtype, "[");
       for (int d = 0; d < dims_of(call, is_pointwise(call) ? 0 : call.noutputs); ++d)
         text += cat(d ? ", " : "", sizes_of(call, is_pointwise(call) ? 0 : call.noutputs)[d]);
       text += "]";

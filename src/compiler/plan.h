@@ -2,6 +2,7 @@
 // piece's size instead of in memory.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,10 @@ namespace mica::recording {
 struct Slot {
   Storage storage;
   bool written = false;
+  bool keeps = false;  // what kernels have made of it stays: calls that were put off read it as a weight
 };
+
+class Epilogue;
 
 struct GroupPlan {
   int cut = 0;         // the dimension that is cut into pieces; those before it are walked through index by index
@@ -32,6 +36,7 @@ class Plan {
  public:
   // Of `count` calls; behind them there is room for `spare` more, halves of some of them.
   Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots);
+  ~Plan();
 
   const Grouping& grouping() const { return grouping_; }
   const GroupPlan& operator[](size_t group) const { return plans_[group]; }
@@ -40,10 +45,16 @@ class Plan {
   int64_t kept_apart() const { return kept_; }  // bytes that do not reach memory
   bool in_memory(int slot) const { return in_memory_[slot]; }
   int last_use(int slot) const { return last_use_[slot]; }  // the last group that uses a slot
+  // The group's calls run on the blocks of a convolution, which they are computed with; or null.
+  const Epilogue* epilogue(size_t group) const { return epilogues_[group].get(); }
+  // It is a convolution that is computed with a later group.
+  bool runs_later(size_t group) const { return runs_later_[group]; }
+  size_t loops() const;  // groups, without those that run with a later one
   std::string describe(const Call* calls, const std::vector<Slot>& slots) const;
 
  private:
   static std::vector<bool> find_needed(const Call* calls, int count, const std::vector<Slot>& slots);
+  void find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users);
   void cut(size_t group, const Call* calls);
   void give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers);
   bool can_take_over(const Call& call, int from, int to, size_t group) const;
@@ -53,6 +64,8 @@ class Plan {
   std::vector<GroupPlan> plans_;
   std::vector<char> in_memory_;
   std::vector<int> last_use_;
+  std::vector<std::unique_ptr<Epilogue>> epilogues_;  // by group
+  std::vector<char> runs_later_;
   int dead_ = 0;
   int64_t kept_ = 0;
 };

@@ -11,7 +11,7 @@
 #include "compiler/fused.h"
 #include "compiler/plan.h"
 #include "core/kept.h"
-#include "core/recorded_call.h"
+#include "core/recorded_convolution.h"
 #include "mica/backend.h"
 #include "mica/core/fork.h"
 #include "mica/error.h"
@@ -46,7 +46,7 @@ class Recording {
   static constexpr size_t kTable = 4096;  // more than twice the operands of all calls
   static size_t hash(const StorageImpl* s) { return (reinterpret_cast<uintptr_t>(s) >> 6) * 0x9E3779B97F4A7C15u >> 52; }
   int find(const StorageImpl* storage) const;
-  int slot_of(StorageImpl* storage);
+  int slot_of(StorageImpl* storage, bool keeps);
   void forget();
   void run_one();
 
@@ -100,24 +100,31 @@ int Recording::find(const StorageImpl* storage) const {
   }
 }
 
-int Recording::slot_of(StorageImpl* storage) {
+// What kernels have made of the storage is forgotten, unless the call may use it (`keeps`).
+int Recording::slot_of(StorageImpl* storage, bool keeps) {
   size_t i = hash(storage);
-  for (; table_[i] >= 0; i = (i + 1) % kTable)
-    if (slots_[table_[i]].storage.get() == storage) return table_[i];
-  if (storage->address() && storage->moved()) kept::forget(*storage);
+  for (; table_[i] >= 0; i = (i + 1) % kTable) {
+    Slot& slot = slots_[table_[i]];
+    if (slot.storage.get() != storage) continue;
+    if (slot.keeps && !keeps) kept::forget(*storage);
+    slot.keeps &= keeps;
+    return table_[i];
+  }
+  if (!keeps && storage->address() && storage->moved()) kept::forget(*storage);
   table_[i] = static_cast<int>(slots_.size());
   filled_.push_back(i);
-  slots_.push_back({Storage(storage), false});
+  slots_.push_back({Storage(storage), false, keeps});
   storage->hold();
   return table_[i];
 }
 
 void Recording::add() {
   Call& call = calls_[count_];
+  const int weight = is_convolution(call) ? kConvolutionWeight : -1;
   for (int k = 0; k < call.noperands; ++k) {
     Operand& o = call.operands[k];
     if (!o.storage) continue;
-    o.slot = slot_of(o.storage);
+    o.slot = slot_of(o.storage, k == weight);
     if (k >= call.noutputs || slots_[o.slot].written) continue;
     slots_[o.slot].written = true;
     o.storage->set_written_later(true);
@@ -150,7 +157,7 @@ void Recording::run(const char* reason, const std::string& asked_from) {
   counts.flushes += 1;
   counts.calls += count_;
   counts.dead += plan.dead();
-  counts.loops += static_cast<int64_t>(groups + fused.groups().size());
+  counts.loops += static_cast<int64_t>(plan.loops() + fused.groups().size());
   counts.kept_apart += plan.kept_apart() + fused.kept_apart();
   if (explains)
     explanation +=

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "compiler/epilogue.h"
 #include "compiler/plan.h"
 #include "mica/parallel.h"
 
@@ -144,6 +145,8 @@ static char* address(const Plan& plan, size_t group, const Operand& o, const int
 }
 
 void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Slot>& slots) {
+  if (plan.runs_later(group)) return;
+  if (const Epilogue* epilogue = plan.epilogue(group)) return epilogue->run(slots);
   const Group& g = plan.grouping().groups()[group];
   const GroupPlan& how = plan[group];
   if (g.calls.size() == 1) return run_alone(calls[g.calls[0]], slots);

@@ -255,6 +255,7 @@ int Builder::translate(Kernel kernel, const Call& call, const int* v) {
     case Kernel::Relu:
       return step(Op::Relu, v[0]);
     case Kernel::Addcmul: {
+      if (is_one(argument(call))) return step(Op::MulAdd, v[1], v[2], v[0]);
       const int product = step(Op::Mul, constant(static_cast<float>(argument(call).to_double())), v[1]);
       return step(Op::MulAdd, product, v[2], v[0]);
     }
@@ -444,7 +445,7 @@ std::vector<int> schedule(const std::vector<int>& members, const Call* calls, in
 
 std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, const PieceShape& piece,
                              const std::vector<char>& in_memory, std::vector<Segment>& segments,
-                             std::vector<char>& in_registers) {
+                             std::vector<char>& in_registers, int least) {
   const int count = static_cast<int>(order.size());
   std::vector<int> earliest(in_memory.size(), count), last(in_memory.size(), -1);
   for (int i = 0; i < count; ++i)
@@ -459,7 +460,7 @@ std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, c
     if (end > first && end < count && end - first < most && builder.add_sum(calls[order[end]])) ++end;
     const auto needed = [&](int slot) { return in_memory[slot] || last[slot] >= end; };
     Segment segment;
-    if (end - first >= 2 && builder.finish(segment, needed, end - first == count)) {
+    if (end - first >= least && builder.finish(segment, needed, end - first == count)) {
       builder.each_written([&](int slot) { in_registers[slot] = earliest[slot] >= first && !needed(slot); });
       segments.push_back(segment);
       units.push_back({first, end - first, static_cast<int>(segments.size()) - 1});

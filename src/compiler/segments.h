@@ -43,10 +43,10 @@ std::vector<int> split_into_halves(const std::vector<int>& members, Call* calls,
 std::vector<int> schedule(const std::vector<int>& members, const Call* calls, int slots);
 
 // The units of a group's calls in that order. `in_memory` tells which slots somebody else may read; results that only a
-// segment itself reads are stored nowhere: `in_registers` says which.
+// segment itself reads are stored nowhere: `in_registers` says which. A segment has at least `least` calls.
 std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, const PieceShape& piece,
                              const std::vector<char>& in_memory, std::vector<Segment>& segments,
-                             std::vector<char>& in_registers);
+                             std::vector<char>& in_registers, int least = 2);
 
 // A segment's nest of loops for pieces of `range` indices, and its addresses.
 struct PreparedSegment {

@@ -91,10 +91,18 @@ static bool keeps(const void* data) {
   return at >= w.begin && at < w.begin + w.nbytes;
 }
 
-Scope::Scope(const Tensor& weight) {
-  if (!recording::in_function() || !is_on()) return;
-  StorageImpl* storage = weight.impl()->storage.get();
-  if (!weight.is_cpu() || !storage || !storage->resizable() || storage->deleter() || !storage->address() ||
+Scope::Scope(const Tensor& weight) : before_(current) {
+  if (recording::in_function() && weight.is_cpu()) open(weight.impl()->storage.get());
+  current = weight_ ? &weight_ : nullptr;
+}
+
+Scope::Scope(StorageImpl* weight) : before_(current) {
+  open(weight);
+  current = weight_ ? &weight_ : nullptr;
+}
+
+void Scope::open(StorageImpl* storage) {
+  if (!is_on() || !storage || !storage->resizable() || storage->deleter() || !storage->address() ||
       storage->nbytes() < kLeastBytes || storage->written_later())
     return;
   bool changed = false;
@@ -112,12 +120,9 @@ Scope::Scope(const Tensor& weight) {
     }
   }
   if (changed) forget(*storage);
-  if (weight_) current = &weight_;
 }
 
-Scope::~Scope() {
-  if (weight_) current = nullptr;
-}
+Scope::~Scope() { current = before_; }
 
 const TensorView& view_to_read(const Tensor& t) {
   const StorageImpl* storage = t.impl()->storage.get();

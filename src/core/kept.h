@@ -23,12 +23,15 @@ struct Weight;
 class Scope {
  public:
   explicit Scope(const Tensor& weight);
+  explicit Scope(StorageImpl* weight);  // of a call that a compiled function has put off
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
   ~Scope();
 
  private:
+  void open(StorageImpl* weight);
   std::shared_ptr<Weight> weight_;
+  std::shared_ptr<Weight>* before_ = nullptr;  // that of the scope around this one
 };
 
 // A view for a kernel that only reads the tensor: nothing is forgotten because of it.

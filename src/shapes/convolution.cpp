@@ -5,6 +5,7 @@
 #include "core/geometry.h"
 #include "core/kept.h"
 #include "core/out.h"
+#include "core/recorded_convolution.h"
 #include "mica/backend/kernel_types.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/convolution.h"
@@ -199,14 +200,18 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
   if (!out.needs_kernel()) return;
   const Tensor x = input.contiguous(format), w = dense_weight(weight),
                b = bias.defined() ? bias.contiguous() : Tensor();
-  const TensorView bias_view = view_or_none(b);
+  const TensorView bias_view = view_or_none(b);  // what it holds is computed before
   if (transposed) {
     MICA_LAYER_KERNEL(input.device(), convolution_input_gradient)
     (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);
   } else {
+    const auto kernel = MICA_LAYER_KERNEL(input.device(), convolution);
+    const TensorView &from = x.view_of(), &filters = kept::view_to_read(w);
+    if (format == MemoryFormat::Contiguous &&
+        recording::put_off_convolution(kernel, result, x, w, b, args.stride, args.padding, args.dilation, groups))
+      return;
     const kept::Scope scope(w);
-    MICA_LAYER_KERNEL(input.device(), convolution)
-    (result.view_of(), x.view_of(), kept::view_to_read(w), bias_view, args.stride, args.padding, args.dilation, groups);
+    kernel(result.view_of(), from, filters, bias_view, args.stride, args.padding, args.dilation, groups);
   }
 }
 

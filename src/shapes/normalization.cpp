@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/geometry.h"
+#include "core/recorded_batch_norm.h"
 #include "core/recorded_rows.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/normalization_implementations.h"
@@ -87,26 +88,9 @@ bool put_off_evaluation(const Tensor& y, const Tensor& x, const Tensor& weight, 
     if (!given[i]->defined() || !given[i]->is_contiguous()) return false;
     parameters[i] = given[i]->expand({x.size(0), x.size(1)});
   }
-  const auto kernel = MICA_LAYER_KERNEL(kCPU, batch_norm);
-  const auto body = [kernel, eps](const TensorView* views, int dropped) {
-    // A piece is several examples, or several channels of one.
-    int64_t sizes[] = {1, 0, 0}, strides[] = {0, 0, 1};
-    TensorView wide[] = {views[0], views[1]};
-    if (dropped) {
-      std::copy(views[0].sizes, views[0].sizes + 2, sizes + 1);
-      strides[1] = sizes[2];
-      for (TensorView& v : wide) v.sizes = sizes, v.strides = strides, v.ndim = 3;
-    }
-    TensorView channel[4];
-    for (int i = 0; i < 4; ++i) {
-      TensorView& v = channel[i] = views[2 + i];
-      const int last = v.ndim - 1;
-      v.sizes += last, v.strides += last, v.ndim = 1, v.numel = v.sizes[0];
-    }
-    kernel(wide[0], {}, {}, channel[2], channel[3], wide[1], channel[0], channel[1], false, 0, eps);
-  };
-  return recording::put_off("batch_norm", {&y}, {&x, &parameters[0], &parameters[1], &parameters[2], &parameters[3]}, 2,
-                            body);
+  const recording::RecordedBatchNorm body{MICA_LAYER_KERNEL(kCPU, batch_norm), eps};
+  return recording::put_off(recording::RecordedBatchNorm::kName, {&y},
+                            {&x, &parameters[0], &parameters[1], &parameters[2], &parameters[3]}, 2, body);
 }
 
 }  // namespace

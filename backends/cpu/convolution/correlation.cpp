@@ -89,6 +89,7 @@ Correlation forward_correlation(const Problem& p) {
   c.source_plane_stride = p.input.strides[0], c.target_plane_stride = p.output.strides[0];
   c.kernel_z = p.kernel[0], c.stride_z = p.stride[0], c.pad_z = p.padding[0], c.dilation_z = p.dilation[0];
   c.weight_z = p.tap_strides[0];
+  c.work = p.work;
   return c;
 }
 

@@ -26,6 +26,7 @@ struct Correlation {
   int64_t source_planes = 1, target_planes = 1;
   int64_t source_plane_stride = 0, target_plane_stride = 0;
   int64_t kernel_z = 1, stride_z = 1, pad_z = 0, dilation_z = 1, weight_z = 0;
+  recording::BlockWork* work = nullptr;  // on finished blocks of the target; or none
 
   int64_t depth() const { return channels * kernel_z * kernel_y * kernel_x; }
   const float* weight_at(int64_t group, int64_t filter, int64_t channel) const {

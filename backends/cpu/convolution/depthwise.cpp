@@ -258,11 +258,35 @@ void store_planes(const Plane& target, int64_t image, int64_t channel, int64_t c
   transpose_floats(planes, positions, at, target.col_stride, count, positions);
 }
 
+// Planes that are computed one after the other, and wait for work on them until they are enough for it.
+class FinishedPlanes {
+ public:
+  FinishedPlanes(recording::BlockWork* work, int64_t size) : work_(work), size_(size) {}
+  void add(int64_t image, int64_t channel, int64_t count) {
+    constexpr int64_t kEnough = 4096;  // floats that are still in the first cache
+    if (!work_) return;
+    if (image != block_.image) run();
+    if (block_.channels == 0) block_ = {image, channel, 0, 0, size_};
+    block_.channels += count;
+    if (block_.channels * size_ >= kEnough) run();
+  }
+  void run() {
+    if (work_ && block_.channels > 0) work_->run(block_);
+    block_.channels = 0;
+  }
+
+ private:
+  recording::BlockWork* work_;
+  int64_t size_;
+  recording::Block block_{};
+};
+
 // Sums over planes in both directions: `sources` and `targets` planes belong to one group, one of them is one.
 void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, int64_t sources, int64_t targets) {
   const PlaneSum sum{c, padded_for(c), spread_y, spread_x};
   const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
+  const bool works = c.work && !out_last;
   for_planes(c, in_last || out_last, out_size * c.kernel_y * c.kernel_x, [&](const auto& planes) {
     const Scratch buffer(bytes_of_floats(sum.padded.size()));
     const Scratch taps(bytes_of_floats(c.kernel_y * c.kernel_x));
@@ -270,6 +294,7 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
     const int64_t held = std::min(kPlanes, c.groups);
     const Scratch in(in_last ? bytes_of_floats(held * sources * in_size) : 0);
     const Scratch out(out_last ? bytes_of_floats(held * targets * out_size) : 0);
+    FinishedPlanes finished(works ? c.work : nullptr, out_size);
     planes([&](int64_t image, int64_t first, int64_t count) {
       const float* from = planes_of(c.source, image, first * sources, count * sources, in.as<float>());
       const int64_t from_step = in_last ? in_size : c.source.channel_stride;
@@ -288,8 +313,11 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
         }
       }
       if (out_last) store_planes(c.target, image, first * targets, count * targets, to);
+      finished.add(image, first * targets, count * targets);
     });
+    finished.run();
   });
+  if (works) c.work->set_done();
 }
 
 }  // namespace

@@ -138,6 +138,7 @@ struct Direct {
                  sums.as<float>());
       });
     });
+    if (c.work) c.work->set_done();
   }
 
   // The rows of the source that rows from `first` of a plane of the target read, one band for each of its planes.
@@ -186,6 +187,8 @@ struct Direct {
       }
     }
     if (!direct) store_positions(to, image, group * c.filters, c.filters, first * width, count * width, sums);
+    if (c.work)
+      c.work->run({image, group * c.filters, c.filters, (plane * c.target.height + first) * width, count * width});
   }
 };
 

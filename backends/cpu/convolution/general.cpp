@@ -80,6 +80,19 @@ bool is_plane_product(const Problem& p) {
   return p.dtype == DType::Float32 && p.groups == 1 && !p.input.channels_last() && !p.output.channels_last();
 }
 
+// The blocks of a group's filters.
+class FilterBlocks final : public GemmBlocks {
+ public:
+  FilterBlocks(const Problem& p, int64_t group) : work_(p.work), first_(group * p.filters) {}
+  void finished(int64_t image, int64_t row, int64_t rows, int64_t col, int64_t cols) override {
+    work_->run({image, first_ + row, rows, col, cols});
+  }
+
+ private:
+  recording::BlockWork* work_;
+  int64_t first_;
+};
+
 // One tap at every position: images are the matrices.
 void convolve_pointwise(const Problem& p) {
   if (is_plane_product(p)) {
@@ -91,12 +104,15 @@ void convolve_pointwise(const Problem& p) {
                                p.channels,
                                p.filter_stride,
                                p.weight_channel_stride,
-                               static_cast<const float*>(p.bias)};
+                               static_cast<const float*>(p.bias),
+                               p.work};
     if (suits_planes(product)) return multiply_planes(product);
   }
   const Filters filters(p, true);
   const int64_t positions = p.output.positions();
+  bool works = p.work && !p.output.channels_last();
   for (int64_t g = 0; g < p.groups; ++g) {
+    FilterBlocks blocks(p, g);
     GemmCall call;
     call.dtype = p.dtype;
     call.batch = p.batch;
@@ -124,9 +140,12 @@ void convolve_pointwise(const Problem& p) {
           fill_images(p.dtype, p.output, p.output_at(i, g), p.filters, p.bias_at(g));
         call.beta = 1;
       }
+      if (works) call.blocks = &blocks;
       gemm(call);
+      works = works && blocks.told();
     }
   }
+  if (works) p.work->set_done();
 }
 
 void input_gradient_pointwise(const Problem& p) {

@@ -111,6 +111,7 @@ void convolution_kernel(const TensorView& out, const TensorView& input, const Te
                         const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                         int64_t groups) {
   Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
+  p.work = recording::take_block_work();
   drop_unmet_taps(p);
   if (is_whole(p)) return convolve_whole(p);
   if (skips_pixels(p)) return convolve_read_pixels(p);

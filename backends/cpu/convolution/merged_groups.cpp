@@ -17,6 +17,7 @@ MergedGroups::MergedGroups(const Correlation& c, bool with_weight) : original_(c
   for (int64_t k = 2; k <= c.groups && k * widest <= kWidth; ++k)
     if (c.groups % k == 0) count_ = k;
   if (count_ == 1) return;
+  merged_.work = nullptr;  // other ways may have to compute all of it again
   const int64_t taps = c.kernel_y * c.kernel_x;
   merged_.groups = c.groups / count_;
   merged_.channels = c.channels * count_;

@@ -105,6 +105,17 @@ struct Panels {
     }
   }
 
+  // The work on what these panels of positions have of a panel of rows.
+  void finish(int64_t first_panel, int64_t last_panel, int64_t row_panel) const {
+    const int64_t row = row_panel * panel_rows, rows = std::min(panel_rows, p.rows - row);
+    const int64_t last = std::min(total, last_panel * width);
+    for (int64_t at = first_panel * width; at < last;) {
+      const int64_t position = at % positions, n = std::min(last - at, positions - position);
+      p.work->run({at / positions, row, rows, position, n});
+      at += n;
+    }
+  }
+
   const float* source(int64_t image) const {
     return reinterpret_cast<const float*>(p.source.data) + image * p.source.batch_stride;
   }
@@ -212,9 +223,11 @@ void multiply_planes(const PlaneProduct& p) {
         for (int64_t i = first; i < last; ++i)
           panels.multiply(base + i, packed.as<float>() + i * size, row_panel, factors, block.as<float>(),
                           soon ? soon + (i - first) * part : nullptr, fetched);
+        if (p.work) panels.finish(base + first, base + last, row_panel);
       }
     });
   }
+  if (p.work) p.work->set_done();
 }
 
 }  // namespace mica::cpu::convolution

@@ -12,6 +12,7 @@ struct PlaneProduct {
   int64_t rows, depth;
   int64_t row_stride, depth_stride;
   const float* bias;  // one per row, or null
+  recording::BlockWork* work = nullptr;
 };
 
 bool suits_planes(const PlaneProduct& p);

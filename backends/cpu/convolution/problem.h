@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/block_work.h"
 #include "mica/allocator.h"
 #include "mica/backend/kernel_types.h"
 
@@ -30,6 +31,7 @@ struct Problem {
   char* weight;
   int64_t filter_stride, weight_channel_stride, tap_strides[3];
   const void* bias;
+  recording::BlockWork* work = nullptr;  // on finished blocks of the output, which is dense; or none
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t depth() const { return channels * taps(); }  // products per output element

@@ -206,9 +206,11 @@ void convolve_winograd(const Correlation& c) {
         if (!direct)
           store_positions(c.target, image, 0, c.filters, 2 * top * c.target.width, height * c.target.width,
                           rows.as<float>());
+        if (c.work) c.work->run({image, 0, c.filters, 2 * top * c.target.width, height * c.target.width});
       });
     });
   });
+  if (c.work) c.work->set_done();
   // Differences of infinities, and of what overflows, are not what the sums would be.
   if (!finite) convolve_direct(c);
 }

@@ -71,6 +71,7 @@ Product transposed(const Product& p) {
   t.a = {p.b.data, p.b.col_stride, p.b.row_stride, 0};
   t.b = {p.a.data, p.a.col_stride, p.a.row_stride, 0};
   std::swap(t.c_row_stride, t.c_col_stride);
+  t.blocks = nullptr;
   return t;
 }
 
@@ -104,6 +105,7 @@ void normalise(GemmCall& call) {
       call.c_batch_stride == call.m * call.c_row_stride) {
     call.m *= call.batch;
     call.batch = 1;
+    call.blocks = nullptr;
   }
   // The micro-kernels write rows; where C has columns instead, its transpose is the product of the transposes.
   if (call.c_col_stride != 1 && (call.c_row_stride == 1 || call.m == 1) && !call.bias) {
@@ -112,6 +114,7 @@ void normalise(GemmCall& call) {
     std::swap(call.b.row_stride, call.b.col_stride);
     std::swap(call.m, call.n);
     std::swap(call.c_row_stride, call.c_col_stride);
+    call.blocks = nullptr;
     if (call.n == 1) call.b.col_stride = call.c_col_stride = 1;
   }
 }
@@ -151,6 +154,7 @@ void gemm(const GemmCall& original) {
   p.epilogue.bias = call.bias;
   p.unit_alpha = integral ? call.alpha.integer == 1 : call.alpha.value == 1.0;
   p.plain = p.unit_alpha && !p.epilogue.reads_c && !call.bias;
+  p.blocks = call.blocks;
 
   const bool vector = call.m == 1 || call.n == 1;
   const double per_thread = vector ? kVectorWorkPerThread : s.format ? kFormattedWorkPerThread : kWorkPerThread;
@@ -164,6 +168,7 @@ void gemm(const GemmCall& original) {
       one.a.data = static_cast<const char*>(p.a.data) + i * call.a.batch_stride * s.element_size;
       one.b.data = static_cast<const char*>(p.b.data) + i * call.b.batch_stride * s.element_size;
       one.c = p.c + i * call.c_batch_stride * s.element_size;
+      one.index = i;
       run(s, one, threads);
     }
   };

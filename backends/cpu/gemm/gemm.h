@@ -1,6 +1,7 @@
 // Matrix products on the CPU, on raw pointers with any strides: C = alpha * A @ B + beta * C (+ bias).
 #pragma once
 
+#include <atomic>
 #include <complex>
 #include <cstdint>
 #include <type_traits>
@@ -28,6 +29,19 @@ struct GemmScalar {
   constexpr GemmScalar(std::complex<double> v) : value(v), integer(static_cast<int64_t>(v.real())) {}
 };
 
+// Told of each block of C that is finished, in the thread that has finished it, by the ways that cut C into blocks. It
+// may be changed there: nothing reads it any more.
+class GemmBlocks {
+ public:
+  virtual ~GemmBlocks() = default;
+  virtual void finished(int64_t matrix, int64_t row, int64_t rows, int64_t col, int64_t cols) = 0;
+  void set_told() { told_.store(true, std::memory_order_relaxed); }
+  bool told() const { return told_.load(std::memory_order_relaxed); }  // of all blocks
+
+ private:
+  std::atomic<bool> told_{false};
+};
+
 struct GemmCall {
   DType dtype = DType::Undefined;  // of A, B, C and bias
   int64_t batch = 1;
@@ -40,6 +54,7 @@ struct GemmCall {
   GemmScalar alpha = 1;
   GemmScalar beta = 0;         // when 0, C is never read
   const void* bias = nullptr;  // n contiguous elements added to every row, or null
+  GemmBlocks* blocks = nullptr;
 };
 
 // Integers wrap around; float16 and bfloat16 accumulate in float32 and round once. Bool, float8 and complex32 are

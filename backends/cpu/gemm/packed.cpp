@@ -29,7 +29,8 @@ constexpr int64_t kUnitsWorthABlock = 3;  // what a thread must find to pack ano
 constexpr int64_t kNarrowBlock = 2;       // panels of B
 constexpr int64_t kPackGroup = 8;         // panels packed one after the other, at most
 constexpr int64_t kGroupBytes = 1 << 17;
-constexpr int64_t kLeastBlock = 4;  // panels of B that a thread packs for itself
+constexpr int64_t kWorkBytes = 1 << 18;  // of C that somebody works on when it is finished
+constexpr int64_t kLeastBlock = 4;       // panels of B that a thread packs for itself
 constexpr int64_t kShortRowBytes = 512;
 constexpr int64_t kLine = 64;
 constexpr int64_t kPage = 4096;
@@ -47,6 +48,7 @@ class PackedProduct {
  public:
   PackedProduct(const Scheme& s, const Product& p, int threads) : s_(s), p_(p), threads_(threads) {
     direct_c_ = s.sums_are_elements && p.c_col_stride == 1;
+    blocks_of_c_ = direct_c_ ? p.blocks : nullptr;
     panel_cols_ = s.kernel.cols / s.parts;
     unit_ = s.format ? s.format->k_unit : 1;
     a_in_place_ = can_use_a();
@@ -120,6 +122,7 @@ class PackedProduct {
         }
       }
     }
+    if (blocks_of_c_) blocks_of_c_->set_told();
   }
 
  private:
@@ -219,6 +222,11 @@ class PackedProduct {
       if (b_local_) block.cols = equal_part(col_panels, std::max<int64_t>(1, kSumsBytes / (row_panels * tile_bytes)));
       block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / (block.cols * tile_bytes)));
     }
+    if (blocks_of_c_ && (whole_columns_ || threads_ == 1)) {
+      const int64_t rows = std::min(whole_columns_ ? row_panels : block.rows, row_panels) * panel_rows_;
+      const int64_t fitting = kWorkBytes / (rows * panel_cols_ * s_.element_size);
+      block.cols = equal_part(col_panels, std::clamp<int64_t>(fitting, 1, block.cols));
+    }
     if (whole_columns_) {
       block.rows = row_panels;
     } else if (threads_ > 1) {
@@ -289,6 +297,8 @@ class PackedProduct {
     if (s_.format && s_.format->enter) s_.format->enter();
     if (direct_c_) {
       multiply_tiles(own, i0, i1, j0, j1, p_.c_at(s_, span_.row + row, span_.col + col), p_.c_row_stride, span_.k == 0);
+      if (blocks_of_c_ && span_.k + span_.depth == p_.k)
+        blocks_of_c_->finished(p_.index, span_.row + row, rows, span_.col + col, cols);
     } else if (shared_stride_ > 0) {
       char* sums = shared_sums_ + (row * shared_stride_ + col) * s_.parts * s_.sum_size;
       multiply_tiles(own, i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
@@ -426,6 +436,7 @@ class PackedProduct {
   const Scheme& s_;
   const Product& p_;
   const int threads_;
+  GemmBlocks* blocks_of_c_;
   bool direct_c_, a_in_place_, b_in_place_;
   bool b_local_;           // each panel packed by the thread that uses it
   bool b_by_block_;        // each block of panels is

@@ -53,6 +53,8 @@ struct Product {
   alignas(16) char one[16];  // in the type of the sums
   bool unit_alpha;
   bool plain;  // alpha == 1, beta == 0, no bias
+  GemmBlocks* blocks = nullptr;
+  int64_t index = 0;  // in the batch
 
   const char* a_at(const Scheme& s, int64_t row, int64_t depth) const {
     return static_cast<const char*>(a.data) + (row * a.row_stride + depth * a.col_stride) * s.element_size;

@@ -53,6 +53,7 @@ bool run_deep(const Scheme& s, const Product& p, int threads) {
       part.epilogue.bias = nullptr;
       std::memcpy(part.epilogue.alpha, p.one, sizeof(p.one));
       part.unit_alpha = part.plain = true;
+      part.blocks = nullptr;
       run_packed(s, part, 1);
     }
   });

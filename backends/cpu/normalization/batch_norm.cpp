@@ -5,7 +5,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cmath>
 #include <vector>
 
 #include "backends/cpu/normalization/columns-inl.h"
@@ -13,6 +12,7 @@
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/normalization/parameters-inl.h"
 #include "backends/cpu/visit_dtype.h"
+#include "core/channel_line.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -27,15 +27,14 @@ struct BatchNorm {
   double momentum, eps;
   int64_t outer, channels, inner;
 
-  C scale_of(int64_t c, double r) const { return static_cast<C>(r * (weight.data ? double(weight.data[c]) : 1)); }
-  C shift_of(int64_t c, double m, double r) const {
-    const double scale = r * (weight.data ? static_cast<double>(weight.data[c]) : 1);
-    return static_cast<C>((bias.data ? static_cast<double>(bias.data[c]) : 0) - m * scale);
+  ChannelLine line_of(int64_t c, double m, double r) const {
+    return {weight.data ? static_cast<double>(weight.data[c]) : 1, bias.data ? static_cast<double>(bias.data[c]) : 0, m,
+            r};
   }
 
   // Keeps the statistics of a channel of the batch; returns the reciprocal of its standard deviation.
   double keep(int64_t c, const Moments& m) const {
-    const double r = 1 / std::sqrt(m.squares / m.count + eps);
+    const double r = reciprocal_deviation(m.squares / m.count, eps);
     put_statistic(mean, c, m.mean);
     put_statistic(rstd, c, r);
     if (running_mean.defined())
@@ -47,9 +46,10 @@ struct BatchNorm {
     return r;
   }
 
-  double running_rstd(int64_t c) const { return 1 / std::sqrt(get_statistic(running_var, c) + eps); }
+  double running_rstd(int64_t c) const { return reciprocal_deviation(get_statistic(running_var, c), eps); }
 
-  void apply_run(int64_t at, C scale, C shift, C* in_buffer, C* out_buffer) const {
+  void apply_run(int64_t at, const ChannelLine& line, C* in_buffer, C* out_buffer) const {
+    const C scale = static_cast<C>(line.scale), shift = static_cast<C>(line.shift);
     C* to = result_row(out.ptr<T>() + at, out_buffer);
     scale_and_shift(open_row(input.ptr<const T>() + at, inner, in_buffer), inner, scale, shift, to);
     close_row(to, inner, out.ptr<T>() + at);
@@ -65,9 +65,9 @@ struct BatchNorm {
           sums.add(open_row(input.ptr<const T>() + (o * channels + c) * inner, inner, in_buffer.get()), inner);
         const Moments m = sums.finish();
         const double r = keep(c, m);
-        const C scale = scale_of(c, r), shift = shift_of(c, m.mean, r);
+        const ChannelLine line = line_of(c, m.mean, r);
         for (int64_t o = 0; o < outer; ++o)
-          apply_run((o * channels + c) * inner, scale, shift, in_buffer.get(), out_buffer.get());
+          apply_run((o * channels + c) * inner, line, in_buffer.get(), out_buffer.get());
       }
     });
   }
@@ -78,8 +78,8 @@ struct BatchNorm {
       const auto in_buffer = row_buffer<T>(inner), out_buffer = row_buffer<T>(inner);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t c = i % channels;
-        const double m = get_statistic(running_mean, c), r = running_rstd(c);
-        apply_run(i * inner, scale_of(c, r), shift_of(c, m, r), in_buffer.get(), out_buffer.get());
+        const ChannelLine line = line_of(c, get_statistic(running_mean, c), running_rstd(c));
+        apply_run(i * inner, line, in_buffer.get(), out_buffer.get());
       }
     });
   }
@@ -119,8 +119,9 @@ struct BatchNorm {
     std::vector<C> numbers(static_cast<size_t>(2 * channels));
     C *scale = numbers.data(), *shift = scale + channels;
     const auto set = [&](int64_t c, double m, double r) {
-      scale[c] = scale_of(c, r);
-      shift[c] = shift_of(c, m, r);
+      const ChannelLine line = line_of(c, m, r);
+      scale[c] = static_cast<C>(line.scale);
+      shift[c] = static_cast<C>(line.shift);
     };
     if (training) {
       const std::vector<Moments> moments = column_moments();

@@ -1,0 +1,43 @@
+// Work on what a kernel computes, block by block: a compiled function's calls that read a convolution's result run on
+// each block as soon as that is finished, while it is in a cache (src/compiler/epilogue.h). The kernel decides which
+// blocks there are; where none of its ways tells of them, whoever gave the work runs it afterwards.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace mica::recording {
+
+// Some channels of an image, and of each the same positions one after the other. The result is dense, channels first.
+struct Block {
+  int64_t image, channel, channels, position, positions;
+};
+
+class BlockWork {
+ public:
+  BlockWork() = default;
+  virtual ~BlockWork() = default;
+  BlockWork(const BlockWork&) = delete;
+  BlockWork& operator=(const BlockWork&) = delete;
+
+  // Of a block that is finished, in the thread that has finished it. Doing it again after the block was computed again
+  // gives the same.
+  virtual void run(const Block& block) = 0;
+  void set_done() { done_.store(true, std::memory_order_relaxed); }  // it has run on all blocks
+  bool is_done() const { return done_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> done_{false};
+};
+
+// The kernel that this thread calls next may take the work.
+class BlockWorkScope {
+ public:
+  explicit BlockWorkScope(BlockWork* work);
+  BlockWorkScope(const BlockWorkScope&) = delete;
+  BlockWorkScope& operator=(const BlockWorkScope&) = delete;
+  ~BlockWorkScope();
+};
+BlockWork* take_block_work();  // null: there is none
+
+}  // namespace mica::recording

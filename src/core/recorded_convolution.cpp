@@ -1,0 +1,83 @@
+#include "core/recorded_convolution.h"
+
+#include <algorithm>
+
+#include "core/kept.h"
+#include "mica/core/recording.h"
+
+namespace mica::recording {
+
+namespace {
+
+constexpr int kMostSpatial = 3;
+
+struct ConvolutionNumbers {
+  ConvolutionKernel* kernel;
+  int64_t stride[kMostSpatial], padding[kMostSpatial], dilation[kMostSpatial];
+  int64_t groups;
+  int32_t dims;
+};
+static_assert(sizeof(ConvolutionNumbers) <= sizeof(Call::arguments));
+
+void run_alone_on(const Call& call, const TensorView* views, int) { run_convolution(call, views, nullptr); }
+
+bool is_own_memory(const Tensor& t) {
+  return t.dtype() == DType::Float32 && t.is_cpu() && t.numel() > 0 && t.storage() && t.storage()->resizable();
+}
+
+void describe_dense(Operand& o, const Tensor& t) {
+  const int64_t bytes = t.element_size();
+  o.storage = t.impl()->storage.get();
+  o.offset = t.storage_offset() * bytes;
+  o.dtype = t.dtype();
+  o.ndim = static_cast<int32_t>(t.dim());
+  for (int d = 0; d < o.ndim; ++d) {
+    o.sizes[d] = t.sizes()[d];
+    o.strides[d] = t.strides()[d] * bytes;
+  }
+}
+
+}  // namespace
+
+bool is_convolution(const Call& call) { return call.run_rows == run_alone_on; }
+
+void run_convolution(const Call& call, const TensorView* views, BlockWork* work) {
+  const auto& n = *reinterpret_cast<const ConvolutionNumbers*>(call.arguments);
+  const auto list = [&](const int64_t* numbers) { return IntArrayRef(numbers, static_cast<size_t>(n.dims)); };
+  const kept::Scope weight(call.operands[kConvolutionWeight].storage);
+  const BlockWorkScope given(work);
+  n.kernel(views[0], views[1], views[2], call.noperands > 3 ? views[3] : TensorView(), list(n.stride), list(n.padding),
+           list(n.dilation), n.groups);
+}
+
+bool put_off_convolution(ConvolutionKernel* kernel, const Tensor& out, const Tensor& input, const Tensor& weight,
+                         const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                         int64_t groups) {
+  if (!active() || stride.size() > kMostSpatial || !is_own_memory(out) || out.storage()->address() ||
+      !out.is_contiguous() || out.numel() < least_elements.load(std::memory_order_relaxed))
+    return false;
+  for (const Tensor* t : {&input, &weight, &bias})
+    if (t->defined() && (!is_own_memory(*t) || !t->storage()->address() || t->storage()->written_later())) return false;
+  Call& call = begin_call();
+  call.name = "convolution";
+  call.device = kCPU;
+  call.form = Call::Form::Rows;
+  call.run_loop = nullptr;
+  call.run_rows = run_alone_on;
+  call.kernel = nullptr;
+  call.dtype = call.result_dtype = DType::Float32;
+  call.noutputs = 1;
+  call.noperands = bias.defined() ? 4 : 3;
+  call.ndim = 0;  // it is not cut from outside
+  describe_dense(call.operands[0], out);
+  describe_dense(call.operands[1], input);
+  describe_dense(call.operands[kConvolutionWeight], weight);
+  if (bias.defined()) describe_dense(call.operands[3], bias);
+  auto& n = *new (call.arguments) ConvolutionNumbers{kernel, {}, {}, {}, groups, static_cast<int32_t>(stride.size())};
+  std::copy(stride.begin(), stride.end(), n.stride);
+  std::copy(padding.begin(), padding.end(), n.padding);
+  std::copy(dilation.begin(), dilation.end(), n.dilation);
+  return end_call();
+}
+
+}  // namespace mica::recording

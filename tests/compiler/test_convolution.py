@@ -1,0 +1,360 @@
+"""What follows a convolution runs on its blocks as they are computed, with the same bits."""
+
+import threading
+
+import mica
+import pytest
+
+F = mica.nn.functional
+nn = mica.nn
+
+
+def norm(channels, seed):
+    mica.manual_seed(seed)
+    made = nn.BatchNorm2d(channels).eval()
+    for each in (made.weight.data, made.bias.data, made.running_mean):
+        each.normal_()
+    made.running_var.uniform_(0.5, 2)
+    return made
+
+
+def conv(i, o, k, seed=5, **options):
+    mica.manual_seed(seed)
+    return nn.Conv2d(i, o, k, padding=options.pop("padding", k // 2), **options).eval()
+
+
+def both(function, *args):
+    """What a function computes by itself and compiled, twice: from the second call on weights are kept."""
+    compiled = mica.compile(function)
+    with mica.no_grad():
+        wanted = function(*args)
+        for _ in range(3):
+            found = compiled(*args)
+            for a, b in zip(flat(wanted), flat(found), strict=True):
+                assert a.shape == b.shape and a.stride() == b.stride()
+                assert mica.equal(a, b)
+    return found
+
+
+def flat(x):
+    return list(x) if isinstance(x, (list, tuple)) else [x]
+
+
+def said(function, *args):
+    with mica.no_grad():
+        return str(mica.explain(mica.compile(function), *args))
+
+
+# module, input
+WAYS = {
+    "pointwise, small images": (lambda: conv(64, 96, 1, bias=False), (2, 64, 14, 14)),
+    "pointwise, images of odd sizes": (lambda: conv(40, 72, 1), (3, 40, 13, 17)),
+    "pointwise, large images": (lambda: conv(24, 80, 1, bias=False), (2, 24, 56, 56)),
+    "pointwise, large images with a bias": (lambda: conv(24, 80, 1), (1, 24, 40, 41)),
+    "pointwise, many filters": (lambda: conv(64, 512, 1, bias=False), (1, 64, 36, 36)),
+    "pointwise, deep": (lambda: conv(2300, 64, 1, bias=False), (1, 2300, 33, 33)),
+    "pointwise, one filter": (lambda: conv(24, 1, 1), (1, 24, 96, 96)),
+    "pointwise, a stride": (lambda: conv(48, 64, 1, stride=2, bias=False), (2, 48, 56, 56)),
+    "pointwise, groups": (lambda: conv(64, 64, 1, groups=2), (1, 64, 40, 40)),
+    "Winograd": (lambda: conv(48, 64, 3, bias=False), (2, 48, 28, 28)),
+    "Winograd, odd": (lambda: conv(33, 35, 3), (3, 33, 19, 21)),
+    "direct": (lambda: conv(3, 64, 7, stride=2, bias=False), (2, 3, 64, 64)),
+    "direct, strided": (lambda: conv(32, 64, 3, stride=2), (2, 32, 40, 40)),
+    "direct, groups": (lambda: conv(64, 64, 3, stride=2, groups=2), (1, 64, 40, 40)),
+    "direct, narrow groups": (lambda: conv(64, 64, 3, groups=16), (1, 64, 40, 40)),
+    "depthwise": (lambda: conv(96, 96, 3, groups=96, bias=False), (2, 96, 28, 28)),
+    "depthwise, strided": (lambda: conv(96, 96, 5, groups=96, stride=2), (1, 96, 29, 31)),
+    "depthwise, small planes": (lambda: conv(700, 700, 3, groups=700), (2, 700, 7, 7)),
+    "depthwise, two filters": (lambda: conv(48, 96, 3, groups=48), (1, 48, 40, 40)),
+    "columns": (lambda: conv(16, 6, 3, stride=2), (4, 16, 80, 80)),
+    "a kernel as large as the image": (lambda: conv(16, 9000, 4, padding=0), (4, 16, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bits(way, threads):
+    make, shape = WAYS[way]
+    layer = make()
+    bn = norm(layer.out_channels, 1)
+    mica.manual_seed(2)
+    x = mica.randn(shape)
+    with mica.no_grad():
+        y = mica.randn(layer(x).shape)
+    before = mica.get_num_threads()
+    mica.set_num_threads(threads)
+    try:
+        both(lambda x, y: F.relu(bn(layer(x))), x, y)
+        both(lambda x, y: F.relu(bn(layer(x)) + y), x, y)
+        both(lambda x, y: F.silu(bn(layer(x))), x, y)
+        both(lambda x, y: F.hardswish(layer(x)) * y[:, :, :1, :1], x, y)
+        both(lambda x, y: F.relu(layer(x)), x, y)
+        both(lambda x, y: (lambda z: (z, z.mean((2, 3))))(F.silu(bn(layer(x)))), x, y)
+    finally:
+        mica.set_num_threads(before)
+
+
+def test_it_is_one_loop():
+    layer, bn = conv(64, 64, 1, bias=False), norm(64, 3)
+    x = mica.randn(2, 64, 28, 28)
+    text = said(lambda x: F.relu(bn(layer(x))), x)
+    assert "3 calls of kernels were put off and ran as 1 loops" in text
+    assert "3 calls on blocks of a convolution" in text
+
+
+def test_the_convolution_has_no_memory_of_its_own():
+    layer, bn = conv(64, 64, 3, bias=False), norm(64, 3)
+    x = mica.randn(2, 64, 28, 28)
+    size = 2 * 64 * 28 * 28 * 4
+    text = said(lambda x: F.silu(bn(layer(x))), x)
+    assert f"writes {size} bytes of memory, keeps {2 * size} bytes out of it" in text
+
+
+@pytest.fixture
+def parts():
+    mica.manual_seed(9)
+    return conv(64, 64, 1), norm(64, 4), mica.randn(2, 64, 28, 28)
+
+
+def test_a_result_that_is_asked_for(parts):
+    layer, bn, x = parts
+
+    def function(x):
+        y = layer(x)
+        return F.relu(bn(y)), y
+
+    both(function, x)
+
+
+def test_a_result_that_two_read(parts):
+    layer, bn, x = parts
+
+    def function(x):
+        y = layer(x)
+        return F.relu(bn(y)) + mica.sin(y)
+
+    both(function, x)
+    both(lambda x: [(lambda y: F.relu(y) * mica.sigmoid(y))(layer(x))], x)
+
+
+def test_two_convolutions_in_a_sum(parts):
+    layer, bn, x = parts
+    other, second = conv(64, 64, 3, seed=8), norm(64, 7)
+    both(lambda x: F.relu(bn(layer(x)) + second(other(x))), x)
+    both(lambda x: F.relu(layer(x) + other(x)), x)
+    assert said(lambda x: F.relu(bn(layer(x)) + second(other(x))), x).count("on blocks of a convolution") == 2
+
+
+def test_in_place(parts):
+    layer, bn, x = parts
+
+    def activation(x):
+        y = bn(layer(x))
+        y.relu_()
+        y += x
+        return y
+
+    both(activation, x)
+
+    def on_the_result(x):
+        y = layer(x)
+        y.mul_(2)
+        return y.relu_()
+
+    both(on_the_result, x)
+
+
+def test_views_of_the_result(parts):
+    layer, _, x = parts
+
+    def halves(x):
+        a, b = layer(x).chunk(2, 1)
+        return a * mica.sigmoid(b)
+
+    both(halves, x)
+    both(lambda x: F.relu(layer(x).flatten(1)), x)
+    both(lambda x: F.relu(layer(x)).transpose(2, 3) + 1, x)
+    both(lambda x: F.relu(layer(x)[:, :, 1:]), x)
+
+
+def test_what_it_reads_is_changed_afterwards(parts):
+    layer, bn, x = parts
+
+    def function(x):
+        x = x * 2
+        y = layer(x)
+        x.add_(1)
+        return F.relu(bn(y)) + x
+
+    both(function, x)
+
+    def norms(x):
+        y = bn(layer(x))
+        bn.running_mean.add_(1)
+        z = F.relu(y)
+        bn.running_mean.sub_(1)
+        return z
+
+    both(norms, x)
+
+
+def test_the_weight_is_changed_between(parts):
+    layer, _, x = parts
+    big = conv(256, 256, 3, seed=3)
+    x = mica.randn(1, 256, 14, 14)
+
+    def function(x):
+        first = F.relu(big(x))
+        big.weight.mul_(2)
+        second = F.relu(big(x))
+        big.weight.mul_(0.5)
+        return first, second
+
+    both(function, x)
+    compiled = mica.compile(lambda x: F.relu(big(x)))
+    with mica.no_grad():
+        for _ in range(3):
+            assert mica.equal(compiled(x), F.relu(big(x)))
+        big.weight.add_(0.25)
+        for _ in range(3):
+            assert mica.equal(compiled(x), F.relu(big(x)))
+
+
+def test_into_memory_that_there_is(parts):
+    layer, bn, x = parts
+    target = mica.zeros_like(x)
+    sums = mica.zeros_like(x)
+
+    def function(x):
+        y = bn(layer(x))
+        sums.add_(y)
+        target.copy_(F.relu(y))
+        return target * 2
+
+    compiled = mica.compile(function)
+    with mica.no_grad():
+        wanted = bn(layer(x))
+        for i in range(1, 4):
+            assert mica.equal(compiled(x), F.relu(wanted) * 2)
+            assert mica.equal(target, F.relu(wanted))
+        assert mica.allclose(sums, wanted * 3, rtol=1e-5, atol=1e-5)
+
+    def into_its_input(x):
+        x.copy_(F.relu(layer(x)))
+        return x
+
+    with mica.no_grad():
+        a, b = x.clone(), x.clone()
+        for _ in range(2):
+            assert mica.equal(into_its_input(a), mica.compile(into_its_input)(b))
+
+
+def test_infinities_stay_where_they_belong():
+    layer, bn = conv(48, 64, 3, bias=False), norm(64, 3)
+    x = mica.randn(1, 48, 28, 28)
+    x[0, 5, 3, 4] = float("inf")
+    compiled = mica.compile(lambda x: F.relu(bn(layer(x))) + x[:, :1])
+    with mica.no_grad():
+        wanted = F.relu(bn(layer(x))) + x[:, :1]
+        for _ in range(2):
+            assert mica.equal(wanted.nan_to_num(7.0), compiled(x).nan_to_num(7.0))
+
+
+def test_gradients(parts):
+    layer, bn, x = parts
+
+    def function(x):
+        return F.relu(bn(layer(x)) + x).square().mean()
+
+    found = []
+    for f in (function, mica.compile(function)):
+        leaf = x.clone().requires_grad_()
+        layer.zero_grad()
+        f(leaf).backward()
+        found.append([leaf.grad, layer.weight.grad.clone(), layer.bias.grad.clone()])
+    for a, b in zip(*found, strict=True):
+        assert mica.equal(a, b)
+
+
+def test_training(parts):
+    layer, bn, x = parts
+    results = []
+    for compiles in (False, True):
+        mica.manual_seed(3)
+        model = nn.Sequential(nn.Conv2d(64, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU())
+        optimizer = mica.optim.SGD(model.parameters(), lr=0.1)
+        call = mica.compile(model) if compiles else model
+        for _ in range(3):
+            optimizer.zero_grad()
+            call(x).square().mean().backward()
+            optimizer.step()
+        results.append([p.detach().clone() for p in model.parameters()])
+    for a, b in zip(*results, strict=True):
+        assert mica.equal(a, b)
+
+
+def test_an_error_after_it(parts):
+    layer, bn, x = parts
+    kept = []
+
+    def function(x):
+        kept.append(F.relu(bn(layer(x))))
+        raise ValueError("no")
+
+    with mica.no_grad():
+        with pytest.raises(ValueError, match="no"):
+            mica.compile(function)(x)
+        assert mica.equal(kept[0], F.relu(bn(layer(x))))
+
+
+def test_another_thread_asks(parts):
+    layer, bn, x = parts
+    found = []
+
+    def function(x):
+        y = F.relu(bn(layer(x)))
+        thread = threading.Thread(target=lambda: found.append(y.sum().item()))
+        thread.start()
+        thread.join()
+        return y
+
+    with mica.no_grad():
+        y = mica.compile(function)(x)
+        assert found == [F.relu(bn(layer(x))).sum().item()]
+        assert mica.equal(y, F.relu(bn(layer(x))))
+
+
+def test_nobody_asks(parts):
+    layer, bn, x = parts
+    with mica.no_grad():
+        compiled = mica.compile(lambda x: (F.relu(bn(layer(x))), x + 1)[1])
+        assert mica.equal(compiled(x), x + 1)
+
+
+def test_volumes_and_lines():
+    for layer, shape in [
+        (nn.Conv1d(32, 64, 3, padding=1), (2, 32, 400)),
+        (nn.Conv1d(32, 64, 1), (2, 32, 2000)),
+        (nn.Conv3d(16, 32, 3, padding=1), (1, 16, 8, 12, 12)),
+        (nn.Conv3d(16, 32, 1), (1, 16, 8, 14, 14)),
+    ]:
+        x = mica.randn(shape)
+        both(lambda x, layer=layer: F.relu(layer(x) * 2), x)
+
+
+def test_other_layouts_and_dtypes(parts):
+    layer, bn, x = parts
+    both(lambda x: F.relu(bn(layer(x))), x.to(memory_format=mica.channels_last))
+    wide, wide_norm = conv(64, 64, 3).double(), norm(64, 2).double()
+    both(lambda x: F.relu(wide_norm(wide(x))), x.double())
+    narrow, narrow_norm = conv(64, 64, 3).bfloat16(), norm(64, 2).bfloat16()
+    both(lambda x: F.relu(narrow_norm(narrow(x))), x.bfloat16())
+
+
+def test_without_machine_code(parts):
+    layer, bn, x = parts
+    before = mica._C._set_generated_code(False)
+    try:
+        both(lambda x: F.relu(bn(layer(x)) + x), x)
+    finally:
+        mica._C._set_generated_code(before)
