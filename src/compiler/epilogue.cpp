@@ -195,6 +195,25 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
   return e;
 }
 
+bool Epilogue::take_factors(int index, const Call* calls, const std::vector<char>& in_memory) {
+  int dense, numbers;
+  const Call& product = calls[index];
+  const Operand& in = call_->operands[1];
+  if (!is_product_by_channel(product, dense, numbers) || product.operands[0].slot != in.slot ||
+      product.ndim != in.ndim || !std::equal(in.sizes, in.sizes + in.ndim, product.shape))
+    return false;
+  const Operand &source = product.operands[dense], &factors = product.operands[numbers];
+  for (const Operand* o : {&source, &factors}) {
+    if (!in_memory[o->slot]) return false;
+    for (const Call& call : calls_)
+      if (call.operands[0].slot == o->slot) return false;
+  }
+  product_ = index;
+  source_ = &source;
+  factors_ = &factors;
+  return true;
+}
+
 int Epilogue::unit_of(int position) const {
   int u = 0;
   while (position >= units_[u].first + units_[u].count) ++u;
@@ -446,7 +465,15 @@ void Epilogue::run(const std::vector<Slot>& slots) const {
     v.device = call_->device;
     v.data = (k == 0 ? work.base(o.slot) : static_cast<char*>(slots[o.slot].storage->address())) + o.offset;
   }
-  run_convolution(*call_, views, &work);
+  ChannelFactors factors{};
+  if (source_) {
+    views[1].data = static_cast<char*>(slots[source_->slot].storage->address()) + source_->offset;
+    factors.data =
+        reinterpret_cast<const float*>(static_cast<char*>(slots[factors_->slot].storage->address()) + factors_->offset);
+    factors.image_step = factors_->strides[kImage] / kFloat;
+    factors.channel_step = factors_->strides[kChannel] / kFloat;
+  }
+  run_convolution(*call_, views, &work, source_ ? &factors : nullptr);
   if (work.is_done()) return work.reduce_the_rest();
   const int64_t step = std::max<int64_t>(1, kBlockPiece / positions_), parts = (channels_ + step - 1) / step;
   parallel_for(0, images_ * parts, std::max<int64_t>(1, kBlockGrain / (step * positions_)),

@@ -17,12 +17,18 @@ class Epilogue {
   static std::unique_ptr<Epilogue> make(int convolution, const std::vector<int>& members, const Call* calls,
                                         const std::vector<Slot>& slots, const std::vector<char>& in_memory);
 
+  // Lets the convolution compute the product that it reads, if it is one by a number of each channel: `product` is then
+  // not run. Operands of it are in memory.
+  bool take_factors(int product, const Call* calls, const std::vector<char>& in_memory);
+
   // Computes the convolution and what follows it. All memory is there.
   void run(const std::vector<Slot>& slots) const;
+  int others() const { return product_ < 0 ? 1 : 2; }  // calls beside the members
   // Whether a slot lies in the memory of another, or nowhere.
   bool shares_memory(int slot) const { return home_[slot] != slot; }
 
   int convolution() const { return convolution_; }          // its index among the calls
+  int product() const { return product_; }                  // that the convolution computes, or -1
   bool reads(int slot) const;                               // the convolution does
   const std::vector<int>& order() const { return order_; }  // of the members, as they run
   const std::vector<Unit>& units() const { return units_; }
@@ -46,9 +52,10 @@ class Epilogue {
   bool follow(int earlier, int later) const;
   int unit_of(int position) const;
 
-  int convolution_ = 0;
-  const Call* call_ = nullptr;                // the convolution
-  const std::vector<Slot>* slots_ = nullptr;  // while it is made
+  int convolution_ = 0, product_ = -1;
+  const Operand *source_ = nullptr, *factors_ = nullptr;  // of the product that it reads
+  const Call* call_ = nullptr;                            // the convolution
+  const std::vector<Slot>* slots_ = nullptr;              // while it is made
   int64_t images_ = 0, channels_ = 0, positions_ = 0;
   bool reduces_ = false;
   std::vector<Call> calls_;  // the members, with shapes of images, channels and positions

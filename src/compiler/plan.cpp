@@ -104,6 +104,21 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     runs_later_[head] = 1;
     in_memory_[result] = !epilogues_[reader]->shares_memory(result);
     if (!in_memory_[result]) kept_ += static_cast<int64_t>(slots[result].storage->nbytes());
+    // A product before it that nobody else reads, with nothing between that changes what it reads.
+    const int read = convolution.operands[1].slot;
+    if (head == 0 || groups[head - 1].calls.size() != 1 || !grouping_.writes(head - 1, read) || runs_later_[head - 1])
+      continue;
+    if (!is_dead(slots[read]) || !is_promised(slots[read]) || users[read] != 2) continue;
+    const int index = groups[head - 1].calls[0];
+    const Call& product = calls[index];
+    bool unchanged = true;
+    for (int g = head + 1; g < reader; ++g)
+      for (int k = 1; k < product.noperands; ++k)
+        unchanged &= !product.operands[k].storage || !grouping_.writes(g, product.operands[k].slot);
+    if (!unchanged || !epilogues_[reader]->take_factors(index, calls, in_memory_)) continue;
+    runs_later_[head - 1] = 1;
+    in_memory_[read] = 0;
+    kept_ += static_cast<int64_t>(slots[read].storage->nbytes());
   }
 }
 
@@ -237,7 +252,8 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
       }
     }
     if (runs_later_[i]) continue;
-    text += cat("  loop ", ++loop, ": ", g.calls.size() + (epilogues_[i] ? 1 : 0), " calls");
+    text += cat("  loop ", ++loop, ": ",
+                static_cast<int>(g.calls.size()) + (epilogues_[i] ? epilogues_[i]->others() : 0), " calls");
     if (epilogues_[i])
       text += " on blocks of a convolution";
     else if (g.calls.size() > 1)
@@ -255,6 +271,7 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
       for (const int c : e->order()) order.push_back(g.calls[c]);
       order.insert(order.begin(), e->convolution());
       member = -2;  // the convolution is no member
+      if (e->product() >= 0) order.insert(order.begin(), e->product()), --member;
     }
     for (const int c : order) {
       const Call& call = calls[c];

@@ -39,6 +39,7 @@ class Recording {
   Call& next() { return calls_[count_]; }
   void add();
   bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
+  const Call* lone() const { return count_ == 1 ? &calls_[0] : nullptr; }
   void run(const char* reason, const std::string& asked_from = {});
   std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
 
@@ -296,6 +297,13 @@ std::atomic<int64_t> least_elements{4 * kLeastElements};
 thread_local int64_t least_fused = 2048;
 
 bool pending() { return known && !known->empty(); }
+
+bool is_lone_call(bool (*holds)(const Call& call, const void* context), const void* context) {
+  if (!known) return false;
+  const std::lock_guard lock(known->mutex);
+  const Call* call = known->lone();
+  return call && holds(*call, context);
+}
 
 void settle(const StorageImpl& storage) {
   if (known) {

@@ -30,14 +30,21 @@ class BlockWork {
   std::atomic<bool> done_{false};
 };
 
-// The kernel that this thread calls next may take the work.
+// Numbers that the kernel multiplies its input by, one for each channel of each image, as it reads it. Steps in floats.
+struct ChannelFactors {
+  const float* data;
+  int64_t image_step, channel_step;
+};
+
+// The kernel that this thread calls next takes the work, if it can, and the factors, if there are any.
 class BlockWorkScope {
  public:
-  explicit BlockWorkScope(BlockWork* work);
+  BlockWorkScope(BlockWork* work, const ChannelFactors* factors);
   BlockWorkScope(const BlockWorkScope&) = delete;
   BlockWorkScope& operator=(const BlockWorkScope&) = delete;
   ~BlockWorkScope();
 };
 BlockWork* take_block_work();  // null: there is none
+const ChannelFactors* take_channel_factors();
 
 }  // namespace mica::recording

@@ -19,11 +19,22 @@ bool put_off_convolution(ConvolutionKernel* kernel, const Tensor& out, const Ten
                          const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                          int64_t groups);
 
+// Whether a tensor is all that is pending, a product of dense float32 with one number for each channel. A convolution
+// of single pixels multiplies its input by these as it reads it, and need not let the product run first.
+bool waits_as_product(const Tensor& t);
+
+// Whether this thread has put off one call, of which `holds(call, context)`.
+bool is_lone_call(bool (*holds)(const Call& call, const void* context), const void* context);
+
 // Operands of such a call: the result, the input, the weight, and the bias if there is one.
 bool is_convolution(const Call& call);
 inline constexpr int kConvolutionWeight = 2;
 
-// Runs it on memory; `work` on each block of it, or null.
-void run_convolution(const Call& call, const TensorView* views, BlockWork* work);
+// Runs it on memory, with `work` on each block of it and the input multiplied by `factors`; both may be null.
+void run_convolution(const Call& call, const TensorView* views, BlockWork* work, const ChannelFactors* factors);
+
+// The product of a call by one number for each channel: which operand is dense, images of channels of `positions`
+// elements, and which has these numbers. Else false.
+bool is_product_by_channel(const Call& call, int& dense, int& numbers);
 
 }  // namespace mica::recording

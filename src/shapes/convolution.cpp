@@ -8,6 +8,7 @@
 #include "core/recorded_convolution.h"
 #include "mica/backend/kernel_types.h"
 #include "mica/backend/layer_backend.h"
+#include "mica/core/recording.h"
 #include "mica/generated/layers/convolution.h"
 #include "mica/generated/layers/convolution_implementations.h"
 #include "mica/ops.h"
@@ -206,12 +207,18 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
     (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);
   } else {
     const auto kernel = MICA_LAYER_KERNEL(input.device(), convolution);
-    const TensorView &from = x.view_of(), &filters = kept::view_to_read(w);
-    if (format == MemoryFormat::Contiguous &&
-        recording::put_off_convolution(kernel, result, x, w, b, args.stride, args.padding, args.dilation, groups))
-      return;
+    if (recording::in_function() && format == MemoryFormat::Contiguous && x.is_cpu()) {
+      // What it reads is computed before, unless it is a product that the kernel can compute as it reads it.
+      const bool one_pixel =
+          w.numel() == w.size(0) * w.size(1) && groups == 1 && result.numel() * w.size(1) == x.numel() * w.size(0);
+      if (!one_pixel || !recording::waits_as_product(x)) (void)x.view_of();
+      (void)kept::view_to_read(w);
+      if (recording::put_off_convolution(kernel, result, x, w, b, args.stride, args.padding, args.dilation, groups))
+        return;
+    }
     const kept::Scope scope(w);
-    kernel(result.view_of(), from, filters, bias_view, args.stride, args.padding, args.dilation, groups);
+    kernel(result.view_of(), x.view_of(), kept::view_to_read(w), bias_view, args.stride, args.padding, args.dilation,
+           groups);
   }
 }
 

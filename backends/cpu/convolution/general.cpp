@@ -93,19 +93,24 @@ class FilterBlocks final : public GemmBlocks {
   int64_t first_;
 };
 
+PlaneProduct plane_product(const Problem& p) {
+  return {p.batch,
+          p.input,
+          p.output,
+          reinterpret_cast<const float*>(p.weight),
+          p.filters,
+          p.channels,
+          p.filter_stride,
+          p.weight_channel_stride,
+          static_cast<const float*>(p.bias),
+          p.work,
+          p.factors};
+}
+
 // One tap at every position: images are the matrices.
 void convolve_pointwise(const Problem& p) {
   if (is_plane_product(p)) {
-    const PlaneProduct product{p.batch,
-                               p.input,
-                               p.output,
-                               reinterpret_cast<const float*>(p.weight),
-                               p.filters,
-                               p.channels,
-                               p.filter_stride,
-                               p.weight_channel_stride,
-                               static_cast<const float*>(p.bias),
-                               p.work};
+    const PlaneProduct product = plane_product(p);
     if (suits_planes(product)) return multiply_planes(product);
   }
   const Filters filters(p, true);
@@ -141,6 +146,7 @@ void convolve_pointwise(const Problem& p) {
         call.beta = 1;
       }
       if (works) call.blocks = &blocks;
+      if (p.factors) call.b_factors = {p.factors->data, p.factors->image_step, p.factors->channel_step};
       gemm(call);
       works = works && blocks.told();
     }
@@ -190,6 +196,14 @@ void input_gradient_pointwise(const Problem& p) {
 }
 
 }  // namespace
+
+bool takes_factors(const Problem& p) {
+  if (!p.is_pointwise() || !is_plane_product(p) || p.channels == 1 || p.output.positions() == 1) return false;
+  // Products of other shapes go other ways, which add in another order than those that pack the images.
+  constexpr int64_t kLeastFilters = 17, kLeastPixels = 1024, kMostChannels = 2048;
+  return suits_planes(plane_product(p)) ||
+         (p.filters >= kLeastFilters && p.output.positions() >= kLeastPixels && p.channels <= kMostChannels);
+}
 
 bool skips_pixels(const Problem& p) {
   const bool unpadded = p.padding[0] == 0 && p.padding[1] == 0 && p.padding[2] == 0;

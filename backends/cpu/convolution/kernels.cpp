@@ -107,16 +107,40 @@ bool weight_gradient_planar(const Problem& p) {
   return true;
 }
 
-void convolution_kernel(const TensorView& out, const TensorView& input, const TensorView& weight,
-                        const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                        int64_t groups) {
-  Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
-  p.work = recording::take_block_work();
+void convolve(Problem& p) {
   drop_unmet_taps(p);
   if (is_whole(p)) return convolve_whole(p);
   if (skips_pixels(p)) return convolve_read_pixels(p);
   if (convolve_planar(p) || (!p.is_pointwise() && convolve_together(p))) return;
   convolve_columns(p);
+}
+
+// The input with each channel multiplied by its factor, in `products`.
+void multiply_input(Problem& p, float* products) {
+  const int64_t positions = p.input.positions();
+  const float* from = reinterpret_cast<const float*>(p.input.data);
+  parallel_for(0, p.batch * p.channels, std::max<int64_t>(1, (1 << 14) / positions), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float factor = factor_of(*p.factors, i / p.channels, i % p.channels);
+      for (int64_t j = i * positions; j < (i + 1) * positions; ++j) products[j] = from[j] * factor;
+    }
+  });
+  p.input.data = reinterpret_cast<char*>(products);
+  p.factors = nullptr;
+}
+
+void convolution_kernel(const TensorView& out, const TensorView& input, const TensorView& weight,
+                        const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                        int64_t groups) {
+  Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
+  p.work = recording::take_block_work();
+  p.factors = recording::take_channel_factors();
+  if (p.factors && !takes_factors(p)) {
+    const Scratch products(static_cast<size_t>(input.numel) * sizeof(float));
+    multiply_input(p, products.as<float>());
+    return convolve(p);
+  }
+  convolve(p);
 }
 
 void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad, const TensorView& weight,

@@ -129,6 +129,17 @@ struct Panels {
   }
 
   void pack(int64_t panel, float* to) const {
+    copy(panel, to);
+    if (p.factors)
+      for_each_piece(panel, [&](int64_t image, int64_t, int64_t column, int64_t n) {
+        for (int64_t k = 0; k < p.depth; ++k) {
+          const float factor = factor_of(*p.factors, image, k);
+          for (float* at = to + k * width + column; at < to + k * width + column + n; ++at) *at *= factor;
+        }
+      });
+  }
+
+  void copy(int64_t panel, float* to) const {
     if ((panel + 1) * width > total) std::fill_n(to, p.depth * width, 0.0f);
     for_each_piece(panel, [&](int64_t image, int64_t position, int64_t column, int64_t n) {
       const float* from = source(image) + position;

@@ -13,6 +13,7 @@ struct PlaneProduct {
   int64_t row_stride, depth_stride;
   const float* bias;  // one per row, or null
   recording::BlockWork* work = nullptr;
+  const recording::ChannelFactors* factors = nullptr;  // of the source
 };
 
 bool suits_planes(const PlaneProduct& p);

@@ -31,7 +31,8 @@ struct Problem {
   char* weight;
   int64_t filter_stride, weight_channel_stride, tap_strides[3];
   const void* bias;
-  recording::BlockWork* work = nullptr;  // on finished blocks of the output, which is dense; or none
+  recording::BlockWork* work = nullptr;                // on finished blocks of the output, which is dense; or none
+  const recording::ChannelFactors* factors = nullptr;  // of the input, which is dense; or none
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t depth() const { return channels * taps(); }  // products per output element
@@ -89,6 +90,12 @@ void weight_gradient_columns(const Problem& p);  // fills the weight
 // the images of a plain 1 x 1 convolution.
 bool skips_pixels(const Problem& p);
 void convolve_read_pixels(const Problem& p);
+
+inline float factor_of(const recording::ChannelFactors& f, int64_t image, int64_t channel) {
+  return f.data[image * f.image_step + channel * f.channel_step];
+}
+// Whether the way of a problem multiplies its input by factors as it reads it.
+bool takes_factors(const Problem& p);
 
 // The same for small images, float32, channels first: columns of many images make one product. False where they do not
 // suit.

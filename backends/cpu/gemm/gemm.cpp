@@ -87,6 +87,7 @@ bool run_thin(const Scheme& s, const Product& p, int threads) {
 
 void run(const Scheme& s, const Product& p, int threads) {
   if (p.k == 0) return run_without_depth(s, p);
+  if (p.b_factors.data) return run_packed(s, p, threads);
   const bool vector = p.m == 1 || p.n == 1;
   if (vector && run_vector(s, p, threads)) return;
   if (fits_small(s, p)) return run_small(s, p);
@@ -155,6 +156,7 @@ void gemm(const GemmCall& original) {
   p.unit_alpha = integral ? call.alpha.integer == 1 : call.alpha.value == 1.0;
   p.plain = p.unit_alpha && !p.epilogue.reads_c && !call.bias;
   p.blocks = call.blocks;
+  p.b_factors = call.b_factors;
 
   const bool vector = call.m == 1 || call.n == 1;
   const double per_thread = vector ? kVectorWorkPerThread : s.format ? kFormattedWorkPerThread : kWorkPerThread;

@@ -42,6 +42,12 @@ class GemmBlocks {
   std::atomic<bool> told_{false};
 };
 
+// Numbers that the rows of B are multiplied by: one for each depth of each matrix of the batch. Steps in elements.
+struct GemmFactors {
+  const float* data = nullptr;
+  int64_t matrix_step = 0, depth_step = 0;
+};
+
 struct GemmCall {
   DType dtype = DType::Undefined;  // of A, B, C and bias
   int64_t batch = 1;
@@ -55,6 +61,7 @@ struct GemmCall {
   GemmScalar beta = 0;         // when 0, C is never read
   const void* bias = nullptr;  // n contiguous elements added to every row, or null
   GemmBlocks* blocks = nullptr;
+  GemmFactors b_factors;  // of float32, where rows of C are adjacent
 };
 
 // Integers wrap around; float16 and bfloat16 accumulate in float32 and round once. Bool, float8 and complex32 are

@@ -138,7 +138,7 @@ class PackedProduct {
     return p_.n <= 4 * panel_cols_ || (suits && row_bytes % kPage != 0 && p_.n <= 1024);
   }
   bool can_use_b() const {
-    if (!s_.sums_are_elements || p_.b.col_stride != 1) return false;
+    if (!s_.sums_are_elements || p_.b.col_stride != 1 || p_.b_factors.data) return false;
     // Rows close together are as good as a panel while all of them stay in the second cache; rows far apart pay only
     // when they are used a few times.
     const int64_t row_bytes = std::abs(p_.b.row_stride) * s_.element_size;
@@ -201,6 +201,17 @@ class PackedProduct {
   void pack_b(int64_t j0, int64_t j1, int64_t block, char* to) const {
     packing().pack_b(span_.col + j0 * panel_cols_, span_.col + std::min(j1 * panel_cols_, span_.cols),
                      span_.k + block * block_depth_, depth_of(block), to, b_panel_bytes_);
+    if (!p_.b_factors.data) return;
+    // Rows of a panel lie one after the other, as wide as the kernel's.
+    const float* factors = p_.b_factors.data + p_.index * p_.b_factors.matrix_step;
+    const int64_t first = span_.k + block * block_depth_, width = s_.kernel.cols;
+    for (int64_t j = j0; j < j1; ++j, to += b_panel_bytes_) {
+      float* at = reinterpret_cast<float*>(to);
+      for (int64_t k = first; k < first + depth_of(block); ++k, at += width) {
+        const float factor = factors[k * p_.b_factors.depth_step];
+        for (int64_t i = 0; i < width; ++i) at[i] *= factor;
+      }
+    }
   }
   Packing packing() const { return {s_, p_, panel_rows_, panel_cols_, unit_, a_row_stride_, a_k_stride_}; }
   int64_t depth_of(int64_t block) const { return std::min(block_depth_, span_.depth - block * block_depth_); }

@@ -55,6 +55,7 @@ struct Product {
   bool plain;  // alpha == 1, beta == 0, no bias
   GemmBlocks* blocks = nullptr;
   int64_t index = 0;  // in the batch
+  GemmFactors b_factors;
 
   const char* a_at(const Scheme& s, int64_t row, int64_t depth) const {
     return static_cast<const char*>(a.data) + (row * a.row_stride + depth * a.col_stride) * s.element_size;
