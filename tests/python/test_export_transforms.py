@@ -101,3 +101,43 @@ def test_modules_are_exported_in_inference_mode():
         linear = export(nn.Linear(3, 3), (x,), dynamic_shapes=({0: Dim.DYNAMIC},))
     assert program.module()(torch.ones(4, 3)).shape == (8, 2)
     assert linear.module()(torch.ones(7, 3)).shape == (7, 3)
+
+
+class Pair(torch.Tensor):
+    """Two tensors, on both of which operators run."""
+
+    @staticmethod
+    def __new__(cls, a, b):
+        return torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype, device=a.device, strides=a.stride())
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    def __tensor_flatten__(self):
+        return ["a", "b"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, meta, size, stride):
+        return Pair(inner["a"], inner["b"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        made = [
+            func(*(getattr(each, name) if isinstance(each, Pair) else each for each in args), **(kwargs or {}))
+            for name in ("a", "b")
+        ]
+        return Pair(*made) if isinstance(made[0], torch.Tensor) else made[0]
+
+
+def test_parts_of_tensors_with_classes_of_their_own_are_refused():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pair = nn.Parameter(Pair(torch.rand(3), torch.rand(3)))
+
+        def forward(self, x):
+            y = x + self.pair
+            return y.a + 2 * y.b
+
+    with pytest.raises(RuntimeError, match="reads a tensor within a Pair that it has computed"):
+        export(Model(), (torch.rand(3),))

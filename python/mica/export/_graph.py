@@ -25,6 +25,7 @@ class ProgramGraph:
         super().__init__()  # of the mode that a recorder is
         self.graph = Graph()
         self.sizes = SizeNodes(self.graph, env)  # of open sizes
+        self._inner = {}  # id of a tensor within a computed one of a class with parts -> the name of the class
         self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
         self._fresh, self.is_aside, self.sees_all = set(), False, False
         self.constants, self.originals = {}, {}  # placeholder's name -> copy of the tensor, and the tensor itself
@@ -61,6 +62,11 @@ class ProgramGraph:
             return node
         if self.sees_all:
             raise Unseen
+        if id(tensor) in self._inner:
+            raise UnseenError(
+                f"torch.export: the program reads a tensor within a {self._inner[id(tensor)]} that it has computed. Calls of "
+                "tensors with a __torch_dispatch__ are recorded as they are, and not what the class makes of them"
+            )
         target = self.attributes.get(id(tensor))
         number = len(self.originals) - len(self.targets)
         name = f"c_lifted_tensor_{number}" if target is None else f"c_{as_identifier(target)}"
@@ -92,6 +98,17 @@ class ProgramGraph:
             node.meta["val"] = meta_of(tensor)
         self._bind(tensor, node)
         return node
+
+    def _note_inner(self, tensor):
+        """The tensors within one of a class that says which they are follow from the inputs, and have no nodes."""
+        if not hasattr(type(tensor), "__tensor_flatten__"):
+            return
+        for name in tensor.__tensor_flatten__()[0]:
+            inner = getattr(tensor, name)
+            if id(inner) not in self._nodes:
+                self._inner[id(inner)] = type(tensor).__name__
+                self._kept.append(inner)
+                self._note_inner(inner)
 
     def argument(self, value):
         """A value as an argument of a node."""
@@ -139,6 +156,8 @@ class ProgramGraph:
         if isinstance(out, _C.TensorBase):
             node.meta["val"] = meta_of(out)
             self._bind(out, node)
+            if depends:
+                self._note_inner(out)
             if self.sizes._env is not None and self.sizes._env.has_data():
                 self.sizes.add_input(node, out)
         elif isinstance(out, (tuple, list)):
