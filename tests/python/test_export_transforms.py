@@ -4,6 +4,7 @@ import mica as torch
 import pytest
 from mica import nn
 from mica.export import Dim, export
+from mica.fx.experimental.proxy_tensor import make_fx
 
 
 def module_of(function):
@@ -61,6 +62,16 @@ def test_a_gradient_that_nobody_sees_is_refused():
 
     with pytest.raises(RuntimeError, match="a call which Mica does not see"):
         export(module_of(forward), (torch.rand(4, 3),))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.func.grad(lambda y: (y**3).sum())(x) + 1, lambda x: torch.func.jvp(torch.sin, (x,), (x * 2,))[1]
+])  # fmt: skip
+def test_traces_above_autograd(function):
+    x, other = torch.rand(4, 3), torch.rand(4, 3)
+    torch.testing.assert_close(make_fx(function, tracing_mode="fake", pre_dispatch=True)(x)(other), function(other))
+    with pytest.raises(NotImplementedError, match="a gradient that it takes by itself"):
+        make_fx(function, pre_dispatch=True)(x)
 
 
 def test_constants_from_outside_stay_constants():

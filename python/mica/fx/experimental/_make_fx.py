@@ -172,8 +172,14 @@ class PreDispatchTrace(Trace):
                 stack.enter_context(fake_mode)
             stack.enter_context(disable_autocast_cache())
             stack.enter_context(recorder)
+            passes = _C._graph_tasks_begun()
             result = self.function(*tree_unflatten(given, in_spec))
             outputs = tree_map(recorder.argument, result)
+        if fake_mode is None and recorder.unknown and _C._graph_tasks_begun() > passes:
+            raise NotImplementedError(
+                "make_fx(pre_dispatch=True): the function computes with a gradient that it takes by itself, and no call was "
+                'seen that makes it. Trace it without pre_dispatch, or with tracing_mode="fake"'
+            )
         tracer = PythonKeyTracer()
         tracer.graph = recorder.graph
         for name, module in recorder.modules.items():
