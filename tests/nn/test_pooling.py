@@ -4,6 +4,7 @@ import ctypes
 import itertools
 import math
 import mmap
+import os
 
 import mica
 import mica.nn.functional as F
@@ -66,6 +67,7 @@ def before_a_wall(values):
     return mica.from_numpy(made)
 
 
+@pytest.mark.skipif(os.environ.get("MICA_CROSS") == "x86_64", reason="qemu reads the lanes that a mask leaves out")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int32"])
 @pytest.mark.parametrize("width", [3, 8, 17, 33, 40])
 def test_nothing_behind_the_input_is_read(width, dtype):
