@@ -106,11 +106,11 @@ if(MICA_SANITIZE_THREADS)
   add_compile_options("$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,mica_kernels>>:${MICA_THREAD_FLAGS}>")
   add_link_options(-fsanitize=thread)
   target_link_options(mica_link_flags INTERFACE -Wl,-z,undefs)
-  # The preset sets MICA_MERGE=OFF, so that these files are compiled by their names, and MICA_PRECOMPILE=OFF, since a
-  # precompiled header fits sources of the same flags only.
-  set_source_files_properties(
-    backends/cpu/fft/dense_plan.cpp backends/cpu/fft/long_transform.cpp backends/cpu/fft/plan.cpp
-    backends/cpu/gemm/gemm.cpp backends/cpu/gemm/packed.cpp backends/cpu/gemm/workspace.cpp
-    backends/cpu/linalg/lapack.cpp
-    PROPERTIES COMPILE_OPTIONS "${MICA_THREAD_FLAGS}")
+  # They are merged with no other source and have no precompiled header, which fits sources of the same flags only.
+  set(MICA_SHARED_KERNELS
+      fft/dense_plan.cpp fft/long_transform.cpp fft/plan.cpp gemm/gemm.cpp gemm/packed.cpp gemm/workspace.cpp
+      linalg/lapack.cpp)
+  list(TRANSFORM MICA_SHARED_KERNELS PREPEND ${PROJECT_SOURCE_DIR}/backends/cpu/)
+  set_source_files_properties(${MICA_SHARED_KERNELS} PROPERTIES COMPILE_OPTIONS "${MICA_THREAD_FLAGS}"
+                                                                SKIP_PRECOMPILE_HEADERS ON)
 endif()
