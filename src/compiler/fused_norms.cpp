@@ -14,14 +14,9 @@ bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 // Whether an operand of a pointwise call is `count` elements that lie one after the other, where vectors can be read.
 bool is_dense(const Call& call, int k, int64_t count) {
   const Operand& o = call.operands[k];
-  if (!o.storage || o.offset % 16) return false;
-  int64_t step = element_size(o.dtype);
-  for (int d = call.ndim - 1; d >= 0; --d) {
-    if (call.shape[d] == 1) continue;
-    if (o.strides[d] != step) return false;
-    step *= call.shape[d];
-  }
-  return step == count * element_size(o.dtype);
+  int64_t elements = 1;
+  for (int d = 0; d < call.ndim; ++d) elements *= call.shape[d];
+  return elements == count && o.offset % 16 == 0 && lies_dense(call, o);
 }
 
 bool is_conversion(const Call& call, int64_t count) {

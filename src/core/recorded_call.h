@@ -70,6 +70,16 @@ struct NormArguments {
   int8_t grad = -1, input = -1, weight = -1, bias = -1;
 };
 
+// Whether all elements of an operand of a pointwise call lie one after the other, in the order of the call.
+inline bool lies_dense(const Call& call, const Operand& o) {
+  int64_t step = element_size(o.dtype);
+  for (int d = call.ndim - 1; d >= 0; --d) {
+    if (call.shape[d] != 1 && o.strides[d] != step) return false;
+    step *= call.shape[d];
+  }
+  return o.storage != nullptr;
+}
+
 // The call to fill in, and its end: nothing is known of it before. False where it cannot be put off after all.
 Call& begin_call();
 bool end_call();

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/kept.h"
+#include "core/recorded_rows.h"
 #include "mica/core/recording.h"
 
 namespace mica::recording {
@@ -26,18 +27,6 @@ bool is_own_memory(const Tensor& t) {
   return t.dtype() == DType::Float32 && t.is_cpu() && t.numel() > 0 && t.storage() && t.storage()->resizable();
 }
 
-void describe_dense(Operand& o, const Tensor& t) {
-  const int64_t bytes = t.element_size();
-  o.storage = t.impl()->storage.get();
-  o.offset = t.storage_offset() * bytes;
-  o.dtype = t.dtype();
-  o.ndim = static_cast<int32_t>(t.dim());
-  for (int d = 0; d < o.ndim; ++d) {
-    o.sizes[d] = t.sizes()[d];
-    o.strides[d] = t.strides()[d] * bytes;
-  }
-}
-
 }  // namespace
 
 bool is_convolution(const Call& call) { return call.run_rows == run_alone_on; }
@@ -52,16 +41,8 @@ void run_convolution(const Call& call, const TensorView* views, BlockWork* work,
 }
 
 bool is_product_by_channel(const Call& call, int& dense, int& numbers) {
-  constexpr int64_t kFloat = sizeof(float);
   if (!call.run_loop || std::string_view(call.name) != "mul" || call.ndim < 3 || call.noperands != 3) return false;
-  const auto lies_dense = [&](const Operand& o) {
-    int64_t step = kFloat;
-    for (int d = call.ndim - 1; d >= 0; --d) {
-      if (call.shape[d] != 1 && o.strides[d] != step) return false;
-      step *= call.shape[d];
-    }
-    return o.storage && o.dtype == DType::Float32;
-  };
+  const auto is_dense = [&](const Operand& o) { return o.dtype == DType::Float32 && lies_dense(call, o); };
   const auto is_one_for_channel = [&](const Operand& o) {
     for (int d = 2; d < call.ndim; ++d)
       if (call.shape[d] != 1 && o.strides[d] != 0) return false;
@@ -69,7 +50,7 @@ bool is_product_by_channel(const Call& call, int& dense, int& numbers) {
   };
   for (dense = 1; dense <= 2; ++dense) {
     numbers = 3 - dense;
-    if (lies_dense(call.operands[0]) && call.operands[0].offset == 0 && lies_dense(call.operands[dense]) &&
+    if (is_dense(call.operands[0]) && call.operands[0].offset == 0 && is_dense(call.operands[dense]) &&
         is_one_for_channel(call.operands[numbers]))
       return true;
   }
@@ -110,10 +91,10 @@ bool put_off_convolution(ConvolutionKernel* kernel, const Tensor& out, const Ten
   call.noutputs = 1;
   call.noperands = bias.defined() ? 4 : 3;
   call.ndim = 0;  // it is not cut from outside
-  describe_dense(call.operands[0], out);
-  describe_dense(call.operands[1], input);
-  describe_dense(call.operands[kConvolutionWeight], weight);
-  if (bias.defined()) describe_dense(call.operands[3], bias);
+  describe(call.operands[0], out);
+  describe(call.operands[1], input);
+  describe(call.operands[kConvolutionWeight], weight);
+  if (bias.defined()) describe(call.operands[3], bias);
   auto& n = *new (call.arguments) ConvolutionNumbers{kernel, {}, {}, {}, groups, static_cast<int32_t>(stride.size())};
   std::copy(stride.begin(), stride.end(), n.stride);
   std::copy(padding.begin(), padding.end(), n.padding);

@@ -21,6 +21,8 @@ bool can_wait(const Tensor& t, int lead) {
          t.storage()->resizable() && t.numel() > 0;
 }
 
+}  // namespace
+
 void describe(Operand& o, const Tensor& t) {
   const int64_t bytes = t.element_size();
   o.storage = t.impl()->storage.get();
@@ -32,8 +34,6 @@ void describe(Operand& o, const Tensor& t) {
     o.strides[d] = t.strides()[d] * bytes;
   }
 }
-
-}  // namespace
 
 Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
                  std::initializer_list<const Tensor*> inputs, int lead) {
@@ -224,9 +224,7 @@ bool end_norm(Call& call, const char* name, int noutputs, const Tensor& rows, co
 
 }  // namespace
 
-bool promises(Device device) {
-  return (thread_modes & mode_bit::kRecord) && !device.is_meta() && (device.is_cpu() || fusion_of(device));
-}
+bool can_promise(Device device) { return device.is_cpu() || (!device.is_meta() && fusion_of(device)); }
 
 bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, const Tensor& weight,
                   const Tensor& bias, int64_t count, double eps) {

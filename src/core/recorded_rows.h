@@ -10,6 +10,9 @@
 
 namespace mica::recording {
 
+// Fills in which part of which storage a tensor is.
+void describe(Operand& o, const Tensor& t);
+
 // The call to fill in, or null where it cannot be put off: no compiled function runs, tensors are small, or somebody
 // outside knows the address of their memory. Every tensor has `lead` leading dimensions, which are computed index by
 // index.
@@ -50,8 +53,9 @@ struct NormGradients {
 };
 bool put_off_norm_gradient(const NormGradients& gradients, const Tensor& input, const Tensor& mean, const Tensor& rstd,
                            const Tensor& weight, int64_t count);
-// Whether the memory of a result on the device is only promised within a compiled function.
-bool promises(Device device);
+// Whether the memory of a result on the device is only promised: within a compiled function, where its kernel can wait.
+bool can_promise(Device device);
+inline bool promises(Device device) { return (thread_modes & mode_bit::kRecord) && can_promise(device); }
 
 // The call to fill in by put_off_sum, or null where it cannot be put off.
 Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean);
