@@ -2,15 +2,14 @@
 #include "compiler/code.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "compiler/assembler.h"
+#include "core/compiler_switch.h"
 #include "mica/core/fork.h"
 #include "mica/core/recording.h"
 
@@ -81,10 +80,7 @@ Made& made_codes() {
 }
 
 std::atomic<bool>& generates() {
-  static std::atomic<bool> on = [] {
-    const char* said = std::getenv("MICA_COMPILER_CODE");
-    return !said || std::string_view(said) != "0";
-  }();
+  static std::atomic<bool> on = is_switched_on("MICA_COMPILER_CODE");
   return on;
 }
 

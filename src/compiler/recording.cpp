@@ -2,14 +2,13 @@
 #include "mica/core/recording.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include "compiler/fused.h"
 #include "compiler/plan.h"
+#include "core/compiler_switch.h"
 #include "core/kept.h"
 #include "core/recorded_convolution.h"
 #include "mica/backend.h"
@@ -360,10 +359,7 @@ Scope::~Scope() {
 
 // MICA_COMPILER_BACKWARD=0 lets backward passes run as they are.
 static bool records_passes() {
-  static const bool wanted = [] {
-    const char* set = std::getenv("MICA_COMPILER_BACKWARD");
-    return !set || std::string_view(set) != "0";
-  }();
+  static const bool wanted = is_switched_on("MICA_COMPILER_BACKWARD");
   return wanted;
 }
 

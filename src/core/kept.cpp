@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "core/compiler_switch.h"
 #include "mica/allocator.h"
 #include "mica/core/fork.h"
 #include "mica/core/recording.h"
@@ -32,10 +31,7 @@ std::unordered_map<const StorageImpl*, std::shared_ptr<Weight>>& weights() {
 std::atomic<size_t> count{0}, kept_bytes{0};
 
 bool is_on() {
-  static const bool on = [] {
-    const char* said = std::getenv("MICA_COMPILER_KEEP");
-    return !(said && std::string_view(said) == "0");
-  }();
+  static const bool on = recording::is_switched_on("MICA_COMPILER_KEEP");
   return on;
 }
 
