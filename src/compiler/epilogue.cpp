@@ -1,29 +1,20 @@
 #include "compiler/epilogue.h"
 
 #include <algorithm>
-#include <atomic>
 #include <string_view>
 
-#include "core/channel_line.h"
 #include "core/recorded_batch_norm.h"
 #include "core/recorded_convolution.h"
 #include "mica/backend.h"
 #include "mica/core/scalar.h"
-#include "mica/parallel.h"
 
 namespace mica::recording {
 
-namespace {
+// Of convolutions with fewer positions the rows are too short.
+static constexpr int64_t kLeastPositions = 16;
 
-constexpr int kImage = 0, kChannel = 1, kPosition = 2, kBlockDims = 3;
-constexpr int64_t kBlockPiece = 4096;    // elements that several passes go over in the first cache
-constexpr int64_t kLeastPositions = 16;  // of fewer, rows are too short
-constexpr int64_t kBlockGrain = 16384;   // elements that are worth a thread
-constexpr int64_t kFloat = sizeof(float);
-
-}  // namespace
-
-// An operand of a shape that begins with images and channels, all else taken as one dimension.
+// Describes an operand as images of channels of positions: all dimensions behind the channels become one. False where
+// its strides do not allow that or its shape is not the convolution's.
 bool Epilogue::flatten(const int64_t* sizes, int ndim, const Operand& o, Operand& as) const {
   if (ndim < kBlockDims || sizes[kImage] != images_ || sizes[kChannel] != channels_) return false;
   int64_t count = 1, step = 0;
@@ -46,8 +37,8 @@ bool Epilogue::flatten(const int64_t* sizes, int ndim, const Operand& o, Operand
   return true;
 }
 
-// The whole of a storage, in the order of the convolution's result.
-bool Epilogue::is_dense(const Operand& o) const {
+// Whether an operand is the whole of its storage, in the order of the convolution's result.
+bool Epilogue::fills_its_storage(const Operand& o) const {
   const int64_t plane = positions_ * kFloat;
   return o.dtype == DType::Float32 && o.offset == 0 && o.strides[kPosition] == kFloat &&
          (channels_ == 1 || o.strides[kChannel] == plane) && (images_ == 1 || o.strides[kImage] == channels_ * plane) &&
@@ -66,12 +57,13 @@ bool Epilogue::take_loop(const Call& call, Call& as) {
   return true;
 }
 
-// The kernel computes x * scale + shift with one rounding, as addcmul of shift, scale and x does.
+// A norm becomes addcmul of shift, scale and x. Its kernel computes x * scale + shift with one rounding, as addcmul
+// does.
 bool Epilogue::take_norm(const Call& call, Call& as) {
   const Operand &out = call.operands[0], &in = call.operands[1];
   for (int k = 0; k < call.noperands; ++k)
     if (call.operands[k].dtype != DType::Float32) return false;
-  for (int k = 2; k < call.noperands; ++k)  // one number for each channel
+  for (int k = 2; k < call.noperands; ++k)  // weight, bias, mean and variance have one number for each channel
     if ((images_ > 1 && call.operands[k].strides[kImage] != 0) || call.operands[k].sizes[kChannel] != channels_)
       return false;
   as = call;
@@ -86,7 +78,7 @@ bool Epilogue::take_norm(const Call& call, Call& as) {
   for (int k = 1; k <= 2; ++k) {  // the shift, then the scale
     Operand& o = as.operands[k];
     o = {};
-    o.storage = out.storage;  // of its own there is none
+    o.storage = out.storage;  // any storage: it only says that this operand is no number
     o.dtype = DType::Float32;
     o.ndim = kBlockDims;
     o.strides[kChannel] = channels_ == 1 ? 0 : kFloat;
@@ -99,13 +91,12 @@ bool Epilogue::take_norm(const Call& call, Call& as) {
   return true;
 }
 
-// Of the positions of each channel. Nothing else of the group uses what it computes, so that it may run last.
+// The sum or the mean of the positions of each channel. No other member uses its result, so that it may run last.
 bool Epilogue::take_reduction(const Call& call, Call& as) {
-  const std::string_view name = call.name;
   const Operand& in = call.operands[1];
   Operand flat;
-  if ((name != "reduce_mean" && name != "reduce_sum") || call.ndim != kPosition || call.noperands != 2 ||
-      in.dtype != DType::Float32 || !flatten(in.sizes, in.ndim, in, flat) || !is_dense(flat))
+  if (!is_sum_or_mean(call) || call.ndim != kPosition || call.noperands != 2 || in.dtype != DType::Float32 ||
+      !flatten(in.sizes, in.ndim, in, flat) || !fills_its_storage(flat))
     return false;
   as = call;
   return true;
@@ -135,39 +126,16 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
   e->positions_ = 1;
   for (int d = kPosition; d < result.ndim; ++d) e->positions_ *= result.sizes[d];
   Operand flat;
-  if (e->positions_ < kLeastPositions || !e->flatten(result.sizes, result.ndim, result, flat) || !e->is_dense(flat))
+  if (e->positions_ < kLeastPositions || !e->flatten(result.sizes, result.ndim, result, flat) ||
+      !e->fills_its_storage(flat))
     return nullptr;
   e->calls_.resize(members.size());
   for (size_t i = 0; i < members.size(); ++i)
     if (!e->take(calls[members[i]], e->calls_[i])) return nullptr;
-
-  // Blocks may be computed twice, and in any order beside what the convolution still has to read: what is written is
-  // fresh memory, and of it each block uses its own part.
-  std::vector<char> written(slots.size()), reduced(slots.size());
-  for (const Call& call : e->calls_) {
-    const int slot = call.operands[0].slot;
-    if (e->reads(slot)) return nullptr;
-    written[slot] = 1;
-    if (!is_pointwise(call)) {
-      reduced[slot] = 1;
-    } else if (!is_promised(slots[slot])) {
-      return nullptr;
-    }
-  }
-  for (const Call& call : e->calls_)
-    for (int k = 0; k < call.noperands; ++k) {
-      const Operand& o = call.operands[k];
-      if (!o.storage || o.slot >= static_cast<int>(slots.size())) continue;
-      if (reduced[o.slot] && (is_pointwise(call) || k > 0 ||
-                              std::count_if(e->calls_.begin(), e->calls_.end(),
-                                            [&](const Call& other) { return other.operands[0].slot == o.slot; }) > 1))
-        return nullptr;
-      if (is_pointwise(call) && (written[o.slot] || o.slot == result.slot) && !e->is_dense(o)) return nullptr;
-    }
-
+  if (!e->writes_only_fresh_memory()) return nullptr;
   for (const Norm& norm : e->norms_)
     for (const Operand* o : {&norm.weight, &norm.bias, &norm.mean, &norm.variance})
-      if (written[o->slot] || !in_memory[o->slot]) return nullptr;
+      if (!in_memory[o->slot]) return nullptr;
 
   const size_t all = slots.size() + 2 * e->norms_.size();
   std::vector<char> asked_for(in_memory), in_registers(all);
@@ -177,15 +145,7 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
   e->order_ = schedule(indices, e->calls_.data(), static_cast<int>(all));
   e->units_ =
       make_units(e->order_, e->calls_.data(), {kChannel, e->channels_}, asked_for, e->segments_, in_registers, 1);
-  for (size_t i = 0; i < e->order_.size(); ++i) {  // what is reduced stays
-    const Call& reduction = e->calls_[e->order_[i]];
-    if (is_pointwise(reduction)) continue;
-    e->reduces_ = true;
-    if (!asked_for[reduction.operands[1].slot]) return nullptr;
-    for (size_t later = i + 1; later < e->order_.size(); ++later)
-      if (e->calls_[e->order_[later]].operands[0].slot == reduction.operands[1].slot) return nullptr;
-  }
-  if (!e->find_homes(asked_for, in_registers)) return nullptr;
+  if (!e->keeps_what_is_reduced(asked_for) || !e->find_homes(asked_for, in_registers)) return nullptr;
   for (const Call& call : e->calls_)
     for (int k = 0; k < call.noperands; ++k)
       if (const Operand& o = call.operands[k];
@@ -193,6 +153,47 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
         return nullptr;
   e->slots_ = nullptr;
   return e;
+}
+
+// A block may be computed twice, and while the convolution still reads its operands. So members write fresh memory
+// only, and each block uses its own part of it.
+bool Epilogue::writes_only_fresh_memory() const {
+  const std::vector<Slot>& slots = *slots_;
+  const int result = call_->operands[0].slot;
+  std::vector<int> writers(slots.size());  // by slot: how many members write it
+  std::vector<char> reduced(slots.size());
+  for (const Call& call : calls_) {
+    const int slot = call.operands[0].slot;
+    if (reads(slot) || (is_pointwise(call) && !is_promised(slots[slot]))) return false;
+    ++writers[slot];
+    if (!is_pointwise(call)) reduced[slot] = 1;
+  }
+  for (const Call& call : calls_)
+    for (int k = 0; k < call.noperands; ++k) {
+      const Operand& o = call.operands[k];
+      if (!o.storage || o.slot >= static_cast<int>(slots.size())) continue;
+      if (reduced[o.slot] && (is_pointwise(call) || k > 0 || writers[o.slot] > 1)) return false;
+      if (is_pointwise(call) && (writers[o.slot] > 0 || o.slot == result) && !fills_its_storage(o)) return false;
+    }
+  for (const Norm& norm : norms_)
+    for (const Operand* o : {&norm.weight, &norm.bias, &norm.mean, &norm.variance})
+      if (writers[o->slot] > 0) return false;
+  return true;
+}
+
+// Sets reduces_. A reduction may run after all blocks are computed: what it reads must be in memory then, with the
+// values that it had in the order of the calls.
+bool Epilogue::keeps_what_is_reduced(const std::vector<char>& in_memory) {
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const Call& reduction = calls_[order_[i]];
+    if (is_pointwise(reduction)) continue;
+    reduces_ = true;
+    const int read = reduction.operands[1].slot;
+    if (!in_memory[read]) return false;
+    for (size_t later = i + 1; later < order_.size(); ++later)
+      if (calls_[order_[later]].operands[0].slot == read) return false;
+  }
+  return true;
 }
 
 bool Epilogue::take_factors(int index, const Call* calls, const std::vector<char>& in_memory) {
@@ -220,8 +221,8 @@ int Epilogue::unit_of(int position) const {
   return u;
 }
 
-// Whether a slot can be written where another one lies: each element of that was read before. Within a segment an
-// element is loaded by the call that reads it first.
+// Whether slot `later` can be written over slot `earlier`: each element of the earlier one must have been read before.
+// Within a segment an element is loaded by the first call that reads it.
 bool Epilogue::follow(int earlier, int later) const {
   const int count = static_cast<int>(order_.size());
   int begins = count;
@@ -242,14 +243,14 @@ bool Epilogue::follow(int earlier, int later) const {
   return true;
 }
 
-// Memory for what nobody asks for: that of a result that is asked for, where each lies until the next one is written
-// over it.
+// Gives memory to slots that nobody outside asks for. They all lie in the memory of one result that is asked for: each
+// stays there until the next one is written over it. False where there is no such result.
 bool Epilogue::find_homes(const std::vector<char>& in_memory, const std::vector<char>& in_registers) {
   const int slots = static_cast<int>(slots_->size()), result = call_->operands[0].slot;
   home_.assign(slots, -1);
   for (int s = 0; s < slots; ++s)
     if (in_memory[s]) home_[s] = s;
-  std::vector<int> chain, targets;  // in the order in which they are written
+  std::vector<int> chain, targets;  // slots without and with memory, in the order in which they are written
   if (!in_memory[result]) chain.push_back(result);
   for (const int i : order_) {
     const Call& call = calls_[i];
@@ -260,7 +261,7 @@ bool Epilogue::find_homes(const std::vector<char>& in_memory, const std::vector<
   }
   if (chain.empty()) return true;
   for (size_t from = 0; from < 2; ++from) {
-    if (from == 1) {  // the convolution's result has memory of its own after all
+    if (from == 1) {  // a second attempt, in which the convolution's result has memory of its own
       if (chain[0] != result) return false;
       home_[result] = result;
       if (chain.size() == 1) return true;
@@ -275,214 +276,6 @@ bool Epilogue::find_homes(const std::vector<char>& in_memory, const std::vector<
     }
   }
   return false;
-}
-
-class Epilogue::Work final : public BlockWork {
- public:
-  Work(const Epilogue& epilogue, const std::vector<Slot>& slots) : e_(epilogue) {
-    static std::atomic<uint64_t> next{1};
-    id_ = next.fetch_add(1, std::memory_order_relaxed);
-    lines_.resize(2 * static_cast<size_t>(e_.channels_) * e_.norms_.size());
-    bases_.resize(slots.size() + 2 * e_.norms_.size());
-    for (size_t s = 0; s < slots.size(); ++s)
-      if (e_.home_[s] >= 0) bases_[s] = static_cast<char*>(slots[e_.home_[s]].storage->address());
-    for (size_t i = 0; i < e_.norms_.size(); ++i) fill_lines(e_.norms_[i], lines_.data() + 2 * i * channels());
-  }
-
-  void run(const Block& block) override {
-    // One pass goes over the whole block; several find each piece in the first cache.
-    const bool once = e_.units_.size() == 1, reduces = e_.reduces_ && block.positions == e_.positions_;
-    if (e_.reduces_ && !reduces) unreduced_.store(true, std::memory_order_relaxed);
-    const int64_t positions =
-        once || reduces || block.positions <= kBlockPiece
-            ? block.positions
-            : (block.positions / ((block.positions + kBlockPiece - 1) / kBlockPiece) + 15) / 16 * 16;
-    const int64_t channels = once ? block.channels : std::max<int64_t>(1, kBlockPiece / positions);
-    Ready& ready = ready_of();
-    for (int64_t c = 0; c < block.channels; c += channels)
-      for (int64_t p = 0; p < block.positions; p += positions)
-        run_piece(ready, {block.image, block.channel + c, std::min(channels, block.channels - c), block.position + p,
-                          std::min(positions, block.positions - p)});
-  }
-
-  char* base(int slot) const { return bases_[slot]; }
-  // What was left out because blocks were parts of planes.
-  void reduce_the_rest() const {
-    if (!unreduced_.load(std::memory_order_relaxed)) return;
-    for (const Call& call : e_.calls_)
-      for (int64_t i = 0; i < e_.images_ && !is_pointwise(call); ++i)
-        reduce(call, {i, 0, e_.channels_, 0, e_.positions_});
-  }
-
- private:
-  // What a thread has prepared for blocks of one size.
-  struct Ready {
-    uint64_t owner = 0;
-    int64_t channels = 0, positions = 0;
-    std::vector<PreparedSegment> segments;
-    std::vector<PointwiseLoop> loops;  // by unit
-  };
-  static Ready& ready_of() {
-    static thread_local Ready ready;
-    return ready;
-  }
-  size_t channels() const { return static_cast<size_t>(e_.channels_); }
-
-  void fill_lines(const Norm& norm, float* scales) {
-    const auto value = [&](const Operand& o, int64_t c) {
-      return static_cast<double>(*reinterpret_cast<const float*>(bases_[o.slot] + o.offset + c * o.strides[kChannel]));
-    };
-    float* shifts = scales + e_.channels_;
-    for (int64_t c = 0; c < e_.channels_; ++c) {
-      const ChannelLine line(value(norm.weight, c), value(norm.bias, c), value(norm.mean, c),
-                             reciprocal_deviation(value(norm.variance, c), norm.eps));
-      scales[c] = static_cast<float>(line.scale);
-      shifts[c] = static_cast<float>(line.shift);
-    }
-    bases_[norm.slot] = reinterpret_cast<char*>(scales);
-    bases_[norm.slot + 1] = reinterpret_cast<char*>(shifts);
-  }
-
-  char* address(const Operand& o, const Block& b) const {
-    return bases_[o.slot] + o.offset + b.image * o.strides[kImage] + b.channel * o.strides[kChannel] +
-           b.position * o.strides[kPosition];
-  }
-
-  void prepare(Ready& ready, const Block& b) const {
-    if (ready.owner == id_ && ready.channels == b.channels && ready.positions == b.positions) return;
-    ready.owner = 0;  // what follows may throw
-    ready.segments.resize(e_.segments_.size());
-    ready.loops.resize(e_.units_.size());
-    const int64_t shape[] = {1, b.channels, b.positions};
-    for (size_t i = 0; i < e_.segments_.size(); ++i) {
-      Segment segment = e_.segments_[i];
-      segment.shape = shape;
-      recording::prepare(ready.segments[i], segment, {kChannel, b.channels});
-      ready.segments[i].arguments.constants = e_.segments_[i].constants;
-    }
-    for (size_t u = 0; u < e_.units_.size(); ++u) {
-      const Call& call = e_.calls_[e_.order_[e_.units_[u].first]];
-      if (e_.units_[u].segment < 0 && is_pointwise(call)) prepare_loop(ready.loops[u], call, b);
-    }
-    ready.owner = id_;
-    ready.channels = b.channels;
-    ready.positions = b.positions;
-  }
-
-  static void prepare_loop(PointwiseLoop& loop, const Call& call, const Block& b) {
-    loop.device = call.device;
-    loop.dtype = call.dtype;
-    loop.result_dtype = call.result_dtype;
-    loop.noutputs = call.noutputs;
-    loop.noperands = call.noperands;
-    loop.numbers = 0;
-    loop.numel = b.channels * b.positions;
-    bool one_run = true;
-    for (int k = 0; k < call.noperands; ++k) {
-      const Operand& o = call.operands[k];
-      loop.dtypes[k] = o.dtype;
-      loop.strides[0][k] = o.storage ? o.strides[kPosition] : 0;
-      loop.strides[1][k] = o.storage ? o.strides[kChannel] : 0;
-      one_run &= loop.strides[1][k] == loop.strides[0][k] * b.positions;
-      if (o.storage) continue;
-      loop.numbers |= 1u << k;
-      loop.data[k] = const_cast<char*>(reinterpret_cast<const char*>(o.number));
-    }
-    one_run |= b.channels == 1;
-    loop.ndim = one_run ? 1 : 2;
-    loop.shape[0] = one_run ? loop.numel : b.positions;
-    loop.shape[1] = b.channels;
-  }
-
-  void run_piece(Ready& ready, const Block& b) const {
-    prepare(ready, b);
-    for (size_t u = 0; u < e_.units_.size(); ++u) {
-      const Unit& unit = e_.units_[u];
-      if (unit.segment >= 0) {
-        const Segment& s = e_.segments_[unit.segment];
-        char* addresses[Program::kStreams];
-        for (int k = 0; k < s.streams; ++k) addresses[k] = address(*s.operands[k], b);
-        execute(ready.segments[unit.segment], s, addresses);
-        continue;
-      }
-      const Call& call = e_.calls_[e_.order_[unit.first]];
-      if (!is_pointwise(call)) {
-        if (b.positions == e_.positions_) reduce(call, b);
-        continue;
-      }
-      PointwiseLoop& loop = ready.loops[u];
-      for (int k = 0; k < call.noperands; ++k)
-        if (call.operands[k].storage) loop.data[k] = address(call.operands[k], b);
-      call.run_loop(call, loop);
-    }
-  }
-
-  void reduce(const Call& call, const Block& b) const {
-    int64_t sizes[2][kDims], strides[2][kDims];
-    TensorView views[2];
-    for (int k = 0; k < 2; ++k) {
-      const Operand& o = call.operands[k];
-      TensorView& v = views[k];
-      v.ndim = o.ndim - 1;
-      v.numel = 1;
-      for (int d = 0; d < v.ndim; ++d) {
-        sizes[k][d] = d == 0 ? b.channels : o.sizes[d + 1];
-        strides[k][d] = o.strides[d + 1] / element_size(o.dtype);
-        v.numel *= sizes[k][d];
-      }
-      v.sizes = sizes[k];
-      v.strides = strides[k];
-      v.dtype = o.dtype;
-      v.device = call.device;
-      v.data = bases_[o.slot] + o.offset + b.image * o.strides[kImage] + b.channel * o.strides[kChannel];
-    }
-    call.run_rows(call, views, kChannel);
-  }
-
-  const Epilogue& e_;
-  uint64_t id_;
-  std::vector<float> lines_;  // of each norm, the scales and then the shifts
-  std::vector<char*> bases_;  // by slot
-  std::atomic<bool> unreduced_{false};
-};
-
-void Epilogue::run(const std::vector<Slot>& slots) const {
-  Work work(*this, slots);
-  TensorView views[kOperands];
-  int64_t strides[kOperands][kDims];
-  for (int k = 0; k < call_->noperands; ++k) {
-    const Operand& o = call_->operands[k];
-    TensorView& v = views[k];
-    v.ndim = o.ndim;
-    v.numel = 1;
-    for (int d = 0; d < o.ndim; ++d) {
-      strides[k][d] = o.strides[d] / element_size(o.dtype);
-      v.numel *= o.sizes[d];
-    }
-    v.sizes = o.sizes;
-    v.strides = strides[k];
-    v.dtype = o.dtype;
-    v.device = call_->device;
-    v.data = (k == 0 ? work.base(o.slot) : static_cast<char*>(slots[o.slot].storage->address())) + o.offset;
-  }
-  ChannelFactors factors{};
-  if (source_) {
-    views[1].data = static_cast<char*>(slots[source_->slot].storage->address()) + source_->offset;
-    factors.data =
-        reinterpret_cast<const float*>(static_cast<char*>(slots[factors_->slot].storage->address()) + factors_->offset);
-    factors.image_step = factors_->strides[kImage] / kFloat;
-    factors.channel_step = factors_->strides[kChannel] / kFloat;
-  }
-  run_convolution(*call_, views, &work, source_ ? &factors : nullptr);
-  if (work.is_done()) return work.reduce_the_rest();
-  const int64_t step = std::max<int64_t>(1, kBlockPiece / positions_), parts = (channels_ + step - 1) / step;
-  parallel_for(0, images_ * parts, std::max<int64_t>(1, kBlockGrain / (step * positions_)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   const int64_t first = i % parts * step;
-                   work.run({i / parts, first, std::min(step, channels_ - first), 0, positions_});
-                 }
-               });
 }
 
 }  // namespace mica::recording

@@ -1,5 +1,5 @@
-// A group of calls that runs on the blocks of a convolution, each as soon as it is computed: the convolution's result
-// is in a cache then, and where nobody else asks for it, it never has memory of its own.
+// An epilogue is a group of calls that runs on the blocks of a convolution's result, each as soon as it is computed.
+// The block is in a cache then. Where nobody else asks for the convolution's result, it has no memory of its own.
 #pragma once
 
 #include <memory>
@@ -12,53 +12,63 @@ namespace mica::recording {
 
 class Epilogue {
  public:
-  // Null where the calls `members` cannot run so. `in_memory` tells which slots somebody else may read; the
-  // convolution's result is not among them where only the members read it.
+  // Makes the epilogue of the calls `members`. Returns null where they cannot run on blocks. `in_memory` tells which
+  // slots somebody else may read; it is false for the convolution's result where only the members read it.
   static std::unique_ptr<Epilogue> make(int convolution, const std::vector<int>& members, const Call* calls,
                                         const std::vector<Slot>& slots, const std::vector<char>& in_memory);
 
-  // Lets the convolution compute the product that it reads, if it is one by a number of each channel: `product` is then
-  // not run. Operands of it are in memory.
+  // Lets the convolution multiply its input by one number for each channel as it reads it, so that the call `product`,
+  // which computes that input, need not run. Returns false where the call is no such product or its operands are not in
+  // memory.
   bool take_factors(int product, const Call* calls, const std::vector<char>& in_memory);
 
-  // Computes the convolution and what follows it. All memory is there.
+  // Computes the convolution and the calls that follow it. All slots that are in memory have their memory.
   void run(const std::vector<Slot>& slots) const;
-  int others() const { return product_ < 0 ? 1 : 2; }  // calls beside the members
-  // Whether a slot lies in the memory of another, or nowhere.
+  // How many calls it runs beside the members: the convolution, and the product if it takes one.
+  int others() const { return product_ < 0 ? 1 : 2; }
+  // Whether a slot lies in the memory of another one, or has no memory.
   bool shares_memory(int slot) const { return home_[slot] != slot; }
 
-  int convolution() const { return convolution_; }          // its index among the calls
-  int product() const { return product_; }                  // that the convolution computes, or -1
-  bool reads(int slot) const;                               // the convolution does
-  const std::vector<int>& order() const { return order_; }  // of the members, as they run
+  int convolution() const { return convolution_; }          // the index of its call
+  int product() const { return product_; }                  // the index of the product's call, or -1
+  bool reads(int slot) const;                               // whether the convolution reads the slot
+  const std::vector<int>& order() const { return order_; }  // the members in the order in which they run
   const std::vector<Unit>& units() const { return units_; }
 
  private:
+  // All shapes are taken as images of channels of positions.
+  static constexpr int kImage = 0, kChannel = 1, kPosition = 2, kBlockDims = 3;
+  static constexpr int64_t kFloat = sizeof(float);
+
   class Work;
-  // batch_norm as a product and a sum with two numbers of each channel, which are computed first.
+  // A norm of evaluation runs as x * scale + shift, with two numbers for each channel that are computed first.
   struct Norm {
     Operand weight, bias, mean, variance;
     double eps;
-    int slot;  // of the products; the sums' is the next one
+    int slot;  // the slot of the scales; the next one is that of the shifts
   };
   Epilogue() = default;
+  // These translate a member into the shape of images, channels and positions. They return false where the call cannot
+  // run on blocks.
   bool take(const Call& call, Call& as);
   bool take_loop(const Call& call, Call& as);
   bool take_norm(const Call& call, Call& as);
   bool take_reduction(const Call& call, Call& as);
   bool flatten(const int64_t* sizes, int ndim, const Operand& o, Operand& as) const;
-  bool is_dense(const Operand& o) const;
+  bool fills_its_storage(const Operand& o) const;
+  bool writes_only_fresh_memory() const;
+  bool keeps_what_is_reduced(const std::vector<char>& in_memory);
   bool find_homes(const std::vector<char>& in_memory, const std::vector<char>& in_registers);
   bool follow(int earlier, int later) const;
   int unit_of(int position) const;
 
   int convolution_ = 0, product_ = -1;
-  const Operand *source_ = nullptr, *factors_ = nullptr;  // of the product that it reads
+  const Operand *source_ = nullptr, *factors_ = nullptr;  // the operands of the product, if it takes one
   const Call* call_ = nullptr;                            // the convolution
-  const std::vector<Slot>* slots_ = nullptr;              // while it is made
+  const std::vector<Slot>* slots_ = nullptr;              // null once the epilogue is made
   int64_t images_ = 0, channels_ = 0, positions_ = 0;
-  bool reduces_ = false;
-  std::vector<Call> calls_;  // the members, with shapes of images, channels and positions
+  bool reduces_ = false;     // whether a member is a sum or a mean of each channel
+  std::vector<Call> calls_;  // the members as take() has translated them
   std::vector<Norm> norms_;
   std::vector<int> order_;
   std::vector<Unit> units_;

@@ -10,170 +10,6 @@
 
 namespace mica::recording {
 
-namespace {
-
-Access access_of(const Call& call, int k) {
-  const recording::Operand& o = call.operands[k];
-  Access a{o.offset, {}, o.dtype};
-  for (int d = 0; d < call.ndim; ++d) a.strides[d] = call.shape[d] == 1 ? 0 : o.strides[d];
-  if (!in_loop(call)) a.strides[0] = -1;  // a matrix: no element of a loop
-  if (call.form == Call::Form::Indexed && k == 0) {
-    const recording::Operand& index = call.operands[2];
-    a.index = index.slot;
-    a.index_offset = index.offset;
-    a.place = *reinterpret_cast<const IndexedPlace*>(call.arguments);
-  }
-  return a;
-}
-
-// Writes the instructions of a loop. Without `slots` operands have no addresses: that tells whether they fit.
-class Writer {
- public:
-  Writer(FusedLoop& loop, const std::vector<Slot>* slots) : loop_(loop), slots_(slots) {}
-  // False where there are too few registers, operands or instructions. `in_memory` says by slot what is stored.
-  bool write(const std::vector<const Call*>& calls, const std::vector<char>& in_memory);
-
- private:
-  // What a storage holds at the elements of the loop.
-  struct Value {
-    int slot;
-    Access access;
-    int last_read = -1, last_write = -1;  // calls
-    int8_t at = -1;                       // its register
-  };
-  Value& value_of(const Call& call, int k);
-  int operand_of(const Value& v);
-  bool load(Value& v);
-  bool store(const Value& v);
-  bool compute(const Call& call, int index);
-  int8_t take_register();
-  FusedInstruction* next() {
-    return loop_.ninstructions < kFusedInstructions ? &loop_.instructions[loop_.ninstructions++] : nullptr;
-  }
-
-  FusedLoop& loop_;
-  const std::vector<Slot>* slots_;
-  std::vector<Value> values_;
-  std::vector<const Value*> operands_;
-  bool taken_[kFusedRegisters] = {};
-};
-
-Writer::Value& Writer::value_of(const Call& call, int k) {
-  const int slot = call.operands[k].slot;
-  const Access access = access_of(call, k);
-  for (Value& v : values_)
-    if (v.slot == slot && v.access == access) return v;
-  return values_.emplace_back(Value{slot, access});
-}
-
-int Writer::operand_of(const Value& v) {
-  for (size_t i = 0; i < operands_.size(); ++i)
-    if (operands_[i] == &v) return static_cast<int>(i);
-  if (operands_.size() == kFusedOperands) return -1;
-  FusedLoop::Operand& o = loop_.operands[loop_.noperands++];
-  o.data = slots_ ? static_cast<char*>((*slots_)[v.slot].storage->address()) + v.access.offset : nullptr;
-  o.dtype = v.access.dtype;
-  std::copy(v.access.strides, v.access.strides + kFusedDims, o.strides);
-  if (v.access.index >= 0) {
-    const char* numbers = slots_ ? static_cast<const char*>((*slots_)[v.access.index].storage->address()) : nullptr;
-    o.index = reinterpret_cast<const int64_t*>(numbers + v.access.index_offset);
-    o.step = v.access.place.step;
-    o.size = v.access.place.size;
-    o.dim = v.access.place.dim;
-  }
-  operands_.push_back(&v);
-  return loop_.noperands - 1;
-}
-
-int8_t Writer::take_register() {
-  for (int r = 0; r < kFusedRegisters; ++r)
-    if (!taken_[r]) return taken_[r] = true, static_cast<int8_t>(r);
-  return -1;
-}
-
-bool Writer::load(Value& v) {
-  FusedInstruction* to = next();
-  const int operand = operand_of(v);
-  v.at = take_register();
-  if (!to || operand < 0 || v.at < 0) return false;
-  *to = {FusedInstruction::kLoad, {}, v.at, v.access.dtype, static_cast<uint8_t>(operand), 0, {}, {}};
-  return true;
-}
-
-bool Writer::store(const Value& v) {
-  FusedInstruction* to = next();
-  const int operand = operand_of(v);
-  if (!to || operand < 0) return false;
-  *to = {FusedInstruction::kStore, {v.at}, -1, v.access.dtype, static_cast<uint8_t>(operand), 1, {}, {}};
-  return true;
-}
-
-bool Writer::compute(const Call& call, int index) {
-  FusedInstruction step = call.step;
-  for (int i = 0; i < step.inputs; ++i) {
-    if (step.in[i] == FusedInstruction::kNumber) continue;
-    Value& v = value_of(call, step.in[i]);
-    if (v.at < 0 && !load(v)) return false;
-    step.in[i] = v.at;
-  }
-  Value& result = value_of(call, 0);
-  for (Value& v : values_) {
-    // What is asked for no more gives up its register, maybe to the result.
-    if (v.at < 0 || v.last_read > index || &v == &result) continue;
-    taken_[v.at] = false;
-    v.at = -1;
-  }
-  if (result.at < 0) result.at = take_register();
-  FusedInstruction* to = next();
-  if (!to || result.at < 0) return false;
-  step.out = result.at;
-  *to = step;
-  return true;
-}
-
-bool Writer::write(const std::vector<const Call*>& calls, const std::vector<char>& in_memory) {
-  values_.reserve(calls.size() * kOperands);  // operands_ points into it
-  for (size_t i = 0; i < calls.size(); ++i)
-    for (int k = 0; k < calls[i]->noperands; ++k) {
-      if (!calls[i]->operands[k].storage) continue;
-      Value& v = value_of(*calls[i], k);
-      (k < calls[i]->noutputs ? v.last_write : v.last_read) = static_cast<int>(i);
-    }
-  for (size_t i = 0; i < calls.size(); ++i) {
-    if (!compute(*calls[i], static_cast<int>(i))) return false;
-    const Value& result = value_of(*calls[i], 0);
-    if (in_memory[result.slot] && result.last_write == static_cast<int>(i) && !store(result)) return false;
-  }
-  return true;
-}
-
-// Where an instruction asks for what the one before it computed, it need not read the register; and where nobody else
-// asks for it, it need not be written there.
-void shorten(FusedLoop& loop) {
-  for (int i = 0; i + 1 < loop.ninstructions; ++i) {
-    FusedInstruction& now = loop.instructions[i];
-    if (now.code == FusedInstruction::kStore) continue;
-    bool asked_later = false;
-    for (int j = i + 1; j < loop.ninstructions; ++j) {
-      FusedInstruction& later = loop.instructions[j];
-      // A store leaves the last result as it is.
-      const bool next = j == i + 1 || (j == i + 2 && loop.instructions[i + 1].code == FusedInstruction::kStore);
-      for (int k = 0; k < later.inputs; ++k) {
-        if (later.in[k] != now.out) continue;
-        if (next) {
-          later.in[k] = FusedInstruction::kLast;
-        } else {
-          asked_later = true;
-        }
-      }
-      if (later.code != FusedInstruction::kStore && later.out == now.out) break;
-    }
-    if (!asked_later) now.out = -1;
-  }
-}
-
-}  // namespace
-
 FusedGroup::FusedGroup(const Call& first) : calls_{&first} {
   if (first.form == Call::Form::Norm) norm_.emplace(first);
   note(first, uses_);
@@ -183,7 +19,7 @@ bool FusedGroup::uses(int slot) const {
   return std::any_of(uses_.begin(), uses_.end(), [slot](const Use& u) { return u.slot == slot; });
 }
 
-// Whether two accesses are halves of the same rows, which have no element in common.
+// Whether two accesses are the two halves of the same rows: they have no element in common.
 static bool are_halves(const Access& a, const Access& b, const Call& call) {
   const int last = call.ndim - 1;
   if (last < 0 || a.dtype != b.dtype || a.index != b.index || a.index_offset != b.index_offset || a.place != b.place ||
@@ -196,7 +32,8 @@ static bool are_halves(const Access& a, const Access& b, const Call& call) {
   return true;
 }
 
-// Adds the uses of a call. False where a storage that is written would be used in two ways.
+// Adds the uses of a call. Returns false where the calls would write a storage and reach it in two ways that may have
+// elements in common: then they are not one loop.
 bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
   bool alike = true;
   for (int k = 0; k < call.noperands; ++k) {
@@ -225,13 +62,13 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
 bool FusedGroup::fits(const std::vector<char>& in_memory) const {
   if (norm_) return norm_->fits(in_memory);
   if (!is_loop()) return true;
-  // As many values as there are registers fit in any case; only with more it depends on when each is asked for.
+  // As many values as there are registers fit in any case. With more of them, it depends on when each is asked for.
   if (uses_.size() <= kFusedRegisters && 2 * calls_.size() + uses_.size() <= kFusedInstructions) return true;
   const auto loop = std::make_unique<FusedLoop>();
-  return Writer(*loop, nullptr).write(calls_, in_memory);
+  return write_loop(*loop, calls_, in_memory, nullptr);
 }
 
-// Products of the same row, none of which needs another.
+// Products of the same row run side by side, where none needs the result of another.
 bool FusedGroup::join_products(const Call& call) {
   const Call& first = *calls_[0];
   const Operand &row = call.operands[1], &common = first.operands[1];
@@ -316,9 +153,7 @@ bool FusedGroup::write(FusedLoop& loop, const std::vector<Slot>& slots, const st
   loop.device = first.device;
   loop.ndim = first.ndim;
   std::copy(first.shape, first.shape + first.ndim, loop.shape);
-  if (!Writer(loop, &slots).write(calls_, in_memory)) return false;
-  shorten(loop);
-  return true;
+  return write_loop(loop, calls_, in_memory, &slots);
 }
 
 bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
@@ -358,14 +193,13 @@ FusedSum FusedGroup::sum(const std::vector<Slot>& slots) const {
   };
   const Operand& row = call.operands[1];
   const int64_t count = row.sizes[row.ndim - 1];
-  const bool is_mean = std::string_view(call.name) == "reduce_mean";
-  return {address(1), address(0), count, is_mean ? static_cast<float>(count) : 1};
+  return {address(1), address(0), count, is_mean(call) ? static_cast<float>(count) : 1};
 }
 
 FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slots, const std::vector<bool>& needed)
     : in_memory_(slots.size(), 1), uses_(slots.size()) {
   if (std::all_of(calls, calls + count, [](const Call& call) { return call.device.is_cpu(); })) return;
-  // While groups are made, what nobody outside asks for counts as not stored: that it is used by two groups is rare.
+  // While groups are made, a result that nobody outside asks for counts as not stored: two groups rarely use one.
   for (size_t s = 0; s < slots.size(); ++s) in_memory_[s] = !is_dead(slots[s]) || !is_promised(slots[s]);
   std::vector<const Call*> listed;
   for (int c = 0; c < count; ++c)
@@ -397,7 +231,8 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
     if (uses_[slot] && !in_memory_[slot]) kept_ += static_cast<int64_t>(slots[slot].storage->nbytes());
 }
 
-// A norm computes along the last call that it needs, unless another group needs that call too: it would come too late.
+// Lets a norm, as the last group, take in the latest call that it needs. It does not where a group between the two
+// needs that call too: the call would run too late.
 void FusedPlan::absorb_into_last() {
   const size_t last = groups_.size() - 1;
   for (size_t g = last; g-- > 0 && g + kLookBack > last;) {
@@ -431,7 +266,8 @@ std::string FusedPlan::describe() const {
   return text;
 }
 
-// Groups `first` to `last` as one kernel. False where they cannot be one: then none has run.
+// Runs the groups from `first` to before `last` as one kernel. Returns false where that is not possible: none has run
+// then.
 bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const {
   const Device device = groups_[first].calls()[0]->device;
   std::vector<FusedLoop> loops(last - first);
@@ -451,7 +287,7 @@ bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>&
 int64_t FusedPlan::run(const std::vector<Slot>& slots) const {
   int64_t generated = 0;
   for (size_t g = 0; g < groups_.size();) {
-    // In a graph that is captured, what has few elements is one kernel with its neighbours.
+    // In a graph that is captured, neighbouring groups of few elements run as one kernel.
     const Device device = groups_[g].calls()[0]->device;
     size_t end = g;
     if (least_fused <= 1 && fusion_of(device)->run_sequence)

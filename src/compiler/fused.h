@@ -1,5 +1,5 @@
-// The calls of a recording on devices whose backend can fuse them (mica/backend/fusion.h): which of them become one
-// loop, and the list of instructions that each loop is.
+// Arranges the calls of a recording on devices whose backend can fuse calls (mica/backend/fusion.h) into groups: loops,
+// products of one row, and norms with their neighbours.
 #pragma once
 
 #include <deque>
@@ -7,56 +7,46 @@
 #include <string>
 #include <vector>
 
+#include "compiler/fused_loop.h"
 #include "compiler/fused_norms.h"
 #include "compiler/plan.h"
-#include "mica/backend/fusion.h"
 
 namespace mica::recording {
 
-// Whether a call computes element by element.
-inline bool in_loop(const Call& call) { return call.form == Call::Form::Loop || call.form == Call::Form::Indexed; }
-
-// How a call reaches a storage: two that reach it alike touch, for each element of the loop, the same bytes.
-struct Access {
-  int64_t offset;
-  int64_t strides[kFusedDims];
-  DType dtype;
-  int index = -1;  // the slot of the number that says where it lies, and where in it
-  int64_t index_offset = 0;
-  IndexedPlace place{};
-  friend bool operator==(const Access&, const Access&) = default;
-};
-
-// The calls, of which those are halves that read what was written in halves, or write what is read so. These are put
-// into `made`. Dimensions of one element are left out.
+// Replaces each call that reads rows which others wrote in halves, or writes rows which others read in halves, by two
+// calls, one for each half. Dimensions of one element are left out. New calls are put into `made`.
 std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<Call>& made);
 
 class FusedGroup {
  public:
   explicit FusedGroup(const Call& first);
-  // Takes the call in, after those that it has. False where that would not be one loop.
+  // Takes the call in behind those that the group has. Returns false where they cannot run as one. `stored` says by
+  // slot which results are stored.
   bool join(const Call& call, const std::vector<char>& stored);
-  // Takes the group in, before its calls: only a norm does.
+  // Takes the one call of an earlier group in, before its own. Only a norm does.
   bool absorb(const FusedGroup& earlier);
-  // Whether the loop is one with these slots in memory. If not, its calls run one by one, and all of it is in memory.
+  // Whether the calls can still run as one when these slots are in memory. If not, the group has to fall apart: its
+  // calls run one by one, and all that they use is in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void fall_apart() { apart_ = true; }
   bool is_loop() const { return !norm_ && in_loop(*calls_[0]); }
   bool is_sum() const { return calls_[0]->form == Call::Form::Sum; }
-  // Whether a call that is not part of the group has to run after it.
+  // Whether a call, or a group, that is not part of this group has to run after it.
   bool precedes(const Call& call) const;
   bool precedes(const FusedGroup& later) const;
   const std::vector<const Call*>& calls() const { return calls_; }
   bool uses(int slot) const;
-  // Whether it can be part of a sequence, and what part: the instructions of its loop (false where they are too many),
-  // or its sum.
+  // Whether the group can be a part of a sequence: it is a loop of few elements or a sum.
   bool is_short() const;
+  // Writes the group's loop. Returns false where its instructions are too many.
   bool write(FusedLoop& loop, const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
+  // The group's sum, as a part of a sequence.
   FusedSum sum(const std::vector<Slot>& slots) const;
-  // Returns whether it ran as code that was made for it.
+  // Runs the calls. Returns whether they ran as code that was made for them.
   bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
 
  private:
+  // How the calls use a storage.
   struct Use {
     int slot;
     Access access;
@@ -74,14 +64,14 @@ class FusedGroup {
 
 class FusedPlan {
  public:
-  // Of `calls` those on other devices than the CPU that are needed.
+  // Takes those of the `calls` that are needed and run on another device than the CPU.
   FusedPlan(const Call* calls, int count, const std::vector<Slot>& slots, const std::vector<bool>& needed);
   const std::vector<FusedGroup>& groups() const { return groups_; }
   bool uses(int slot) const { return uses_[slot] != 0; }
   bool in_memory(int slot) const { return in_memory_[slot]; }
-  int64_t kept_apart() const { return kept_; }  // bytes that do not reach memory
+  int64_t kept_apart() const { return kept_; }  // the bytes of results that are never stored
   std::string describe() const;
-  int64_t run(const std::vector<Slot>& slots) const;  // how many ran as code that was made for them
+  int64_t run(const std::vector<Slot>& slots) const;  // returns how many groups ran as code that was made for them
 
  private:
   void absorb_into_last();
@@ -90,7 +80,7 @@ class FusedPlan {
   std::deque<Call> halves_;
   std::vector<FusedGroup> groups_;
   std::vector<char> in_memory_;
-  std::vector<int> uses_;  // by how many groups, by slot
+  std::vector<int> uses_;  // by slot: how many groups use it
   int64_t kept_ = 0;
 };
 

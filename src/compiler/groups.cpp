@@ -8,8 +8,9 @@ namespace mica::recording {
 
 namespace {
 
-constexpr int64_t kFinePiece = 8192, kLeastPieces = 8;  // coarser ones must be enough for several threads
-constexpr int64_t kLargestPiece = 128 * 1024;  // elements: what is cut no finer is not in a cache when it is read again
+// Elements of a piece. Pieces that are larger than a fine one must at least be enough for several threads.
+constexpr int64_t kFinePiece = 8192, kLeastPieces = 8;
+constexpr int64_t kLargestPiece = 128 * 1024;  // a larger one has left the cache before it is read again
 
 }  // namespace
 
@@ -40,7 +41,7 @@ Grouping::Grouping(const Call* calls, int count, int slots, const std::vector<bo
         break;
       }
       if (!conflicts(g, calls_[c])) continue;
-      apart = refusal_;  // it must come after this group
+      apart = refusal_;  // the call has to run after this group, so that it can join none before it
       break;
     }
     if (joined) continue;
@@ -80,10 +81,10 @@ int Grouping::lay_out(const Call& call, int operand, int lead, Partition& partit
   const Operand& o = call.operands[operand];
   const int64_t* sizes = sizes_of(call, operand);
   partition.begin = o.offset;
-  int64_t within = element_size(o.dtype);  // the bytes of one index of the dimension
+  int64_t within = element_size(o.dtype);  // the bytes that one index of the dimension takes
   for (int d = dims_of(call, operand) - 1; d >= 0; --d) {
     const int64_t step = sizes[d] == 1 ? within : o.strides[d];
-    if (step < within) lead = std::min(lead, d);  // dimensions reach into each other from here on
+    if (step < within) lead = std::min(lead, d);  // indices of this dimension overlap
     partition.steps[d] = step;
     within = step * sizes[d];
   }
@@ -109,7 +110,7 @@ bool Grouping::join(int group, int c) {
     }
     lead = lay_out(call, k, lead, fresh[k]);
     if (!uses.reads[slot]) continue;
-    // Calls before this one read what it writes: each must have read its own piece only.
+    // Earlier calls of the group read what this one writes over. That is right only where each reads its own piece.
     for (const int earlier : g.calls)
       for (int i = calls_[earlier].noutputs; i < calls_[earlier].noperands && lead > 0; ++i)
         if (calls_[earlier].operands[i].storage && calls_[earlier].operands[i].slot == slot)
@@ -123,7 +124,7 @@ bool Grouping::join(int group, int c) {
       if (call.operands[out].slot == slot && !uses.writes[slot]) lead = fit(call, k, fresh[out], lead);
   }
   if (lead == 0) return refuse("it needs other pieces of what the loop before it computes than it computes itself");
-  // Pieces that have become too large would be read from memory again, as without a group.
+  // Pieces that are too large for a cache would be read from memory again, as without a group.
   int64_t most = elements_behind(call, lead);
   if (lead < g.lead)
     for (const int member : g.calls) most = std::max(most, elements_behind(calls_[member], lead));

@@ -1,4 +1,5 @@
-// Neighbouring calls of a group that machine code computes together: one pass over the piece instead of one for each.
+// A segment is some neighbouring calls of a group that machine code computes together: one pass over the piece, instead
+// of a pass for each call.
 #pragma once
 
 #include <vector>
@@ -10,52 +11,56 @@ namespace mica::recording {
 
 struct Segment {
   Code code = nullptr;
-  int inner = 0;  // the dimension along which streams are dense or have one value
+  int inner = 0;  // the dimension of the rows: along it a stream is dense or has one value
   int streams = 0;
-  const Operand* operands[Program::kStreams];  // one access of each stream
+  const Operand* operands[Program::kStreams];  // by stream: an operand of the calls that says where it lies
   Program::Kind kinds[Program::kStreams];
-  const int64_t* shape = nullptr;  // of its calls
+  const int64_t* shape = nullptr;  // the shape that all its calls have
   float constants[Program::kConstants];
-  double divisor = 1;  // of the sum of a row
+  double divisor = 1;  // the sum of a row is divided by it
 };
 
-// A call that runs by its kernel, or a segment.
+// What runs at once on a piece: either one call, by its kernel, or a segment.
 struct Unit {
-  int first, count;  // in the order of the group's calls
-  int segment = -1;  // its index, or none
+  int first, count;  // its calls, as positions in the order in which the group's calls run
+  int segment = -1;  // the segment's index, or -1
 };
 
-// What a group's calls have in common as they are cut.
+// How a group's calls are cut into pieces: a piece has `range` indices of dimension `cut`.
 struct PieceShape {
   int cut;
   int64_t range;
 };
 
-// Whether a pointwise call is of a kernel that machine code can compute.
+// Whether machine code can compute what the call's kernel computes.
 bool is_simple(const Call& call);
 
-// A group's calls, with halves in the place of those whose results are read in halves of their rows only. Halves are
-// written behind the `used` calls, as long as there is room.
+// Replaces each call whose result is only read in halves of its rows by two calls, one for each half. These are written
+// into `calls` behind the first `used` ones, as long as `capacity` allows. Returns the group's calls afterwards.
 std::vector<int> split_into_halves(const std::vector<int>& members, Call* calls, int& used, int capacity,
                                    const std::vector<char>& in_memory);
 
-// The calls of a group in an order in which more neighbours can be one segment: each as late as what reads it allows.
+// Puts the calls of a group into an order in which more neighbours can be one segment: each call runs as late as what
+// reads its result allows.
 std::vector<int> schedule(const std::vector<int>& members, const Call* calls, int slots);
 
-// The units of a group's calls in that order. `in_memory` tells which slots somebody else may read; results that only a
-// segment itself reads are stored nowhere: `in_registers` says which. A segment has at least `least` calls.
+// Divides a group's calls, in that order, into units. `in_memory` tells which slots somebody outside the group may
+// read. A result that only its own segment reads is stored nowhere, which is noted in `in_registers`. A segment has at
+// least `least` calls.
 std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, const PieceShape& piece,
                              const std::vector<char>& in_memory, std::vector<Segment>& segments,
                              std::vector<char>& in_registers, int least = 2);
 
-// A segment's nest of loops for pieces of `range` indices, and its addresses.
+// The loops of a segment on pieces of one size: the code runs the two inner ones, over rows and elements, and execute()
+// those around them.
 struct PreparedSegment {
   CodeArguments arguments;
   int64_t rows;
-  int outer;  // loops around the rows
+  int outer;  // the number of loops around the rows
   int64_t extents[kDims], strides[kDims][Program::kStreams];
 };
 void prepare(PreparedSegment& prepared, const Segment& segment, const PieceShape& piece);
+// Runs a segment on the piece whose streams begin at `addresses`.
 void execute(PreparedSegment& prepared, const Segment& segment, char* const* addresses);
 
 }  // namespace mica::recording

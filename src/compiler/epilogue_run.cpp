@@ -1,0 +1,231 @@
+// Runs an epilogue: a convolution, and on each block of its result the calls that follow it.
+#include <algorithm>
+#include <atomic>
+
+#include "compiler/epilogue.h"
+#include "core/channel_line.h"
+#include "core/recorded_convolution.h"
+#include "mica/parallel.h"
+
+namespace mica::recording {
+
+namespace {
+
+constexpr int64_t kBlockPiece = 4096;   // elements that stay in the first cache while several passes go over them
+constexpr int64_t kBlockGrain = 16384;  // elements that are worth a thread
+
+}  // namespace
+
+// What the convolution's kernel calls for each block.
+class Epilogue::Work final : public BlockWork {
+ public:
+  Work(const Epilogue& epilogue, const std::vector<Slot>& slots) : e_(epilogue) {
+    static std::atomic<uint64_t> next{1};
+    id_ = next.fetch_add(1, std::memory_order_relaxed);
+    lines_.resize(2 * static_cast<size_t>(e_.channels_) * e_.norms_.size());
+    bases_.resize(slots.size() + 2 * e_.norms_.size());
+    for (size_t s = 0; s < slots.size(); ++s)
+      if (e_.home_[s] >= 0) bases_[s] = static_cast<char*>(slots[e_.home_[s]].storage->address());
+    for (size_t i = 0; i < e_.norms_.size(); ++i) fill_lines(e_.norms_[i], lines_.data() + 2 * i * channels());
+  }
+
+  void run(const Block& block) override {
+    // A single pass goes over the whole block. Several passes go over pieces of it, which stay in the first cache.
+    const bool once = e_.units_.size() == 1, reduces = e_.reduces_ && block.positions == e_.positions_;
+    if (e_.reduces_ && !reduces) unreduced_.store(true, std::memory_order_relaxed);
+    const int64_t positions =
+        once || reduces || block.positions <= kBlockPiece
+            ? block.positions
+            : (block.positions / ((block.positions + kBlockPiece - 1) / kBlockPiece) + 15) / 16 * 16;
+    const int64_t channels = once ? block.channels : std::max<int64_t>(1, kBlockPiece / positions);
+    Ready& ready = ready_of();
+    for (int64_t c = 0; c < block.channels; c += channels)
+      for (int64_t p = 0; p < block.positions; p += positions)
+        run_piece(ready, {block.image, block.channel + c, std::min(channels, block.channels - c), block.position + p,
+                          std::min(positions, block.positions - p)});
+  }
+
+  char* base(int slot) const { return bases_[slot]; }
+  // Runs the reductions, if a block had only some positions of its channels: such a block cannot reduce.
+  void reduce_the_rest() const {
+    if (!unreduced_.load(std::memory_order_relaxed)) return;
+    for (const Call& call : e_.calls_)
+      for (int64_t i = 0; i < e_.images_ && !is_pointwise(call); ++i)
+        reduce(call, {i, 0, e_.channels_, 0, e_.positions_});
+  }
+
+ private:
+  // What a thread has prepared for blocks of one size. It is kept from one block to the next.
+  struct Ready {
+    uint64_t owner = 0;  // the id of the work that it is for; 0 is none
+    int64_t channels = 0, positions = 0;
+    std::vector<PreparedSegment> segments;
+    std::vector<PointwiseLoop> loops;  // by unit
+  };
+  static Ready& ready_of() {
+    static thread_local Ready ready;
+    return ready;
+  }
+  size_t channels() const { return static_cast<size_t>(e_.channels_); }
+
+  // Computes the scales and the shifts of a norm.
+  void fill_lines(const Norm& norm, float* scales) {
+    const auto value = [&](const Operand& o, int64_t c) {
+      return static_cast<double>(*reinterpret_cast<const float*>(bases_[o.slot] + o.offset + c * o.strides[kChannel]));
+    };
+    float* shifts = scales + e_.channels_;
+    for (int64_t c = 0; c < e_.channels_; ++c) {
+      const ChannelLine line(value(norm.weight, c), value(norm.bias, c), value(norm.mean, c),
+                             reciprocal_deviation(value(norm.variance, c), norm.eps));
+      scales[c] = static_cast<float>(line.scale);
+      shifts[c] = static_cast<float>(line.shift);
+    }
+    bases_[norm.slot] = reinterpret_cast<char*>(scales);
+    bases_[norm.slot + 1] = reinterpret_cast<char*>(shifts);
+  }
+
+  char* address(const Operand& o, const Block& b) const {
+    return bases_[o.slot] + o.offset + b.image * o.strides[kImage] + b.channel * o.strides[kChannel] +
+           b.position * o.strides[kPosition];
+  }
+
+  void prepare(Ready& ready, const Block& b) const {
+    if (ready.owner == id_ && ready.channels == b.channels && ready.positions == b.positions) return;
+    ready.owner = 0;  // what follows may throw, and would leave it half prepared
+    ready.segments.resize(e_.segments_.size());
+    ready.loops.resize(e_.units_.size());
+    const int64_t shape[] = {1, b.channels, b.positions};
+    for (size_t i = 0; i < e_.segments_.size(); ++i) {
+      Segment segment = e_.segments_[i];
+      segment.shape = shape;
+      recording::prepare(ready.segments[i], segment, {kChannel, b.channels});
+      ready.segments[i].arguments.constants = e_.segments_[i].constants;
+    }
+    for (size_t u = 0; u < e_.units_.size(); ++u) {
+      const Call& call = e_.calls_[e_.order_[e_.units_[u].first]];
+      if (e_.units_[u].segment < 0 && is_pointwise(call)) prepare_loop(ready.loops[u], call, b);
+    }
+    ready.owner = id_;
+    ready.channels = b.channels;
+    ready.positions = b.positions;
+  }
+
+  static void prepare_loop(PointwiseLoop& loop, const Call& call, const Block& b) {
+    loop.device = call.device;
+    loop.dtype = call.dtype;
+    loop.result_dtype = call.result_dtype;
+    loop.noutputs = call.noutputs;
+    loop.noperands = call.noperands;
+    loop.numbers = 0;
+    loop.numel = b.channels * b.positions;
+    bool one_run = true;
+    for (int k = 0; k < call.noperands; ++k) {
+      const Operand& o = call.operands[k];
+      loop.dtypes[k] = o.dtype;
+      loop.strides[0][k] = o.storage ? o.strides[kPosition] : 0;
+      loop.strides[1][k] = o.storage ? o.strides[kChannel] : 0;
+      one_run &= loop.strides[1][k] == loop.strides[0][k] * b.positions;
+      if (o.storage) continue;
+      loop.numbers |= 1u << k;
+      loop.data[k] = const_cast<char*>(reinterpret_cast<const char*>(o.number));
+    }
+    one_run |= b.channels == 1;
+    loop.ndim = one_run ? 1 : 2;
+    loop.shape[0] = one_run ? loop.numel : b.positions;
+    loop.shape[1] = b.channels;
+  }
+
+  void run_piece(Ready& ready, const Block& b) const {
+    prepare(ready, b);
+    for (size_t u = 0; u < e_.units_.size(); ++u) {
+      const Unit& unit = e_.units_[u];
+      if (unit.segment >= 0) {
+        const Segment& s = e_.segments_[unit.segment];
+        char* addresses[Program::kStreams];
+        for (int k = 0; k < s.streams; ++k) addresses[k] = address(*s.operands[k], b);
+        execute(ready.segments[unit.segment], s, addresses);
+        continue;
+      }
+      const Call& call = e_.calls_[e_.order_[unit.first]];
+      if (!is_pointwise(call)) {
+        if (b.positions == e_.positions_) reduce(call, b);
+        continue;
+      }
+      PointwiseLoop& loop = ready.loops[u];
+      for (int k = 0; k < call.noperands; ++k)
+        if (call.operands[k].storage) loop.data[k] = address(call.operands[k], b);
+      call.run_loop(call, loop);
+    }
+  }
+
+  // Runs a reduction on a block that has all positions of its channels.
+  void reduce(const Call& call, const Block& b) const {
+    int64_t sizes[2][kDims], strides[2][kDims];
+    TensorView views[2];
+    for (int k = 0; k < 2; ++k) {
+      const Operand& o = call.operands[k];
+      TensorView& v = views[k];
+      v.ndim = o.ndim - 1;
+      v.numel = 1;
+      for (int d = 0; d < v.ndim; ++d) {
+        sizes[k][d] = d == 0 ? b.channels : o.sizes[d + 1];
+        strides[k][d] = o.strides[d + 1] / element_size(o.dtype);
+        v.numel *= sizes[k][d];
+      }
+      v.sizes = sizes[k];
+      v.strides = strides[k];
+      v.dtype = o.dtype;
+      v.device = call.device;
+      v.data = bases_[o.slot] + o.offset + b.image * o.strides[kImage] + b.channel * o.strides[kChannel];
+    }
+    call.run_rows(call, views, kChannel);
+  }
+
+  const Epilogue& e_;
+  uint64_t id_;
+  std::vector<float> lines_;            // for each norm, the scales and then the shifts
+  std::vector<char*> bases_;            // by slot: where its memory begins
+  std::atomic<bool> unreduced_{false};  // whether a block was left without its reductions
+};
+
+void Epilogue::run(const std::vector<Slot>& slots) const {
+  Work work(*this, slots);
+  TensorView views[kOperands];
+  int64_t strides[kOperands][kDims];
+  for (int k = 0; k < call_->noperands; ++k) {
+    const Operand& o = call_->operands[k];
+    TensorView& v = views[k];
+    v.ndim = o.ndim;
+    v.numel = 1;
+    for (int d = 0; d < o.ndim; ++d) {
+      strides[k][d] = o.strides[d] / element_size(o.dtype);
+      v.numel *= o.sizes[d];
+    }
+    v.sizes = o.sizes;
+    v.strides = strides[k];
+    v.dtype = o.dtype;
+    v.device = call_->device;
+    v.data = (k == 0 ? work.base(o.slot) : static_cast<char*>(slots[o.slot].storage->address())) + o.offset;
+  }
+  ChannelFactors factors{};
+  if (source_) {
+    views[1].data = static_cast<char*>(slots[source_->slot].storage->address()) + source_->offset;
+    factors.data =
+        reinterpret_cast<const float*>(static_cast<char*>(slots[factors_->slot].storage->address()) + factors_->offset);
+    factors.image_step = factors_->strides[kImage] / kFloat;
+    factors.channel_step = factors_->strides[kChannel] / kFloat;
+  }
+  run_convolution(*call_, views, &work, source_ ? &factors : nullptr);
+  if (work.is_done()) return work.reduce_the_rest();
+  // The kernel has not told of its blocks: the calls run on the finished result, a few channels at a time.
+  const int64_t step = std::max<int64_t>(1, kBlockPiece / positions_), parts = (channels_ + step - 1) / step;
+  parallel_for(0, images_ * parts, std::max<int64_t>(1, kBlockGrain / (step * positions_)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t first = i % parts * step;
+                   work.run({i / parts, first, std::min(step, channels_ - first), 0, positions_});
+                 }
+               });
+}
+
+}  // namespace mica::recording

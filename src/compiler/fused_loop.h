@@ -1,0 +1,33 @@
+// Writes calls that a backend computes as one loop (mica/backend/fusion.h) as the instructions of that loop.
+#pragma once
+
+#include <vector>
+
+#include "compiler/plan.h"
+#include "mica/backend/fusion.h"
+
+namespace mica::recording {
+
+// Whether a call computes element by element.
+inline bool in_loop(const Call& call) { return call.form == Call::Form::Loop || call.form == Call::Form::Indexed; }
+
+// How an operand reaches its storage. Two operands with equal accesses touch the same bytes for each element of a loop.
+struct Access {
+  int64_t offset;
+  int64_t strides[kFusedDims];
+  DType dtype;
+  // Of an Indexed call's output: the slot of the number that says where it lies, and the number's offset there.
+  int index = -1;
+  int64_t index_offset = 0;
+  IndexedPlace place{};
+  friend bool operator==(const Access&, const Access&) = default;
+};
+Access access_of(const Call& call, int operand);
+
+// Writes the instructions of a loop. `in_memory` says by slot which results are stored. Returns false where the calls
+// need more registers, operands or instructions than a loop has. Without `slots` operands have no addresses: that is
+// enough to learn whether the calls fit.
+bool write_loop(FusedLoop& loop, const std::vector<const Call*>& calls, const std::vector<char>& in_memory,
+                const std::vector<Slot>* slots);
+
+}  // namespace mica::recording

@@ -1,0 +1,52 @@
+// The calls that one thread has put off, and the storages that they use.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "compiler/plan.h"
+#include "mica/core/recording.h"
+
+namespace mica::recording {
+
+class PendingCalls {
+ public:
+  // Whoever uses what is below holds it: another thread may ask for what these calls compute.
+  std::mutex mutex;
+  Counts counts;
+  bool explains = false;             // whether run() adds to the explanation
+  std::string (*place)() = nullptr;  // says at which line the program is
+  std::string explanation;
+  PointwiseLoop no_elements;  // for end_call(), which calls kernels without elements
+
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == kMostCalls; }
+  Call& next() { return calls_[count_]; }  // the call that add() adds, for the caller to fill in
+  void add();
+  bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
+  const Call* lone() const { return count_ == 1 ? &calls_[0] : nullptr; }
+  // Runs all calls and forgets them. An error leaves them where memory is missing: whoever asks again gets it again.
+  void run(const char* reason, const std::string& asked_from = {});
+  // Where the program is, if an explanation will say so. To be asked before the mutex is locked.
+  std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
+
+ private:
+  static constexpr int kMostCalls = 256, kMostHalves = 32;
+  static constexpr size_t kTable = 4096;  // more than twice the operands of all calls
+  static size_t hash(const StorageImpl* s) { return (reinterpret_cast<uintptr_t>(s) >> 6) * 0x9E3779B97F4A7C15u >> 52; }
+  int find(const StorageImpl* storage) const;
+  int slot_of(StorageImpl* storage, bool keeps);
+  void forget();
+  void run_one();
+
+  // Behind the calls there is room for those that the plan cuts into halves.
+  std::unique_ptr<Call[]> calls_{new Call[kMostCalls + kMostHalves]};
+  int count_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<int> table_ = std::vector<int>(kTable, -1);  // a hash table: slots by their storages' addresses
+  std::vector<size_t> filled_;                             // the entries of the table that are in use
+};
+
+}  // namespace mica::recording
