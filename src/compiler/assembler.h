@@ -1,4 +1,5 @@
-// From a program to instructions: gives registers to its values and lays out its loops. `Machine` writes instructions.
+// Turns a program into instructions: gives registers to its values and lays out its loops. `Machine` is a class that
+// writes the instructions of one processor.
 #pragma once
 
 #include <algorithm>
@@ -10,21 +11,21 @@
 
 namespace mica::recording {
 
-// One instruction of a row's body, with registers.
+// One instruction of the body of a row, with the registers that it uses.
 struct Placed {
   enum Kind : uint8_t { Load, Store, Compute, Move } kind;
   Op op;
   uint8_t stream;
   uint8_t to, a, b, c;  // registers
-  bool ahead = false;   // of a store: Program::Store
+  bool ahead = false;   // for a store, what Program::Store says
 };
 
-// Registers of vectors for the values of a program, of which `count` there are: constants and what is one value for a
-// row have theirs throughout.
+// Gives the values of a program one of `count` registers each. Constants, and values that are the same throughout a
+// row, keep theirs throughout.
 class Registers {
  public:
   Registers(const Program& p, int count) : program_(p), count_(count) {}
-  bool place();  // false: there are too few
+  bool place();  // returns false where there are too few
 
   int of_constant(int i) const { return place_[Program::constant(i)]; }
   int of_row(int stream) const { return place_[Program::stream(stream)]; }
@@ -32,26 +33,27 @@ class Registers {
 
  private:
   static constexpr int kNone = -1;
-  static int computed(int step) { return 2 * step; }  // moments: a step, and the stores after it
+  // Moments are numbered: each step is one, and the stores after it are the next one.
+  static int computed(int step) { return 2 * step; }
   static int stored(int step) { return 2 * step + 1; }
-  int take();
-  int read(uint8_t value);  // its register; a stream's element is loaded at its first use
-  void drop_after(int moment, uint8_t value);
+  int take();               // a free register, or kNone
+  int read(uint8_t value);  // the value's register; an element of a stream is loaded at its first use
+  void drop_after(int moment, uint8_t value);  // frees the value's register if nothing reads it after the moment
   bool compute(int step);
   bool is_fixed(uint8_t value) const;
 
   const Program& program_;
   int count_;
   int place_[Program::kValues];
-  int last_[Program::kValues];  // the moment that reads it last
+  int last_[Program::kValues];  // by value: the moment that reads it last
   std::vector<bool> used_;
   std::vector<Placed> body_;
 };
 
-// The body for `count` elements, then on to the next ones.
+// Writes the body for `count` elements, and moves all streams on to the next ones.
 template <class Machine>
 void assemble_body(const Program& p, const Registers& registers, Machine& m, int count) {
-  constexpr int kLine = 64, kAhead = 1024;  // bytes: of a cache, and how far ahead of a store it is asked for
+  constexpr int kLine = 64, kAhead = 1024;  // the bytes of a cache's line, and how far ahead of a store it is asked for
   const bool single = count == 1;
   for (int copy = 0; copy < (count + Machine::kLanes - 1) / Machine::kLanes; ++copy)
     for (const Placed& i : registers.body()) {
@@ -83,8 +85,8 @@ void assemble_body(const Program& p, const Registers& registers, Machine& m, int
   m.count_down(count);
 }
 
-// A row whose values are added up: kSums vectors side by side, which meet after kSteps steps and are added to the
-// total, then what is left by single vectors.
+// Writes a row whose values are added up. kSums vectors are added side by side. After kSteps steps they are added to
+// one another and then to the total. What is left of the row is added by single vectors.
 template <class Machine>
 void assemble_summed_row(const Program& p, const Registers& registers, Machine& m, int sum) {
   constexpr int kSteps = 16, kTogether = Machine::kSums * Machine::kLanes;
@@ -113,6 +115,7 @@ void assemble_summed_row(const Program& p, const Registers& registers, Machine& 
   m.store_total(sum);
 }
 
+// Writes the whole code. Returns false where the program needs more registers or streams than the machine has.
 template <class Machine>
 bool assemble(const Program& p, Machine& m) {
   const int sum = static_cast<int>(std::find(p.kinds, p.kinds + p.streams, Program::kRowSum) - p.kinds);
@@ -129,7 +132,7 @@ bool assemble(const Program& p, Machine& m) {
   if (sums) {
     if constexpr (Machine::kSums > 0) assemble_summed_row(p, registers, m, sum);
   } else {
-    constexpr int kCopies = 4;  // of the body, one after the other: fewer jumps and additions
+    constexpr int kCopies = 4;  // the body is written four times in a row, for fewer jumps and additions
     for (const int count : {kCopies * Machine::kLanes, Machine::kLanes, 1}) {
       const size_t loop = m.here();
       const size_t leave = m.leave_if_fewer(count);
@@ -144,7 +147,7 @@ bool assemble(const Program& p, Machine& m) {
   return true;
 }
 
-// Instructions as bytes; false where the program does not fit into registers.
+// Write the instructions of a program into `code`, as bytes. They return false where it does not fit into registers.
 bool assemble_arm64(const Program& program, std::vector<uint8_t>& code);
 bool assemble_x86_64(const Program& program, std::vector<uint8_t>& code);
 

@@ -1,4 +1,4 @@
-// x86-64 with AVX2 and FMA: vectors of eight float32.
+// Writes instructions of x86-64 with AVX2 and FMA, on vectors of eight float32.
 #include <cstddef>
 #include <initializer_list>
 #include <utility>
@@ -13,7 +13,7 @@ enum : int { kRax, kRcx, kRdx, kRbx, kRsp, kRbp, kRsi, kRdi, kR8, kR9, kR10, kR1
 
 class X86 {
  public:
-  // The last two vectors are for what an instruction needs beside its operands.
+  // The last two of the sixteen vector registers hold what an operation needs beside its operands.
   static constexpr int kRegisters = 14, kLanes = 8, kStreams = 12, kSums = 0, kTotals = 0;
   static constexpr int kSpare = 14, kOther = 15;
 
@@ -43,12 +43,12 @@ class X86 {
     } else {
       memory(2, 1, 0x31, to, 0, pointer(stream), offset, true);
     }
-    vectors(1, 1, 0x66, to, to, kSpare);  // all bits where it is more than zero
+    vectors(1, 1, 0x66, to, to, kSpare);  // sets all bits of the elements that are more than zero
   }
   void store(int from, int stream, int offset, bool single) {
     memory(1, single ? 2 : 0, 0x11, from, 0, pointer(stream), offset, !single);
   }
-  void expect_store(int, int) {}  // these processors ask for lines as soon as stores have their addresses
+  void expect_store(int, int) {}  // these processors ask for a line as soon as they know the address of a store
   void move(int to, int from) { vectors(1, 0, 0x28, to, 0, from); }
 
   void compute(Op op, int to, int a, int b, int c) {
@@ -73,11 +73,11 @@ class X86 {
         return vectors(1, 0, 0x51, to, 0, a);
       case Op::Neg:
         ones();
-        shift(6, 31);  // to the left: the sign alone
+        shift(6, 31);  // to the left, which leaves the sign alone
         return vectors(1, 0, 0x57, to, a, kSpare);
       case Op::Abs:
         ones();
-        shift(2, 1);  // to the right: all but the sign
+        shift(2, 1);  // to the right, which leaves all bits but the sign
         return vectors(1, 0, 0x54, to, a, kSpare);
       case Op::Less:
         return compare(0x11, to, a, b);
@@ -112,12 +112,12 @@ class X86 {
   }
   void skip(int stream) { word_memory(0x03, pointer(stream), kRdi, offsetof(CodeArguments, skips) + 8u * at(stream)); }
   void end_row(size_t row) {
-    word_memory(0xFF, 1, kRdi, offsetof(CodeArguments, rows));  // one less
+    word_memory(0xFF, 1, kRdi, offsetof(CodeArguments, rows));  // one row less
     bytes({0x0F, 0x85});
     number(static_cast<int32_t>(static_cast<int64_t>(row) - static_cast<int64_t>(here()) - 4));
   }
   void end(int streams, bool) {
-    bytes({0xC5, 0xF8, 0x77});  // leaves no upper halves behind
+    bytes({0xC5, 0xF8, 0x77});  // clears the upper halves of the vectors, which slow down the caller's SSE instructions
     for (int s = streams - 1; s >= 0; --s)
       if (is_kept(s)) pop(pointer(s));
     bytes({0xC3});
@@ -129,7 +129,7 @@ class X86 {
     static constexpr int kPointers[kStreams] = {kRcx, kRdx, kRsi, kR8, kR9, kR10, kR11, kRbx, kRbp, kR13, kR14, kR15};
     return kPointers[stream];
   }
-  static bool is_kept(int stream) { return stream >= 7; }  // by the caller, who wants it back
+  static bool is_kept(int stream) { return stream >= 7; }  // whether its register has to be given back as it was
 
   void bytes(std::initializer_list<int> list) {
     for (const int b : list) code.push_back(static_cast<uint8_t>(b));
@@ -140,8 +140,8 @@ class X86 {
   void push(int r) { r < 8 ? bytes({0x50 + r}) : bytes({0x41, 0x50 + r - 8}); }
   void pop(int r) { r < 8 ? bytes({0x58 + r}) : bytes({0x41, 0x58 + r - 8}); }
 
-  // An instruction on a register of 64 bits, or its extension, and memory; never at rsp or r12, which are written
-  // otherwise.
+  // An instruction on memory and a register of 64 bits, in whose place some opcodes have an extension. The base is
+  // never rsp or r12, which are encoded differently.
   void word_memory(int opcode, int reg, int base, size_t offset) {
     bytes({0x48 | (reg >> 3) << 2 | base >> 3, opcode, 0x80 | (reg & 7) << 3 | (base & 7)});
     number(static_cast<int32_t>(offset));
@@ -173,7 +173,7 @@ class X86 {
     vectors(1, 0, 0xC2, to, a, b);
     bytes({how});
   }
-  // The instruction gives its second operand where one is NaN; the first one's NaN is put back.
+  // The instruction gives its second operand where either is NaN. Where the first one is NaN, it is put back.
   void extreme(int opcode, int to, int a, int b) {
     vectors(1, 0, 0xC2, kOther, a, a);
     bytes({3});

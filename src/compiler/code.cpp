@@ -1,4 +1,4 @@
-// Code that was made, by its program, in memory that is executed and no longer written.
+// Makes the code of programs and keeps it by program, in memory that is executed and no longer written.
 #include "compiler/code.h"
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace mica::recording {
 
 namespace {
 
-constexpr size_t kMostPrograms = 4096;  // a page each; of more, none is made
+constexpr size_t kMostPrograms = 4096;  // each takes a page; for further programs no code is made
 
 bool assemble_here([[maybe_unused]] const Program& program, [[maybe_unused]] std::vector<uint8_t>& code) {
 #if !MICA_MAKES_CODE
@@ -38,7 +38,8 @@ bool assemble_here([[maybe_unused]] const Program& program, [[maybe_unused]] std
 #endif
 }
 
-// Pages of their own: they are written first and executed then, never both at a time. Null where that is not allowed.
+// Puts the code into pages of its own. These are writable first and executable then, never both at a time. Null where
+// the system does not allow that.
 Code executable([[maybe_unused]] const std::vector<uint8_t>& code) {
 #if MICA_MAKES_CODE
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

@@ -1,5 +1,5 @@
-// Calls on rows that others have written in halves, as a rotation of positions does: cat((-b, a), -1) * sine. Computed
-// in halves too, they can be one loop with what writes the halves.
+// Cuts calls on a GPU into halves of rows. A rotation of positions, cat((-b, a), -1) * sine, writes rows in halves. A
+// call that reads them can be one loop with the calls that wrote them if it is computed in halves too.
 #include <algorithm>
 
 #include "compiler/fused.h"
@@ -11,13 +11,13 @@ namespace {
 // A storage whose rows two calls have written, one half after the other.
 struct Cut {
   int slot;
-  int64_t begin, extent, stride;  // where its first half begins, elements of a half, bytes from one to the next
+  int64_t begin, extent, stride;  // the first half's offset, the elements of a half, the bytes between two of them
 };
 
 int64_t row_extent(const Call& call) { return call.shape[call.ndim - 1]; }
 int64_t row_stride(const Call& call, int k) { return call.operands[k].strides[call.ndim - 1]; }
 
-// Whether `second` writes what lies behind what `first` writes, row by row.
+// Whether `second` writes the half of each row that lies right behind the half that `first` writes.
 bool continues(const Call& first, const Call& second) {
   const Operand &a = first.operands[0], &b = second.operands[0];
   if (a.slot != b.slot || a.dtype != b.dtype || first.ndim != second.ndim || first.ndim == 0) return false;
@@ -44,7 +44,8 @@ Call half_of(const Call& call, int which) {
   return half;
 }
 
-// Dimensions of one element say nothing, and calls of one shape may have them in different places.
+// The call without its dimensions of one element. These say nothing, and calls that could be one loop may have them in
+// different places.
 const Call* squeezed(const Call* call, std::deque<Call>& made) {
   if (!in_loop(*call) || std::count(call->shape, call->shape + call->ndim, 1) == 0) return call;
   Call& c = made.emplace_back(*call);
@@ -58,7 +59,7 @@ const Call* squeezed(const Call* call, std::deque<Call>& made) {
   return &c;
 }
 
-// Calls that read what was written in halves become halves, which write in halves in their turn.
+// Cuts the calls that read what was written in halves. They then write in halves themselves.
 std::vector<const Call*> cut_readers(const std::vector<const Call*>& calls, std::deque<Call>& made) {
   std::vector<const Call*> result;
   std::vector<Cut> cuts;
@@ -80,7 +81,7 @@ std::vector<const Call*> cut_readers(const std::vector<const Call*>& calls, std:
   return result;
 }
 
-// Whether all calls behind number i that use what it writes use it in halves, and there are any.
+// Whether later calls use what call i writes, and all of them in halves.
 bool is_used_in_halves(const std::vector<const Call*>& calls, size_t i) {
   const Call& call = *calls[i];
   const Operand& written = call.operands[0];
@@ -101,7 +102,7 @@ bool is_used_in_halves(const std::vector<const Call*>& calls, size_t i) {
   return any;
 }
 
-// Calls whose results are read in halves become halves too. Those behind them come first: they may be what reads.
+// Cuts the calls whose results are read in halves. Later calls are cut first, because they may be the ones that read.
 std::vector<const Call*> cut_writers(std::vector<const Call*> calls, std::deque<Call>& made) {
   for (size_t i = calls.size(); i-- > 0;) {
     if (!is_used_in_halves(calls, i)) continue;

@@ -11,7 +11,8 @@ namespace {
 
 bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
-// Whether an operand of a pointwise call is `count` elements that lie one after the other, where vectors can be read.
+// Whether an operand of a pointwise call is `count` elements that lie one after the other, from an address at which
+// vectors can be read.
 bool is_dense(const Call& call, int k, int64_t count) {
   const Operand& o = call.operands[k];
   int64_t elements = 1;
@@ -39,16 +40,16 @@ bool same_place(const Operand& a, const Operand& b) {
 
 }  // namespace
 
-// Whether the norm itself uses the storage: then nothing else may be written there.
-static bool uses(const Call& norm, const Operand& o) {
-  for (int k = 0; k < norm.noperands; ++k)
-    if (norm.operands[k].slot == o.slot) return true;
+// Whether a call uses the storage of an operand.
+static bool uses(const Call& call, const Operand& o) {
+  for (int k = 0; k < call.noperands; ++k)
+    if (call.operands[k].slot == o.slot) return true;
   return false;
 }
 
 const Operand& NormChain::result() const { return sum_ ? sum_->operands[0] : operand(arguments().out); }
 
-// One kernel knows one dtype of 16 bits.
+// Whether a dtype of 16 bits is that of the calls that the norm has: a kernel knows one such dtype.
 bool NormChain::agrees(DType narrow) const {
   if (!is_narrow(narrow)) return false;
   for (const Call* call : {before_, narrow_})
@@ -70,7 +71,7 @@ bool NormChain::take_before(const Call& call) {
     const int wide = call.operands[1].dtype == DType::Float32 ? 1 : 2, other = 3 - wide;
     const DType dtype = call.operands[other].dtype;
     if (call.operands[wide].dtype != DType::Float32 || !(dtype == DType::Float32 || agrees(dtype))) return false;
-    // A term may lie where the sum goes; elsewhere in what the norm uses it may not.
+    // A term may lie exactly where the sum is written. Otherwise the norm must not use its storage.
     for (const int k : {1, 2})
       if (uses(*norm_, call.operands[k]) && !same_place(call.operands[k], call.operands[0])) return false;
     other_ = other;

@@ -1,5 +1,5 @@
-// Norms of rows on devices whose backend fuses calls, with the neighbours that their kernel computes along: a sum that
-// is normalised, a result or a gradient that is converted, a gradient that another one is added to.
+// A norm of rows on a device whose backend fuses calls, with the neighbours that its kernel computes too: the sum that
+// is normalised, the conversion of a result or of a gradient, the sum of its gradient and another one.
 #pragma once
 
 #include <vector>
@@ -12,26 +12,25 @@ class NormChain {
  public:
   explicit NormChain(const Call& norm) : norm_(&norm) {}
 
-  // Takes in a call that stands before or after the norm, which the caller has seen to be possible in the order of
-  // calls. False where the kernel does not compute it.
+  // Take in a call that stands before or after the norm. The caller has seen that no other call has to run between the
+  // two. They return false where the kernel does not compute such a call.
   bool take_before(const Call& call);
   bool take_after(const Call& call);
-  // Whether the kernel stores all that is in memory.
+  // Whether the kernel stores each result that has to be in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
 
  private:
   const NormArguments& arguments() const { return *reinterpret_cast<const NormArguments*>(norm_->arguments); }
   const Operand& operand(int8_t k) const { return norm_->operands[k]; }
-  const Operand& result() const;  // what comes last, in float32
-  bool has(const Operand& o, DType dtype) const;
+  const Operand& result() const;  // the last result in float32: the norm's, or that of the sum behind it
   bool agrees(DType narrow) const;
 
   const Call* norm_;
-  // The sum that is normalised, or of gradients the conversion of what comes in; the sum with the gradient of the
-  // input; the conversion of the result.
-  const Call *before_ = nullptr, *sum_ = nullptr, *narrow_ = nullptr;
-  int other_ = 0;  // which operand of the sum is not the norm's
+  const Call* before_ = nullptr;  // the sum that is normalised; of gradients, the conversion of the incoming one
+  const Call* sum_ = nullptr;     // of gradients, the sum of the input's gradient and another one
+  const Call* narrow_ = nullptr;  // the conversion of the result to 16 bits
+  int other_ = 0;                 // the operand of the sum that is not the norm's own
 };
 
 }  // namespace mica::recording

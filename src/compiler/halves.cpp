@@ -1,5 +1,5 @@
-// Calls whose results are read in halves of their rows, as a rotation of positions reads them: computed in halves too,
-// they are one segment with what reads them.
+// Cuts calls on the CPU into halves of rows. A rotation of positions reads rows in halves. A call that computes such
+// rows can be one segment with the calls that read them if it is computed in halves too.
 #include <algorithm>
 
 #include "compiler/segments.h"
@@ -8,11 +8,11 @@ namespace mica::recording {
 
 namespace {
 
-constexpr int64_t kLeastHalf = 16;  // elements: of shorter rows, the ends take longer than what is saved
+constexpr int64_t kLeastHalf = 16;  // elements; the ends of shorter rows cost more than is saved
 
 bool has_rows(const Call& call) { return is_pointwise(call) && call.ndim > 0; }
 
-// Whether an access is one of the halves of the rows that a call writes.
+// Whether `call` reads one half of the rows that `writer` writes, as its operand `o`.
 bool is_half(const Call& writer, const Call& call, const Operand& o) {
   const Operand& whole = writer.operands[0];
   const int inner = writer.ndim - 1;
@@ -25,6 +25,7 @@ bool is_half(const Call& writer, const Call& call, const Operand& o) {
   return true;
 }
 
+// The call for the first or the second half of its rows.
 void make_half(Call& half, const Call& call, bool second) {
   half = call;
   const int inner = call.ndim - 1;
@@ -38,7 +39,7 @@ void make_half(Call& half, const Call& call, bool second) {
 std::vector<int> split_into_halves(const std::vector<int>& members, Call* calls, int& used, int capacity,
                                    const std::vector<char>& in_memory) {
   constexpr int64_t kNone = 0, kVarious = -1;
-  std::vector<int64_t> rows(in_memory.size(), kNone);  // by slot: the elements of the rows that it is read in
+  std::vector<int64_t> rows(in_memory.size(), kNone);  // by slot: the length of the rows in which later calls read it
   std::vector<int> writers(in_memory.size());
   for (const int c : members)
     for (int k = 0; k < calls[c].noutputs; ++k) ++writers[calls[c].operands[k].slot];

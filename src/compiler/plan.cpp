@@ -11,15 +11,17 @@ namespace mica::recording {
 
 namespace {
 
-// Elements of a piece: a handful of float32 buffers of that size share the second cache's nearest part, and a kernel's
-// call is short beside the work in it.
+// The elements of a piece. A handful of float32 buffers of that size stay in the nearest caches, and the call of a
+// kernel is short beside its work on them.
 constexpr int64_t kPiece = 4096, kLeastPiece = 1024;
 constexpr int64_t kPiecesPerThread = 4;
-constexpr int64_t kSmallShare = 8192;  // a thread's elements that are one piece: to cut them would take longer
+constexpr int64_t kSmallShare =
+    8192;  // the share of a thread that is one piece: cutting it would cost more than it gains
 constexpr size_t kLine = 64;
 
 }  // namespace
 
+// A call is needed if somebody outside can ask for one of its results or a needed call reads it.
 std::vector<bool> Plan::find_needed(const Call* calls, int count, const std::vector<Slot>& slots) {
   std::vector<bool> wanted(slots.size()), needed(count);
   for (size_t s = 0; s < slots.size(); ++s) wanted[s] = !is_dead(slots[s]) || !is_promised(slots[s]);
@@ -77,8 +79,8 @@ size_t Plan::loops() const {
   return plans_.size() - static_cast<size_t>(std::count(runs_later_.begin(), runs_later_.end(), 1));
 }
 
-// A convolution runs with the group that reads its result first, if nothing between them needs it or changes what it
-// reads. Where a group reads several, that is the last of them.
+// A convolution runs as a part of the first group that reads its result, if no group between the two writes what the
+// convolution reads. Where a group reads several convolutions, it runs with the last of them.
 void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users) {
   const auto& groups = grouping_.groups();
   for (int head = static_cast<int>(groups.size()) - 1; head >= 0; --head) {
@@ -104,7 +106,8 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     runs_later_[head] = 1;
     in_memory_[result] = !epilogues_[reader]->shares_memory(result);
     if (!in_memory_[result]) kept_ += static_cast<int64_t>(slots[result].storage->nbytes());
-    // A product before it that nobody else reads, with nothing between that changes what it reads.
+    // The convolution may also take a product that computes its input, if nobody else reads the product and no group
+    // between changes what the product reads.
     const int read = convolution.operands[1].slot;
     if (head == 0 || groups[head - 1].calls.size() != 1 || !grouping_.writes(head - 1, read) || runs_later_[head - 1])
       continue;
@@ -147,8 +150,8 @@ void Plan::cut(size_t group, const Call* calls) {
   p.work = std::max<int64_t>(total, 1);
 }
 
-// Whether what a call writes can lie where an operand lies that is read for the last time: element by element in the
-// same place.
+// Whether the output `to` of a call can lie in the buffer of its input `from`: both have each element in the same
+// place.
 bool Plan::can_take_over(const Call& call, int from, int to, size_t group) const {
   if (!is_pointwise(call) || call.noutputs != 1) return false;
   const Operand &in = call.operands[from], &out = call.operands[to];
@@ -185,20 +188,20 @@ void Plan::give_buffers(size_t group, const Call* calls, const std::vector<char>
     const Partition& partition = grouping_.partition(static_cast<int>(group), slot);
     return (static_cast<size_t>(partition.steps[p.cut] * p.range) + 2 * kLine - 1) / kLine * kLine;
   };
-  // In the place of what the call reads for the last time, where that is possible. Within a segment, other calls may
-  // still read it.
+  // Gives an output the buffer of an input that this call reads last, where that is possible. That is for single calls:
+  // within a segment another call may still read the input.
   const auto take_over = [&](const Call& call, int k, int unit) {
     const int slot = call.operands[k].slot;
     for (int in = call.noutputs; in < call.noperands && p.buffers[slot] < 0; ++in) {
       const Operand& o = call.operands[in];
       if (!o.storage || in_memory_[o.slot] || last[o.slot] != unit || p.buffers[o.slot] < 0) continue;
-      bool all = true;  // the call may read it in several ways
+      bool all = true;  // the call may read the input as several operands
       for (int other = call.noutputs; other < call.noperands; ++other)
         if (call.operands[other].storage && call.operands[other].slot == o.slot)
           all = all && can_take_over(call, other, k, group);
       if (!all) continue;
       p.buffers[slot] = p.buffers[o.slot];
-      last[o.slot] = -1;  // its buffer is not free
+      last[o.slot] = -1;  // so that its buffer is not freed below
     }
   };
   for (size_t u = 0; u < p.units.size(); ++u) {
@@ -270,7 +273,7 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
       order.clear();
       for (const int c : e->order()) order.push_back(g.calls[c]);
       order.insert(order.begin(), e->convolution());
-      member = -2;  // the convolution is no member
+      member = -2;  // units number the members only, and the convolution is none
       if (e->product() >= 0) order.insert(order.begin(), e->product()), --member;
     }
     for (const int c : order) {

@@ -1,5 +1,5 @@
-// How the groups of a recording run: how each is cut into pieces, and which intermediate results live in a buffer of a
-// piece's size instead of in memory.
+// The plan by which the groups of a recording run: how each is cut into pieces, and which intermediate results have
+// only a buffer of a piece's size.
 #pragma once
 
 #include <memory>
@@ -11,45 +11,47 @@
 
 namespace mica::recording {
 
+// A storage that the calls of a recording use. Their operands name it by its index.
 struct Slot {
   Storage storage;
-  bool written = false;
-  bool keeps = false;  // what kernels have made of it stays: calls that were put off read it as a weight
+  bool written = false;  // whether a call writes it
+  bool keeps = false;    // whether the arrangements of it that kernels keep stay: calls only read it as a weight
 };
 
 class Epilogue;
 
 struct GroupPlan {
-  int cut = 0;         // the dimension that is cut into pieces; those before it are walked through index by index
-  int64_t range = 0;   // indices of it in a piece
-  int64_t pieces = 0;  // along it
-  int64_t outer = 1;   // the product of the dimensions before it
-  int64_t work = 0;    // elements of a piece, of all calls together
-  size_t scratch = 0;  // bytes of buffers
-  std::vector<int64_t> buffers;  // by slot: where in the scratch memory, or -1
-  std::vector<int> order;        // the group's calls as they run
-  std::vector<Unit> units;       // these, by what runs at once on a piece
+  int cut = 0;         // the dimension that is cut into pieces; a piece has one index of each dimension before it
+  int64_t range = 0;   // how many indices of that dimension a piece has
+  int64_t pieces = 0;  // how many pieces there are along it
+  int64_t outer = 1;   // the product of the sizes before it
+  int64_t work = 0;    // the elements of a piece, of all calls together
+  size_t scratch = 0;  // the bytes of all buffers
+  std::vector<int64_t> buffers;  // by slot: where its buffer begins in the scratch memory, or -1
+  std::vector<int> order;        // the group's calls in the order in which they run
+  std::vector<Unit> units;       // the same calls, by what runs at once on a piece
   std::vector<Segment> segments;
 };
 
 class Plan {
  public:
-  // Of `count` calls; behind them there is room for `spare` more, halves of some of them.
+  // Plans `count` calls. Behind them there is room for `spare` more, which the plan makes where it cuts calls into
+  // halves.
   Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots);
   ~Plan();
 
   const Grouping& grouping() const { return grouping_; }
   const GroupPlan& operator[](size_t group) const { return plans_[group]; }
   const std::vector<bool>& needed() const { return needed_; }
-  int dead() const { return dead_; }            // calls that nobody needs
-  int64_t kept_apart() const { return kept_; }  // bytes that do not reach memory
+  int dead() const { return dead_; }            // how many calls nobody needs
+  int64_t kept_apart() const { return kept_; }  // the bytes of results that have no memory of their own
   bool in_memory(int slot) const { return in_memory_[slot]; }
-  int last_use(int slot) const { return last_use_[slot]; }  // the last group that uses a slot
-  // The group's calls run on the blocks of a convolution, which they are computed with; or null.
+  int last_use(int slot) const { return last_use_[slot]; }  // the last group that uses a slot, or -1
+  // The epilogue that the group is, if its calls run on the blocks of a convolution; or null.
   const Epilogue* epilogue(size_t group) const { return epilogues_[group].get(); }
-  // It is a convolution that is computed with a later group.
+  // Whether the group is a convolution, or a product before it, that runs as a part of a later group.
   bool runs_later(size_t group) const { return runs_later_[group]; }
-  size_t loops() const;  // groups, without those that run with a later one
+  size_t loops() const;  // how many groups there are, without those that run as a part of a later one
   std::string describe(const Call* calls, const std::vector<Slot>& slots) const;
 
  private:
@@ -70,12 +72,13 @@ class Plan {
   int64_t kept_ = 0;
 };
 
-// A storage that nobody but the recording knows, and that has no memory yet.
+// Whether nobody but the recording knows a storage, and whether it has no memory yet.
 inline bool is_dead(const Slot& slot) { return slot.storage->use_count() == 1; }
 inline bool is_promised(const Slot& slot) { return !slot.storage->address(); }
 
-// The whole of a call at once, as without a recording.
+// Runs the whole of a call at once, as without a recording.
 void run_alone(const Call& call, const std::vector<Slot>& slots);
+// Runs a group of the plan.
 void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Slot>& slots);
 
 }  // namespace mica::recording

@@ -1,3 +1,4 @@
+// Gives registers to the values of a program.
 #include <algorithm>
 
 #include "compiler/assembler.h"
@@ -24,6 +25,7 @@ int operands_of(Op op) {
 
 }  // namespace
 
+// Whether a value keeps its register throughout: a constant, or what is one value for a row.
 bool Registers::is_fixed(uint8_t value) const {
   if (value < Program::kStreams) return program_.kinds[value] == Program::kOneValue;
   return value < Program::result(0);
@@ -59,7 +61,8 @@ bool Registers::compute(int step) {
     if ((at[k] = read(operands[k])) == kNone) return false;
   int to = kNone;
   if (count == 3 && s.op != Op::Select) {
-    // The sum is computed in the register of what is added to.
+    // A fused multiply-add writes its sum to the register of the third operand. If a later step reads that operand, it
+    // is copied first.
     const bool dies = !is_fixed(s.c) && last_[s.c] == moment && s.c != s.a && s.c != s.b;
     if (dies) {
       to = at[2];
@@ -98,7 +101,7 @@ bool Registers::place() {
     const Program::Store& store = program_.stored[i];
     last_[store.value] = std::max(last_[store.value], stored(store.step));
   }
-  // What is written is read first: a store may come before the step that reads what was there.
+  // A stream that is both read and written is loaded at the beginning: a store may come before the step that reads it.
   for (int i = 0; i < program_.stores; ++i)
     if (const uint8_t s = program_.stored[i].stream; last_[s] != kNone && read(s) == kNone) return false;
   for (int i = 0; i < program_.steps || i == 0; ++i) {

@@ -1,4 +1,4 @@
-// Runs the groups of a plan, piece by piece, on the pool.
+// Runs the groups of a plan, piece by piece, on the threads of the pool.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 
-// Memory of a thread for buffers, kept from one run to the next.
+// A thread's memory for buffers, which is kept from one run to the next.
 class Scratch {
  public:
   char* get(size_t bytes) {
@@ -35,7 +35,7 @@ class Scratch {
 };
 thread_local Scratch scratch;
 
-// A call as it runs on pieces of `range` indices of dimension `cut`; only addresses differ between pieces.
+// A call as its kernel gets it for pieces of `range` indices of dimension `cut`. Only addresses differ between pieces.
 struct Prepared {
   const Call* call;
   PointwiseLoop loop;
@@ -137,7 +137,7 @@ static char* address(const Plan& plan, size_t group, const Operand& o, const int
   int64_t offset = o.offset;
   for (int d = 0; d <= how.cut; ++d) offset += index[d] * o.strides[d];
   if (how.buffers[o.slot] < 0) return static_cast<char*>(slots[o.slot].storage->address()) + offset;
-  // A buffer holds the piece of the storage that begins here.
+  // The buffer holds only this piece of the storage: the address is that within the piece.
   const Partition& partition = plan.grouping().partition(static_cast<int>(group), o.slot);
   offset -= partition.begin;
   for (int d = 0; d <= how.cut; ++d) offset -= index[d] * partition.steps[d];
@@ -161,7 +161,7 @@ void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Sl
     auto* prepared = reinterpret_cast<Prepared*>(memory);
     auto* segments = reinterpret_cast<PreparedSegment*>(memory + calls_bytes);
     char* buffers = memory + calls_bytes + segments_bytes;
-    int64_t now = 0;  // the indices that these are for
+    int64_t now = 0;  // the number of indices that `prepared` and `segments` are for
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t first = piece % how.pieces * how.range, range = std::min(how.range, extent - first);
       if (range != now) {

@@ -1,4 +1,4 @@
-// How a segment's code is called for a piece.
+// Calls a segment's code for a piece.
 #include <algorithm>
 
 #include "compiler/segments.h"
@@ -14,6 +14,7 @@ void prepare(PreparedSegment& p, const Segment& s, const PieceShape& piece) {
   for (int d = s.inner - 1; d >= piece.cut; --d) {
     const int64_t n = extent(d);
     if (n == 1) continue;
+    // Where no stream has a gap, a dimension makes the rows longer; where rows are evenly apart, it makes more of them.
     bool longer = rows == 1 && p.outer == 0, more = rows > 1 && p.outer == 0;
     for (int k = 0; k < s.streams; ++k) {
       longer = longer && stride(d, k) == count * Program::bytes_of(s.kinds[k]);
