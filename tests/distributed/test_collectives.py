@@ -257,6 +257,29 @@ def test_gradients_of_two_processes():
     assert first["permute"] == [b, [2] * 4] and second["permute"] == [a, [1] * 4]
 
 
+def given_outputs(rank, size):
+    from mica.distributed.nn import functional as nnf
+
+    x = (mica.arange(4.0).reshape(2, 2) + rank).requires_grad_()
+    apart, listed, single = mica.zeros(2), [mica.zeros(2), mica.zeros(2)], mica.zeros(2, 2)
+    made = [
+        nnf.reduce_scatter(apart, list(x.unbind())),
+        mica.stack(nnf.all_to_all(listed, list(x.unbind()))),
+        nnf.all_to_all_single(single, x),
+    ]
+    for each in made:
+        each.sum().backward()
+    given = [apart, mica.stack(listed), single]
+    return [each.tolist() for each in given], [each.tolist() for each in made], x.grad.tolist()
+
+
+def test_collectives_with_gradients_write_the_outputs_that_they_are_given():
+    first, second = ranks.run(2, given_outputs)
+    assert first[0] == first[1] == [[1, 3], [[0, 1], [1, 2]], [[0, 1], [1, 2]]]
+    assert second[0] == second[1] == [[5, 7], [[2, 3], [3, 4]], [[2, 3], [3, 4]]]
+    assert first[2] == second[2] == [[3, 3], [3, 3]]
+
+
 def wrong_arguments(rank, size):
     x = mica.arange(4.0)
     return [

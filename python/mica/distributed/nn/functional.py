@@ -70,15 +70,15 @@ class _Scatter(mica.autograd.Function):
 
 class _ReduceScatter(mica.autograd.Function):
     @staticmethod
-    def forward(ctx, op, group, *tensors):
+    def forward(ctx, op, group, outputs, *tensors):
         ctx.group = group
-        made = mica.empty_like(tensors[group.rank()], memory_format=mica.contiguous_format)
+        (made,) = outputs
         _collectives.reduce_scatter(made, [_plain(each) for each in tensors], op, group)
         return made
 
     @staticmethod
     def backward(ctx, grad):
-        return None, None, *_AllGather.apply(ctx.group, grad)
+        return None, None, None, *_AllGather.apply(ctx.group, grad)
 
 
 class _AllGather(mica.autograd.Function):
@@ -91,33 +91,35 @@ class _AllGather(mica.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        return None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, *grads)
+        made = mica.empty_like(grads[ctx.group.rank()], memory_format=mica.contiguous_format)
+        return None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, [made], *grads)
 
 
 class _AllToAll(mica.autograd.Function):
     @staticmethod
-    def forward(ctx, group, shapes, *tensors):
+    def forward(ctx, group, outputs, *tensors):
         ctx.group, ctx.shapes = group, [each.shape for each in tensors]
-        made = [mica.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device) for shape in shapes]
-        _collectives.all_to_all(made, [_plain(each) for each in tensors], group)
-        return tuple(made)
+        _collectives.all_to_all(outputs, [_plain(each) for each in tensors], group)
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx, *grads):
-        return None, None, *_AllToAll.apply(ctx.group, ctx.shapes, *grads)
+        made = [mica.empty(shape, dtype=grads[0].dtype, device=grads[0].device) for shape in ctx.shapes]
+        return None, None, *_AllToAll.apply(ctx.group, made, *grads)
 
 
 class _AllToAllSingle(mica.autograd.Function):
     @staticmethod
-    def forward(ctx, group, shape, outputs, inputs, tensor):
+    def forward(ctx, group, output, outputs, inputs, tensor):
         ctx.group, ctx.shape, ctx.outputs, ctx.inputs = group, tensor.shape, outputs, inputs
-        made = mica.empty(shape, dtype=tensor.dtype, device=tensor.device)
+        (made,) = output
         _collectives.all_to_all_single(made, _plain(tensor), outputs, inputs, group)
         return made
 
     @staticmethod
     def backward(ctx, grad):
-        return None, None, None, None, _AllToAllSingle.apply(ctx.group, ctx.shape, ctx.inputs, ctx.outputs, grad)
+        made = [mica.empty(ctx.shape, dtype=grad.dtype, device=grad.device)]
+        return None, None, None, None, _AllToAllSingle.apply(ctx.group, made, ctx.inputs, ctx.outputs, grad)
 
 
 class _AllReduce(mica.autograd.Function):
@@ -158,8 +160,8 @@ def reduce(tensor, dst, op=ReduceOp.SUM, group=None):
 
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None):
-    """This process's part of the reduction of all."""
-    return _ReduceScatter.apply(op, _group(group), *input_list)
+    """This process's part of the reduction of all, written to `output` too."""
+    return _ReduceScatter.apply(op, _group(group), [output.detach()], *input_list)
 
 
 def all_gather(tensor, group=None):
@@ -168,13 +170,13 @@ def all_gather(tensor, group=None):
 
 
 def all_to_all(output_tensor_list, input_tensor_list, group=None):
-    """A tuple of what all processes send this one."""
-    return _AllToAll.apply(_group(group), [each.shape for each in output_tensor_list], *input_tensor_list)
+    """A tuple of what all processes send this one, written to the tensors of the first list too."""
+    return _AllToAll.apply(_group(group), [each.detach() for each in output_tensor_list], *input_tensor_list)
 
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None):
-    """What all processes send this one, in one tensor."""
-    return _AllToAllSingle.apply(_group(group), output.shape, output_split_sizes, input_split_sizes, input)
+    """What all processes send this one, in one tensor, written to `output` too."""
+    return _AllToAllSingle.apply(_group(group), [output.detach()], output_split_sizes, input_split_sizes, input)
 
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None):
