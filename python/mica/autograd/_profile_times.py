@@ -17,10 +17,11 @@ class Interval:
         return self.end - self.start
 
 
-def _format_time(microseconds):
-    if microseconds >= 1e6:
+def _format_time(microseconds, unit=None):
+    """A time in a unit, or in the one that suits it."""
+    if unit == "s" or (unit is None and microseconds >= 1e6):
         return f"{microseconds / 1e6:.3f}s"
-    if microseconds >= 1e3:
+    if unit == "ms" or (unit is None and microseconds >= 1e3):
         return f"{microseconds / 1e3:.3f}ms"
     return f"{microseconds:.3f}us"
 
@@ -51,6 +52,7 @@ class _Times:
     device_time_total = self_device_time_total = 0
     device_memory_usage = self_device_memory_usage = 0
     is_async = is_remote = is_legacy = False
+    overload_name = None
 
     @property
     def device_time(self):

@@ -38,21 +38,40 @@ class record_function:
 
 
 class profile:
-    """Records the operations, backward nodes and named ranges that this thread runs in a `with` block."""
+    """Records the operations, backward nodes and named ranges that this thread runs in a `with` block.
+
+    One profiler does all of it: `use_kineto` and `with_modules` change nothing. A block is one recording, with nothing to
+    accumulate (`acc_events`), to name (`custom_trace_id_callback`) or to wait for (`post_processing_timeout_s`).
+    """
 
     def __init__(
         self,
         enabled=True,
         *,
-        use_cpu=True,
+        use_cuda=False,
         use_device=None,
         record_shapes=False,
         with_flops=False,
         profile_memory=False,
         with_stack=False,
         with_modules=False,
-        **others,
+        use_kineto=False,
+        use_cpu=True,
+        experimental_config=None,
+        acc_events=False,
+        custom_trace_id_callback=None,
+        post_processing_timeout_s=None,
+        activity_filters=None,
     ):
+        if experimental_config is not None or activity_filters is not None:
+            raise NotImplementedError("profile: experimental_config= and activity_filters= are about torch's profiler")
+        if use_cuda:
+            warnings.warn(
+                "The attribute `use_cuda` will be deprecated soon, please use ``use_device = 'cuda'`` instead.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            use_device = "cuda"
         self.enabled = enabled
         self.record_shapes = record_shapes or with_flops
         self.with_flops = with_flops

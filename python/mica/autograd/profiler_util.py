@@ -145,7 +145,7 @@ class FunctionEventAvg(_Times):
         self.cpu_time_total = self.self_cpu_time_total = 0
         self.device_time_total = self.self_device_time_total = 0
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
-        self.input_shapes = None
+        self.input_shapes = self.overload_name = None
         self.stack = []
         self.flops = 0
         self.is_user_annotation = False
@@ -154,7 +154,7 @@ class FunctionEventAvg(_Times):
         """Count an event or another average of the same key."""
         if self.key is None:
             self.key = other.key
-            self.input_shapes = other.input_shapes
+            self.input_shapes, self.overload_name = other.input_shapes, other.overload_name
             self.stack = other.stack
             self.is_user_annotation = other.is_user_annotation
             self.device_type = other.device_type
@@ -230,17 +230,22 @@ class EventList(list):
         return sum(event.self_device_time_total for event in self if event.device_type != DeviceType.CPU)
 
     def key_averages(self, group_by_input_shapes=False, group_by_stack_n=0, group_by_overload_name=False):
-        """The events of each name added up; also told apart by shapes or by the innermost frames of the stack."""
+        """The events of each name added up; also told apart by shapes, by the innermost frames of the stack or by the
+        names of overloads, which events of programs' own may have."""
         averages = defaultdict(FunctionEventAvg)
         for event in self:
             key = [event.key, event.device_type]
             if group_by_input_shapes:
                 key.append(str(event.input_shapes))
+            if group_by_overload_name:
+                key.append(event.overload_name)
             if group_by_stack_n > 0:
                 key += event.stack[:group_by_stack_n]
             averages[tuple(key)].add(event)
         for average in averages.values():
             average.stack = average.stack[:group_by_stack_n]
+            if not group_by_overload_name:
+                average.overload_name = ""
             if not group_by_input_shapes:
                 average.input_shapes = ""
         return self._like(averages.values(), with_shapes=group_by_input_shapes, with_stack=group_by_stack_n > 0)
@@ -255,20 +260,20 @@ class EventList(list):
         return total
 
     # ---- tables
-    def _columns(self, names, stacks, shapes_width, share_of):
+    def _columns(self, names, stacks, shapes_width, share_of, time):
         numbers = [
             _Column("Self CPU %", 12, lambda e: _format_share(e.self_cpu_time_total, share_of)),
-            _Column("Self CPU", 12, lambda e: e.self_cpu_time_total_str),
+            _Column("Self CPU", 12, lambda e: time(e.self_cpu_time_total)),
             _Column("CPU total %", 12, lambda e: _format_share(e.cpu_time_total, share_of)),
-            _Column("CPU total", 12, lambda e: e.cpu_time_total_str),
-            _Column("CPU time avg", 12, lambda e: e.cpu_time_str),
+            _Column("CPU total", 12, lambda e: time(e.cpu_time_total)),
+            _Column("CPU time avg", 12, lambda e: time(e.cpu_time)),
         ]
         if device := self.self_device_time_total:
             numbers += [
-                _Column("Self CUDA", 12, lambda e: e.self_device_time_total_str),
+                _Column("Self CUDA", 12, lambda e: time(e.self_device_time_total)),
                 _Column("Self CUDA %", 12, lambda e: _format_share(e.self_device_time_total, device)),
-                _Column("CUDA total", 12, lambda e: e.device_time_total_str),
-                _Column("CUDA time avg", 13, lambda e: e.device_time_str),
+                _Column("CUDA total", 12, lambda e: time(e.device_time_total)),
+                _Column("CUDA time avg", 13, lambda e: time(e.device_time)),
             ]
         if self._profile_memory:
             numbers += [
@@ -297,7 +302,12 @@ class EventList(list):
         top_level_events_only=False,
         time_unit=None,
     ):
-        """The events as text, sorted by one of their figures, the largest first."""
+        """The events as text, sorted by one of their figures, the largest first.
+
+        Times are in the `time_unit` "s", "ms" or "us"; without one, each in the unit that suits it.
+        """
+        if time_unit not in (None, "s", "ms", "us"):
+            raise ValueError(f"the time_unit of a table is 's', 'ms' or 'us', not {time_unit!r}")
         rows = [e for e in self if not top_level_events_only or getattr(e, "cpu_parent", None) is None]
         if sort_by is not None:
             figure = sort_by.replace("cuda", "device")
@@ -311,13 +321,16 @@ class EventList(list):
             rows = rows[:row_limit]
         total = self.self_cpu_time_total
 
+        def time(microseconds):
+            return _format_time(microseconds, time_unit)
+
         def shortened(text, width):
             return text if width is None or len(text) <= width else text[: width - 3] + "..."
 
         names = [shortened(e.key, max_name_column_width) for e in rows]
         stacks = [shortened(frame, max_src_column_width) for e in rows for frame in e.stack[:1]]
         shapes = max((len(str(e.input_shapes)) for e in rows), default=12)
-        columns = self._columns(names, stacks, min(max(shapes, 12), max_shapes_column_width or shapes), total)
+        columns = self._columns(names, stacks, min(max(shapes, 12), max_shapes_column_width or shapes), total, time)
         line = "  ".join("-" * column.width for column in columns) + "  "
         out = [line, "  ".join(f"{column.title:>{column.width}}" for column in columns) + "  ", line]
         if header is not None:
@@ -329,9 +342,9 @@ class EventList(list):
             for frame in event.stack[1:] if self._with_stack else []:
                 place = next(i for i, c in enumerate(columns) if c.title == "Source Location")
                 out.append(" " * sum(c.width + 2 for c in columns[:place]) + shortened(frame, max_src_column_width))
-        out += [line, f"Self CPU time total: {_format_time(total)}"]
+        out += [line, f"Self CPU time total: {time(total)}"]
         if device := self.self_device_time_total:
-            out.append(f"Self CUDA time total: {_format_time(device)}")
+            out.append(f"Self CUDA time total: {time(device)}")
         return "\n".join([*out, ""])
 
     def __str__(self):

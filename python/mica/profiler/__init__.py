@@ -85,7 +85,11 @@ def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
 
 
 class profile:
-    """Records what runs in a `with` block, or between start() and stop(); with a schedule, only some steps of it."""
+    """Records what runs in a `with` block, or between start() and stop(); with a schedule, only some steps of it.
+
+    Operations are seen as they are, so that `with_modules`, which is for TorchScript, changes nothing. Events are there
+    when a recording ends, and `post_processing_timeout_s` has nothing to limit.
+    """
 
     def __init__(
         self,
@@ -105,6 +109,8 @@ class profile:
         custom_trace_id_callback=None,
         post_processing_timeout_s=None,
     ):
+        if experimental_config is not None:
+            raise NotImplementedError("profile: experimental_config= is about torch's profiler")
         self.execution_trace_observer = execution_trace_observer
         self.activities = set(activities) if activities else supported_activities()
         if not self.activities:
