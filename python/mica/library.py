@@ -78,6 +78,7 @@ class Library:
         self._implemented.append((op, key))
 
     def _register_fake(self, op_name, fn, _stacklevel=1, *, allow_override=True):
+        _check_override(self._operator(op_name), allow_override)
         self._operator(op_name).fake = fn
 
     def fallback(self, fn, dispatch_key="", *, with_keyset=False):
@@ -132,6 +133,17 @@ def define(qualname, schema=None, *, lib=None, tags=(), alias_analysis=""):
     lib.define(name + schema, tags=tags)
 
 
+def _check_override(op, is_allowed):
+    if is_allowed:
+        return
+    if op.fake is not None:
+        raise RuntimeError(f"register_fake(...): the operator {op.qualified_name} already has a fake impl registered")
+    if "Meta" in op.kernels:
+        raise RuntimeError(
+            f"register_fake(...): the operator {op.qualified_name} already has a DispatchKey::Meta implementation"
+        )
+
+
 def _keys(types):
     known = {"default": "CompositeExplicitAutograd", **_DEVICE_KEYS}
     names = (types,) if isinstance(types, str) else tuple(types)
@@ -174,6 +186,7 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=T
     """Register the function that makes results of the right shapes; the operator may be defined later, or by nobody."""
 
     def register(function):
+        _check_override(named(op), allow_override)
         named(op).fake = function
         return function
 
@@ -245,7 +258,10 @@ def get_kernel(op, dispatch_key):
 
 
 def opcheck(op, args, kwargs=None, *, test_utils=None, raise_exception=True, atol=None, rtol=None):
-    """Check an operator on examples: its results against its schema, its fake against its results, its gradients."""
+    """Check an operator on examples: its results against its schema, its fake against its results, its gradients.
+
+    `atol` and `rtol` are for torch's checks with its compiler, which are refused by name.
+    """
     from mica._library.check import opcheck
 
     return opcheck(op, args, kwargs or {}, test_utils, raise_exception)

@@ -21,7 +21,7 @@ from mica.compiler import (  # noqa: F401
     substitute_in_graph,
 )
 
-_registered = {}  # backends of the program's own, by name
+_registered, _tags = {}, {}  # backends of the program's own, by name, and what they are called besides
 
 
 def compile(
@@ -160,13 +160,29 @@ class CompiledForward:
         return self._compiled(*args, **kwargs)
 
 
-def optimize(backend="inductor", *, nopython=False, **options):
-    """A decorator: torch.compile with a backend."""
-    return lambda function: compile(function, backend=backend, fullgraph=nopython)
+def optimize(
+    backend="inductor", *, nopython=False, error_on_graph_break=None, guard_export_fn=None, guard_fail_fn=None,
+    guard_filter_fn=None, disable=False, dynamic=None, recompile_limit=None, isolate_recompiles=False, shapes_spec=None,  # noqa: F811
+):  # fmt: skip
+    """A decorator: torch.compile with a backend. There are no guards here to export, to filter or to tell of."""
+    if guard_export_fn is not None or guard_fail_fn is not None:
+        raise NotImplementedError("torch._dynamo.optimize: there are no guards, so that guard_export_fn and "
+                                  "guard_fail_fn would never be called")  # fmt: skip
+
+    def decorate(function):
+        made = compile(
+            function, backend=backend, fullgraph=nopython, dynamic=dynamic, disable=disable,
+            recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles, shapes_spec=shapes_spec,
+        )  # fmt: skip
+        return made if break_or_not is None or nopython or disable else break_or_not(made)
+
+    break_or_not = None if error_on_graph_break is None else _BreaksAreErrors(error_on_graph_break)
+    return decorate
 
 
 def optimize_assert(backend, **options):
-    return optimize(backend, nopython=True)
+    """A decorator: torch.compile with a backend, where a break of a graph is an error."""
+    return optimize(backend, nopython=True, **options)
 
 
 def reset():
@@ -206,6 +222,9 @@ class error_on_graph_break(contextlib.ContextDecorator):
         from mica._dynamo._capture_names import let_breaks_be_errors
 
         let_breaks_be_errors(self._before.pop())
+
+
+_BreaksAreErrors = error_on_graph_break
 
 
 def _same(function=None, *args, **kwargs):
@@ -291,10 +310,11 @@ def lookup_backend(compiler_fn):
 
 
 def register_backend(compiler_fn=None, name=None, tags=()):
-    """Keep a backend by its name: torch.compile(backend=name)."""
+    """Keep a backend by its name: torch.compile(backend=name). list_backends leaves some out by their tags."""
     if compiler_fn is None:
         return lambda function: register_backend(function, name, tags)
-    _registered[name or compiler_fn.__name__] = compiler_fn
+    name = name or compiler_fn.__name__
+    _registered[name], _tags[name] = compiler_fn, frozenset(tags)
     return compiler_fn
 
 

@@ -16,20 +16,27 @@ def _wait_for(device):
         _C._synchronize(device)
 
 
+def _check_names(name, given, known):
+    if unknown := [each for each in given if each not in known]:
+        raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+
+
 class Stream:
     """The stream of a device. On the CPU there is one, in which everything happens in order."""
 
     def __new__(cls, device=None, priority=0, **kwargs):
+        _check_names("Stream", kwargs, ("stream_id", "device_index", "device_type"))
         if _device(device).type == "cuda":
             from mica.cuda import Stream as CudaStream
 
             return CudaStream(device, priority, **kwargs)
         return super().__new__(cls)
 
-    def __init__(self, device=None, priority=0, **kwargs):
-        self.device = _device(device)
-        self.priority, self.stream_id = priority, 0
-        self.device_index = -1 if self.device.index is None else self.device.index
+    def __init__(self, device=None, priority=0, *, stream_id=0, device_index=None, device_type=None):
+        self.device = _device("cpu" if device is None and device_type == 0 else device)
+        self.priority, self.stream_id = priority, stream_id
+        index = self.device.index if device_index is None else device_index
+        self.device_index = -1 if index is None else index
 
     device_type = property(lambda self: {"cpu": 0, "cuda": 1}.get(self.device.type, 2))
     cuda_stream = property(lambda self: 0)
@@ -80,14 +87,14 @@ class Stream:
 class Event:
     """A point in the work of a device."""
 
-    def __new__(cls, device=None, *, enable_timing=False, blocking=False, interprocess=False, **kwargs):
+    def __new__(cls, device=None, *, enable_timing=False, blocking=False, interprocess=False):
         if _device(device).type == "cuda":
             from mica.cuda import Event as CudaEvent
 
             return CudaEvent(enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
         return super().__new__(cls)
 
-    def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False, **kwargs):
+    def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False):
         self.device = _device(device)
         self.event_id = 0
         self._timed, self._at = enable_timing, None

@@ -95,7 +95,7 @@ def assume_constant_result(fn):
 
 
 def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_signature_check=False):
-    """Leaves what it decorates as it is."""
+    """Leaves what it decorates as it is: Python runs in compiled functions, so that nothing needs another function."""
     return lambda traceable_fn: traceable_fn
 
 
@@ -134,8 +134,13 @@ def reset():
 
 
 def list_backends(exclude_tags=("debug", "experimental")):
-    """The backends by name."""
-    return ["inductor"]
+    """The backends by name, those that the program has registered too, without those of some tags."""
+    from mica import _dynamo
+    from mica._dynamo.backend_names import AS_IT_IS
+
+    tags = {"inductor": (), **dict.fromkeys(AS_IT_IS, ("debug",)), **_dynamo._tags}
+    left_out = set(exclude_tags or ())
+    return sorted(name for name, its in tags.items() if not left_out.intersection(its))
 
 
 def set_default_backend(backend):
@@ -194,9 +199,14 @@ class set_stance(_contextlib.ContextDecorator):
         _stance.name, _stance.backend = self._before
 
 
+_guard_collectives = False
+
+
 def set_enable_guard_collectives(enabled):
-    """Returns the value before, which is always False: there are no guards to agree on."""
-    return False
+    """Keeps a truth, and returns the one before. There are no guards that processes would have to agree on."""
+    global _guard_collectives
+    before, _guard_collectives = _guard_collectives, bool(enabled)
+    return before
 
 
 # ---- which guards to keep: options={"guard_filter_fn": ...}. There are none here, so that no filter is ever asked.

@@ -301,9 +301,14 @@ def _output_argument(node, value, i):
     return TensorArgument(node.name) if hasattr(node, "name") else ConstantArgument(f"output_{i}", node)
 
 
-def draft_export(mod, args, kwargs=None, *, dynamic_shapes=None, **options):
+def draft_export(mod, args, kwargs=None, *, dynamic_shapes=None, preserve_module_call_signature=(), strict=False,
+                 prefer_deferred_runtime_asserts_over_guards=False):  # fmt: skip
     """`export`: where torch goes on with a guess, Mica says what is in the way."""
-    return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes)
+    return export(
+        mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
+        preserve_module_call_signature=preserve_module_call_signature,
+        prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
+    )  # fmt: skip
 
 
 export_for_training = export

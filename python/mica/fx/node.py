@@ -104,6 +104,18 @@ def _format_arg(arg):
     return str(arg)
 
 
+def _tensor_kind(meta):
+    """What is known of the tensor that a node gives, as format_node writes it; empty where nothing is."""
+    import mica
+    from mica.fx._readable import short_dtype
+
+    value = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
+    if not isinstance(value, mica.Tensor) or value.layout in (mica.sparse_csc, mica.sparse_csr):
+        return ""
+    sizes, strides = (", ".join(map(str, each)) for each in (value.shape, value.stride()))
+    return f'Tensor "{short_dtype(value.dtype)}[{sizes}][{strides}]{value.device}"'
+
+
 class Node:
     """One step of a graph: an input, an attribute, a call or the output. `meta` is the user's."""
 
@@ -269,7 +281,7 @@ class Node:
         return str(target)
 
     def format_node(self, placeholder_names=None, maybe_return_typename=None, *, include_tensor_metadata=False):
-        """The node as a line of text."""
+        """The node as a line of text; with dtype, sizes, strides and device of its tensor, if asked for and known."""
         kind = "" if self.type is None else f"{type_name(self.type)} "
         if self.op == "placeholder":
             if placeholder_names is not None:
@@ -279,7 +291,11 @@ class Node:
         if self.op == "get_attr":
             return f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}[target={self.target}]"
         if self.op == "output":
+            if self.type is not None and maybe_return_typename:
+                maybe_return_typename[0] = f" -> {type_name(self.type)}"
             return f"return {self.args[0]}"
+        if include_tensor_metadata:
+            kind = _tensor_kind(self.meta) or kind
         return (
             f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}[target={self._pretty_print_target(self.target)}]"
             f"(args = {_format_arg(self.args)}, kwargs = {_format_arg(self.kwargs)})"

@@ -41,6 +41,7 @@ def nested_tensor(tensor_list, *, dtype=None, layout=None, device=None, requires
     make = jagged_from_list if layout == mica.jagged else strided_from_list
     with mica.no_grad():
         made = make(parts, dtype, device)
+        made = made.pin_memory() if pin_memory else made
     return made.requires_grad_() if requires_grad else made
 
 

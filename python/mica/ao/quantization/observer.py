@@ -241,6 +241,9 @@ class PlaceholderObserver(ObserverBase):
         eps=None,
         is_dynamic=False,
     ):
+        if compute_dtype:
+            warnings.warn("Please use `is_dynamic` instead of `compute_dtype`", stacklevel=2)
+            is_dynamic = True
         super().__init__(dtype, is_dynamic)
         self.custom_op, self.qscheme = custom_op_name, schemes.per_tensor_affine if qscheme is None else qscheme
         self.quant_min, self.quant_max = quant_min, quant_max

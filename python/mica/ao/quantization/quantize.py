@@ -241,6 +241,8 @@ def convert(
     use_precomputed_fake_quant=False,
 ):
     """Replace observed modules by quantized ones, with the scales that the observers have found."""
+    if use_precomputed_fake_quant:
+        raise NotImplementedError("convert(use_precomputed_fake_quant=True): weights are looked at again here")
     if is_reference:
         raise NotImplementedError("convert makes quantized modules, not torch's reference ones: is_reference=False")
     custom = get_default_custom_config_dict() if convert_custom_config_dict is None else convert_custom_config_dict
@@ -320,6 +322,8 @@ def no_observer_set():
 
 def swap_module(mod, mapping, custom_module_class_mapping=None, use_precomputed_fake_quant=False):
     """The quantized form of one observed module, or the module itself where the mapping has none."""
+    if use_precomputed_fake_quant:
+        raise NotImplementedError("swap_module(use_precomputed_fake_quant=True): weights are looked at again here")
     kind = _FLOAT.get(type(mod), type(mod))
     if kind in (custom_module_class_mapping or {}):
         return custom_module_class_mapping[kind].from_observed(mod)

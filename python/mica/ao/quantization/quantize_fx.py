@@ -68,7 +68,9 @@ def _prepare(model, mapping, is_qat, config, backend_config):
     custom = [kind for classes in config.float_to_observed_mapping.values() for kind in classes]
     traced = _traced(model, config.non_traceable_module_names, [*config.non_traceable_module_classes, *custom])
     traced = fuse(traced, is_qat, rules)
-    return _keep(prepare(traced, mapping, is_qat, config, rules), model, config.preserved_attributes)
+    made = prepare(traced, mapping, is_qat, config, rules)
+    made._qconfig_mapping = mapping
+    return _keep(made, model, config.preserved_attributes)
 
 
 def prepare_fx(
@@ -88,11 +90,22 @@ def prepare_qat_fx(model, qconfig_mapping, example_inputs, prepare_custom_config
     return _prepare(model, qconfig_mapping, True, prepare_custom_config, backend_config)
 
 
+def _check_mapping(graph_module, mapping):
+    if mapping is None:
+        return
+    given = QConfigMapping.from_dict(mapping) if isinstance(mapping, dict) else mapping
+    known = getattr(graph_module, "_qconfig_mapping", None)
+    if known is not None and str(known.to_dict()) != str(given.to_dict()):
+        raise NotImplementedError("convert_fx(qconfig_mapping=...) other than that of prepare_fx is not in Mica")
+
+
 def _convert(graph_module, config, backend_config, is_reference):
     if not hasattr(graph_module, "_quantization_plan"):
         raise AssertionError("incoming model must be produced by prepare_fx")
     config, rules = _config(config, ConvertCustomConfig), rules_of(backend_config)
-    made = convert(copy.deepcopy(graph_module).eval(), config.observed_to_quantized_mapping, rules, is_reference)
+    copied = copy.deepcopy(graph_module).eval()
+    copied.__dict__.pop("_qconfig_mapping", None)
+    made = convert(copied, config.observed_to_quantized_mapping, rules, is_reference)
     return _keep(made, graph_module, config.preserved_attributes)
 
 
@@ -104,7 +117,13 @@ def convert_fx(
     backend_config=None,
     keep_original_weights=False,
 ):
-    """The quantized model of a prepared one that has seen examples."""
+    """The quantized model of a prepared one that has seen examples.
+
+    What is quantized, and how, was decided by prepare_fx: another `qconfig_mapping` is refused.
+    """
+    if keep_original_weights:
+        raise NotImplementedError("convert_fx(keep_original_weights=True): a quantized model has its quantized weights")
+    _check_mapping(graph_module, qconfig_mapping)
     return _convert(graph_module, convert_custom_config, backend_config, is_reference=False)
 
 
@@ -112,4 +131,5 @@ def convert_to_reference_fx(
     graph_module, convert_custom_config=None, _remove_qconfig=True, qconfig_mapping=None, backend_config=None
 ):
     """The reference form of a prepared model that has seen examples: float32 between roundings, for a backend to read."""
+    _check_mapping(graph_module, qconfig_mapping)
     return _convert(graph_module, convert_custom_config, backend_config, is_reference=True)

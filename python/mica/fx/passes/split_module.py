@@ -66,7 +66,7 @@ def split_module(m, root_m, split_callback, qualname_map=None, keep_original_ord
     by_name = {node.name: node for node in m.graph.nodes}
     root = Module()
     for part in partitions.values():
-        _fill(part, m, owner, by_name)
+        _fill(part, m, owner, by_name, keep_original_node_name, keep_original_input_name)
         root.add_module(part.submod_name, GraphModule(m, part.graph))
         if qualname_map is not None:
             for node in part.graph.nodes:
@@ -76,17 +76,21 @@ def split_module(m, root_m, split_callback, qualname_map=None, keep_original_ord
     return _base(m, root, partitions, order, by_name)
 
 
-def _fill(part, m, owner, by_name):
+def _fill(part, m, owner, by_name, keeps_names, keeps_input_names):
     """The graph of one partition."""
     values = part.environment
-    for name in part.inputs:
-        values[by_name[name]] = part.graph.placeholder(name, by_name[name].type)
+    for number, name in enumerate(part.inputs):
+        called = name if keeps_input_names else f"arg_{number}"
+        values[by_name[name]] = part.graph.placeholder(called, by_name[name].type)
         values[by_name[name]].meta = dict(by_name[name].meta)
     for node in m.graph.nodes:
         if node.op == "get_attr" and any(owner.get(user) is part for user in node.users):
             values[node] = part.graph.node_copy(node)
         elif owner.get(node) is part:
-            values[node] = part.graph.node_copy(node, values.__getitem__)
+            args, kwargs = (map_arg(each, values.__getitem__) for each in (node.args, node.kwargs))
+            name = node.name if keeps_names else None
+            values[node] = part.graph.create_node(node.op, node.target, args, kwargs, name, node.type)
+            values[node].meta = dict(node.meta)
     results = tuple(values[by_name[name]] for name in part.outputs)
     part.graph.output(results[0] if len(results) == 1 else results)
 

@@ -114,13 +114,19 @@ def _transposed(num_blocks, indices):
     return _ordered(_dense(num_blocks, indices, indices.shape[-1]).transpose(-2, -1))
 
 
+_NO_ORDERS = "there are no orders of writing, gradients are the same in every run"
+
+
 class BlockMask:
     """Which blocks of scores count: in part, where `mask_mod` decides, and in full."""
 
     def __init__(
         self, seq_lengths, kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, q_num_blocks, q_indices,
-        full_q_num_blocks, full_q_indices, BLOCK_SIZE, mask_mod, **others,
+        full_q_num_blocks, full_q_indices, BLOCK_SIZE=(_DEFAULT_SPARSE_BLOCK_SIZE, _DEFAULT_SPARSE_BLOCK_SIZE),
+        mask_mod=noop_mask, *, dq_write_order=None, dq_write_order_full=None, dq_kv_order=None, dq_kv_order_spt=None,
     ):  # fmt: skip
+        if any(each is not None for each in (dq_write_order, dq_write_order_full, dq_kv_order, dq_kv_order_spt)):
+            raise NotImplementedError(f"BlockMask: {_NO_ORDERS}")
         if kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
@@ -318,9 +324,14 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
 
 def create_block_mask(
     mask_mod, B, H, Q_LEN, KV_LEN, device=None, BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE, _compile=False,
-    separate_full_blocks=True, **others,
+    separate_full_blocks=True, compute_dq_write_order=False, dq_kv_order=True,
 ):  # fmt: skip
-    """The blocks of scores that a mask_mod lets through, in part or in full."""
+    """The blocks of scores that a mask_mod lets through, in part or in full.
+
+    `_compile` changes nothing, and `dq_kv_order` is about the orders that `compute_dq_write_order` asks for.
+    """
+    if compute_dq_write_order:
+        raise NotImplementedError(f"create_block_mask(compute_dq_write_order=True): {_NO_ORDERS}")
     if _takes(mask_mod) != 4:
         raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
     rows, columns = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE

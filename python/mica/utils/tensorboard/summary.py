@@ -158,6 +158,17 @@ def _hparams_metadata(content):
     return _metadata(PLUGIN_NAME, content.SerializeToString())
 
 
+def _domain(values):
+    """The values that a setting may have, as a list of the protocol's; None where they are not said."""
+    if values is None:
+        return None
+    from google.protobuf.struct_pb2 import ListValue
+
+    made = ListValue()
+    made.extend(values)
+    return made
+
+
 def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
     """The settings of an experiment and its measures: three summaries, of the experiment, its start and its end."""
     from tensorboard.plugins.hparams.api_pb2 import Experiment, HParamInfo, MetricInfo, MetricName, Status
@@ -168,6 +179,15 @@ def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
         if not isinstance(given, dict):
             logger.warning("parameter: %s should be a dictionary, nothing logged.", name)
             raise TypeError(f"parameter: {name} should be a dictionary, nothing logged.")
+    domains = hparam_domain_discrete or {}
+    if not isinstance(domains, dict):
+        raise TypeError("parameter: hparam_domain_discrete should be a dictionary, nothing logged.")
+    for key, values in domains.items():
+        known = key in hparam_dict and isinstance(values, list)
+        if not known or not all(isinstance(each, type(hparam_dict[key])) for each in values):
+            raise TypeError(
+                f"parameter: hparam_domain_discrete[{key}] should be a list of same type as hparam_dict[{key}]."
+            )
     start, infos = SessionStartInfo(), []
     for key, value in hparam_dict.items():
         if value is None:
@@ -180,7 +200,7 @@ def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
             start.hparams[key].string_value, kind = value, "DATA_TYPE_STRING"
         else:
             start.hparams[key].number_value, kind = float(make_np(value).reshape(-1)[0]), "DATA_TYPE_FLOAT64"
-        infos.append(HParamInfo(name=key, type=kind))
+        infos.append(HParamInfo(name=key, type=kind, domain_discrete=_domain(domains.get(key))))
     metrics = [MetricInfo(name=MetricName(tag=key)) for key in metric_dict]
     proto = _proto()
     made = []
