@@ -29,7 +29,8 @@ find_path(MICA_GLOO_INCLUDE_DIR gloo/rendezvous/context.h)
 find_library(MICA_GLOO_LIBRARY gloo)
 if(MICA_GLOO_INCLUDE_DIR AND MICA_GLOO_LIBRARY)
   mica_merge(gloo_sources 8 ${CMAKE_CURRENT_SOURCE_DIR}/distributed/gloo/gloo_group.cpp
-             ${CMAKE_CURRENT_SOURCE_DIR}/distributed/gloo/gloo_links.cpp)
+             ${CMAKE_CURRENT_SOURCE_DIR}/distributed/gloo/gloo_links.cpp
+             ${CMAKE_CURRENT_SOURCE_DIR}/distributed/gloo/gloo_messages.cpp)
   add_library(mica_gloo MODULE ${gloo_sources} distributed/call.cpp distributed/fingerprint.cpp
                                $<TARGET_OBJECTS:mica_distributed_reduce>)
   target_link_libraries(mica_gloo PRIVATE ${MICA_GLOO_LIBRARY} mica_extension_flags Threads::Threads)

@@ -6,7 +6,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace mica::distributed {
 
@@ -36,6 +39,22 @@ void limit_silence(int socket, double seconds) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &between, sizeof between);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
   setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(std::clamp(seconds, 0.001, 1e8) * 1000));
+}
+
+std::string of_silence(const std::string& error, double seconds) {
+  if (error.find(std::strerror(ETIMEDOUT)) == std::string::npos &&
+      error.find(std::strerror(EHOSTUNREACH)) == std::string::npos) {
+    return "";
+  }
+  char text[160];
+  std::snprintf(text, sizeof text,
+                " (its host did not answer for %g s; MICA_DISTRIBUTED_LINK_LIMIT sets how many seconds are waited)",
+                seconds);
+  return text;
 }
 
 }  // namespace mica::distributed

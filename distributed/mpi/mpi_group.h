@@ -57,6 +57,9 @@ class MpiWorldOf final : public MpiWorld, public std::enable_shared_from_this<Mp
   std::atomic<bool> stop_{false};
 };
 
+// The number of elements of `unit` bytes, as MPI takes it. Throws InvalidCall where an int cannot hold it.
+int mpi_count(size_t bytes, size_t unit);
+
 template <typename Handle>
 class MpiGroup final : public Backend {
  public:
@@ -81,6 +84,7 @@ class MpiGroup final : public Backend {
   std::string describe(const Call& call) const;
   void check(int code, const Call& call) const;
   void throw_if_aborted();
+  void run_collective(Call& call);
   void reduce_all(Call& call);
   void broadcast(Call& call);
   void all_gather(Call& call);
