@@ -8,465 +8,315 @@
 // write again, and no thread waits for another's copies.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
-#include "backends/cpu/gemm/packing.h"
-#include "backends/cpu/gemm/workspace.h"
+#include "backends/cpu/gemm/packed_product.h"
 #include "backends/cpu/share_runs.h"
-#include "core/kept.h"
 
 namespace mica::cpu::gemm_impl {
+
 namespace {
 
-// Bounds on what is packed at once, so that the work buffers stay small however large the matrices are.
-constexpr int64_t kMaxDepthBytes = 8192;
-constexpr int64_t kMaxExtent = 4096;
-constexpr int64_t kBlockRowPanels = 16;
-constexpr int64_t kSumsBytes = 1 << 18;
-constexpr int64_t kUnitsPerThread = 16;   // so that the last one to end is not far behind
-constexpr int64_t kUnitsPerPacker = 4;    // the same where wide blocks spare copies of A
-constexpr int64_t kUnitsWorthABlock = 3;  // what a thread must find to pack another block of B for it
-constexpr int64_t kNarrowBlock = 2;       // panels of B
-constexpr int64_t kPackGroup = 8;         // panels packed one after the other, at most
+constexpr int64_t kUnitsWorthABlock = 3;  // a thread takes another thread's block of B only with so many units left
+constexpr int64_t kPackGroup = 8;         // the panels that are packed one after the other, at most
 constexpr int64_t kGroupBytes = 1 << 17;
-constexpr int64_t kWorkBytes = 1 << 18;  // of C that somebody works on when it is finished
-constexpr int64_t kLeastBlock = 4;       // panels of B that a thread packs for itself
-constexpr int64_t kShortRowBytes = 512;
-constexpr int64_t kLine = 64;
-constexpr int64_t kPage = 4096;
-
-// Where the micro-kernel finds B: panel j of depth block q starts at base + j * panel_step + q * block_step.
-struct PanelsOfB {
-  char* base;
-  int64_t panel_step, block_step;  // bytes
-  int64_t k_stride;                // elements
-
-  char* at(int64_t panel, int64_t block) const { return base + panel * panel_step + block * block_step; }
-};
-
-class PackedProduct {
- public:
-  PackedProduct(const Scheme& s, const Product& p, int threads) : s_(s), p_(p), threads_(threads) {
-    direct_c_ = s.sums_are_elements && p.c_col_stride == 1;
-    blocks_of_c_ = direct_c_ ? p.blocks : nullptr;
-    panel_cols_ = s.kernel.cols / s.parts;
-    unit_ = s.format ? s.format->k_unit : 1;
-    a_in_place_ = can_use_a();
-    const int64_t tile_rows = a_in_place_ && p.a.col_stride == 1 ? s.kernel.in_place_rows : s.kernel.rows;
-    panel_rows_ = s.format ? s.kernel.rows : equal_part(p.m, tile_rows / s.parts);
-    b_in_place_ = can_use_b();
-    // A stays in the second cache while one panel of B after the other is packed and used.
-    const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
-                          (a_in_place_ && p.m * p.k * s.element_size <= s.kernel.block_bytes / 2);
-    b_local_ = !b_in_place_ && few_rows && (threads == 1 || divide_up(p.n, panel_cols_) >= 4 * threads);
-    const bool enough_columns = threads == 1 || divide_up(p.n, panel_cols_) >= 2 * kLeastBlock * threads;
-    whole_columns_ = b_local_ || (!b_in_place_ && s.kernel.packs_blocks && direct_c_ && enough_columns);
-    b_by_block_ = !b_in_place_ && !b_local_ && (whole_columns_ || threads > 1);
-    const bool packs_own = threads > 1 && !whole_columns_;
-    max_depth_ = a_in_place_ && b_in_place_ ? p.k : kMaxDepthBytes / s.packed_size;
-    max_rows_ = packs_own && direct_c_ ? p.m : std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
-    max_cols_ = b_by_block_ && direct_c_ ? p.n : std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
-  }
-
-  void run() {
-    const bool depth_split = p_.k > max_depth_;
-    const int64_t depth = depth_split ? round_up(equal_part(p_.k, max_depth_), unit_) : p_.k;
-    block_depth_ = round_up(equal_part(std::min(depth, p_.k), s_.k_block), unit_);
-    const int64_t rows = std::min(max_rows_, p_.m), cols = std::min(max_cols_, p_.n);
-    const int64_t blocks = divide_up(depth, block_depth_);
-
-    // Rows of a panel are spread over cache sets by one line of padding.
-    const bool k_last = s_.format || (!s_.kernel.packs_rows_adjacent && (p_.a.col_stride == 1 || p_.a.row_stride != 1));
-    const int64_t padded_depth =
-        s_.format ? block_depth_
-                  : round_up(block_depth_ * s_.packed_size, kLine) / s_.packed_size + kLine / s_.packed_size;
-    a_panel_bytes_ = a_in_place_ ? 0 : round_up(s_.kernel.rows * padded_depth * s_.packed_size, kLine);
-    a_row_stride_ = k_last ? padded_depth : 1;
-    a_k_stride_ = k_last ? 1 : int64_t{s_.kernel.rows};
-    const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLine);
-    const int64_t row_panels = divide_up(rows, panel_rows_), col_panels = divide_up(cols, panel_cols_);
-    b_panel_bytes_ = b_panel;
-    keep_b(depth, blocks);
-    const int64_t b_bytes = b_packed_first() ? col_panels * blocks * b_panel : 0;
-    span_ = {0, rows, 0, cols, 0, depth};
-    blocks_ = blocks;
-    a_shared_ = !a_in_place_ && (b_local_ || (threads_ > 1 ? whole_columns_ : cut_blocks().cols < col_panels));
-    a_group_ = p_.a.row_stride == 1 && a_row_stride_ == 1 && !a_in_place_
-                   ? std::clamp<int64_t>(kGroupBytes / a_panel_bytes_, 1, kPackGroup)
-                   : 1;
-    a_block_step_ = row_panels * a_panel_bytes_;
-    const int64_t a_bytes = a_shared_ ? blocks * a_block_step_ : 0;
-    shared_stride_ = depth_split && !direct_c_ ? col_panels * s_.kernel.cols : 0;
-    const int64_t sums_bytes = row_panels * panel_rows_ * s_.parts * shared_stride_ * s_.sum_size;
-    const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(b_bytes + a_bytes + sums_bytes));
-    shared_a_ = buffer.data() + b_bytes;
-    shared_sums_ = shared_a_ + a_bytes;
-
-    for (int64_t col = 0; col < p_.n; col += cols) {
-      for (int64_t row = 0; row < p_.m; row += rows) {
-        for (int64_t k = 0; k < p_.k; k += depth) {
-          span_ = {row, std::min(rows, p_.m - row), col, std::min(cols, p_.n - col), k, std::min(depth, p_.k - k)};
-          blocks_ = divide_up(span_.depth, block_depth_);
-          if (b_in_place_) {
-            b_ = {const_cast<char*>(p_.b_at(s_, k, col)), panel_cols_ * s_.element_size,
-                  block_depth_ * p_.b.row_stride * s_.element_size, p_.b.row_stride};
-          } else if (kept_b_) {
-            const int64_t all = divide_up(p_.n, panel_cols_);
-            b_ = {kept_b_->as<char>() + (k / depth * blocks * all + col / panel_cols_) * b_panel, b_panel,
-                  all * b_panel, s_.kernel.cols};
-          } else {
-            b_ = {buffer.data(), b_panel, col_panels * b_panel, s_.kernel.cols};
-          }
-          pack();
-          multiply();
-        }
-      }
-    }
-    if (blocks_of_c_) blocks_of_c_->set_told();
-  }
-
- private:
-  struct Span {
-    int64_t row, rows, col, cols, k, depth;
-  };
-
-  bool can_use_a() const {
-    if (!s_.sums_are_elements) return false;
-    // Whole pages between rows put those of a tile in one cache set.
-    const int64_t row_bytes = std::abs(p_.a.row_stride) * s_.element_size;
-    const bool suits = !s_.kernel.packs_rows_adjacent && p_.a.col_stride == 1;
-    return p_.n <= 4 * panel_cols_ || (suits && row_bytes % kPage != 0 && p_.n <= 1024);
-  }
-  bool can_use_b() const {
-    if (!s_.sums_are_elements || p_.b.col_stride != 1 || p_.b_factors.data) return false;
-    // Rows close together are as good as a panel while all of them stay in the second cache; rows far apart pay only
-    // when they are used a few times.
-    const int64_t row_bytes = std::abs(p_.b.row_stride) * s_.element_size;
-    const bool near = row_bytes <= s_.kernel.near_row_bytes && p_.m <= s_.kernel.near_rows &&
-                      p_.k * row_bytes <= s_.kernel.near_bytes &&
-                      (row_bytes <= kShortRowBytes || p_.k * row_bytes <= s_.kernel.block_bytes);
-    return p_.m <= 2 * s_.kernel.rows || near;
-  }
-
-  // Group by group of panels, so that a thread packs the part of B that it is the first to use.
-  void pack() const {
-    const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
-    const int64_t b_panels = b_packed_first() ? divide_up(span_.cols, panel_cols_) : 0;
-    if (a_panels + b_panels == 0) return;
-    const int64_t groups =
-        std::min(std::max(a_panels, b_panels),
-                 std::max(4 * int64_t{threads_}, divide_up(std::max(a_panels, b_panels), kPackGroup)));
-    share_runs(threads_, groups, 1, groups, [&](int64_t begin, int64_t end) {
-      for (int64_t block = 0; block < blocks_; ++block) {
-        for (int64_t group = begin; group < end; ++group) {
-          const int64_t i = a_panels * group / groups, j = b_panels * group / groups;
-          pack_a(i, a_panels * (group + 1) / groups, block, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
-          pack_b(j, b_panels * (group + 1) / groups, block, b_.at(j, block));
-        }
-      }
-    });
-  }
-
-  bool b_packed_first() const { return !b_in_place_ && !b_local_ && !b_by_block_ && !kept_b_; }
-
-  // All panels of a weight that compiled calls multiply with again and again, of every block of depths.
-  void keep_b(int64_t depth, int64_t blocks) {
-    if (b_in_place_) return;
-    const int64_t panels = divide_up(p_.n, panel_cols_), spans = divide_up(p_.k, depth);
-    const kept::Key key{
-        p_.b.data,
-        kept::Key::Kind::ProductPanels,
-        {static_cast<int64_t>(s_.dtype), p_.n, p_.k, p_.b.row_stride, p_.b.col_stride, depth, block_depth_}};
-    const auto bytes = static_cast<size_t>(spans * blocks * panels * b_panel_bytes_);
-    if (!kept::may_keep(key, bytes)) return;
-    kept_b_.emplace(key, bytes);
-    if (kept_b_->is_filled()) return;
-    share_runs(threads_, panels, 1, panels, [&](int64_t begin, int64_t end) {
-      for (int64_t i = 0; i < spans * blocks; ++i) {
-        const int64_t first = i / blocks * depth, k = first + i % blocks * block_depth_;
-        const int64_t count = std::min(block_depth_, std::min(first + depth, p_.k) - k);
-        if (count <= 0) continue;
-        packing().pack_b(begin * panel_cols_, std::min(end * panel_cols_, p_.n), k, count,
-                         kept_b_->as<char>() + (i * panels + begin) * b_panel_bytes_, b_panel_bytes_);
-      }
-    });
-    kept_b_->set_filled();
-  }
-
-  // Panels of a depth block.
-  void pack_a(int64_t i0, int64_t i1, int64_t block, char* to) const {
-    packing().pack_a(span_.row + i0 * panel_rows_, span_.row + std::min(i1 * panel_rows_, span_.rows),
-                     span_.k + block * block_depth_, depth_of(block), to, a_panel_bytes_);
-  }
-  void pack_b(int64_t j0, int64_t j1, int64_t block, char* to) const {
-    packing().pack_b(span_.col + j0 * panel_cols_, span_.col + std::min(j1 * panel_cols_, span_.cols),
-                     span_.k + block * block_depth_, depth_of(block), to, b_panel_bytes_);
-    if (!p_.b_factors.data) return;
-    // Rows of a panel lie one after the other, as wide as the kernel's.
-    const float* factors = p_.b_factors.data + p_.index * p_.b_factors.matrix_step;
-    const int64_t first = span_.k + block * block_depth_, width = s_.kernel.cols;
-    for (int64_t j = j0; j < j1; ++j, to += b_panel_bytes_) {
-      float* at = reinterpret_cast<float*>(to);
-      for (int64_t k = first; k < first + depth_of(block); ++k, at += width) {
-        const float factor = factors[k * p_.b_factors.depth_step];
-        for (int64_t i = 0; i < width; ++i) at[i] *= factor;
-      }
-    }
-  }
-  Packing packing() const { return {s_, p_, panel_rows_, panel_cols_, unit_, a_row_stride_, a_k_stride_}; }
-  int64_t depth_of(int64_t block) const { return std::min(block_depth_, span_.depth - block * block_depth_); }
-
-  struct BlockShape {
-    int64_t rows, cols;  // in panels
-  };
-
-  // The columns of a block and the most panels of rows that are multiplied with them at once.
-  BlockShape cut_blocks() const {
-    const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
-    // A block's panels of B stay in the second cache while A's pass by.
-    const int64_t panel_bytes = s_.kernel.cols * block_depth_ * s_.packed_size;
-    BlockShape block;
-    block.cols = equal_part(col_panels, std::max<int64_t>(1, s_.kernel.block_bytes / panel_bytes));
-    block.rows = equal_part(row_panels, kBlockRowPanels);
-    if (!direct_c_ && (blocks_ > 1 || b_local_)) {  // so do its sums
-      const int64_t tile_bytes = s_.kernel.cols * panel_rows_ * s_.parts * s_.sum_size;
-      if (b_local_) block.cols = equal_part(col_panels, std::max<int64_t>(1, kSumsBytes / (row_panels * tile_bytes)));
-      block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / (block.cols * tile_bytes)));
-    }
-    if (blocks_of_c_ && (whole_columns_ || threads_ == 1)) {
-      const int64_t rows = std::min(whole_columns_ ? row_panels : block.rows, row_panels) * panel_rows_;
-      const int64_t fitting = kWorkBytes / (rows * panel_cols_ * s_.element_size);
-      block.cols = equal_part(col_panels, std::clamp<int64_t>(fitting, 1, block.cols));
-    }
-    if (whole_columns_) {
-      block.rows = row_panels;
-    } else if (threads_ > 1) {
-      // Threads side by side read parts of B of their own, threads below one another parts of A.
-      const int64_t wide = threads_across(col_panels);
-      if (wide > 1)
-        block.cols = std::min(block.cols, divide_up(col_panels, round_up(divide_up(col_panels, block.cols), wide)));
-      const int64_t units = (a_in_place_ ? kUnitsPerThread : kUnitsPerPacker) * threads_;
-      while (block.cols > kNarrowBlock && row_panels * divide_up(col_panels, block.cols) < units)
-        block.cols = divide_up(block.cols, 2);
-    }
-    return block;
-  }
-
-  // How many threads stand side by side: the number for which one reads the least of A and B together. Blocks narrower
-  // than kNarrowBlock would read A too often.
-  int64_t threads_across(int64_t col_panels) const {
-    int64_t best = 1, least = span_.rows + span_.cols * threads_;
-    for (int64_t across = 1; across <= std::min<int64_t>(threads_, col_panels / kNarrowBlock); ++across) {
-      if (threads_ % across != 0) continue;
-      const int64_t read = divide_up(span_.rows * across, threads_) + divide_up(span_.cols, across);
-      if (read <= least) best = across, least = read;
-    }
-    return best;
-  }
-
-  // What a thread has packed for itself: a group of panels of A, and panels of B behind them.
-  struct OwnPanels {
-    WorkBuffer buffer;
-    int64_t b_block = -1;  // first panel of the block that is packed, with all its depths
-  };
-  OwnPanels own_panels(int64_t cols) const {
-    const int64_t b_panels = kept_b_ ? 0 : b_local_ ? 1 : !b_by_block_ ? 0 : whole_columns_ ? cols : cols * blocks_;
-    return {.buffer = WorkBuffer(Slot::Panel, static_cast<size_t>(own_a_bytes() + b_panels * b_panel_bytes_))};
-  }
-  int64_t own_a_bytes() const { return a_shared_ ? 0 : a_group_ * a_panel_bytes_; }
-
-  // A unit of work is a panel of A with a block's columns of B, or with whole_columns_ one panel of B with all of A.
-  void multiply() {
-    const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
-    const BlockShape block = cut_blocks();
-    if (whole_columns_) {
-      share_runs_with(threads_, col_panels, b_local_ ? 1 : std::min(kLeastBlock, block.cols), block.cols, 1, [&] {
-        return [&, own = own_panels(block.cols)](int64_t begin, int64_t end) mutable {
-          multiply_block(own, 0, row_panels, begin, end);
-        };
-      });
-      return;
-    }
-    const int64_t wide = divide_up(col_panels, block.cols);
-    const int64_t spare = b_by_block_ ? kUnitsWorthABlock : 1;
-    share_runs_with(threads_, wide * row_panels, 1, block.rows, spare, [&] {
-      return [&, own = own_panels(block.cols)](int64_t begin, int64_t end) mutable {
-        while (begin < end) {
-          const int64_t i = begin % row_panels, j = begin / row_panels * block.cols;
-          const int64_t rows = std::min(end - begin, row_panels - i);
-          multiply_block(own, i, i + rows, j, std::min(col_panels, j + block.cols));
-          begin += rows;
-        }
-      };
-    });
-  }
-
-  void multiply_block(OwnPanels& own, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
-    const int64_t row = i0 * panel_rows_, col = j0 * panel_cols_;
-    const int64_t rows = std::min(i1 * panel_rows_, span_.rows) - row,
-                  cols = std::min(j1 * panel_cols_, span_.cols) - col;
-    if (s_.format && s_.format->enter) s_.format->enter();
-    if (direct_c_) {
-      multiply_tiles(own, i0, i1, j0, j1, p_.c_at(s_, span_.row + row, span_.col + col), p_.c_row_stride, span_.k == 0);
-      if (blocks_of_c_ && span_.k + span_.depth == p_.k)
-        blocks_of_c_->finished(p_.index, span_.row + row, rows, span_.col + col, cols);
-    } else if (shared_stride_ > 0) {
-      char* sums = shared_sums_ + (row * shared_stride_ + col) * s_.parts * s_.sum_size;
-      multiply_tiles(own, i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
-      if (span_.k + span_.depth == p_.k) finish(sums, shared_stride_, row, rows, col, cols);
-    } else {
-      // Sums that are whole after one depth block leave panel by panel, still in the nearest cache.
-      const int64_t step = blocks_ == 1 && !b_local_ ? 1 : i1 - i0;
-      const int64_t stride = (j1 - j0) * s_.kernel.cols + kLine / s_.sum_size;
-      const WorkBuffer sums(Slot::Sums, static_cast<size_t>(step * panel_rows_ * s_.parts * stride * s_.sum_size));
-      for (int64_t i = i0; i < i1; i += step) {
-        const int64_t first = i * panel_rows_;
-        multiply_tiles(own, i, i + step, j0, j1, sums.data(), stride, true);
-        finish(sums.data(), stride, first, std::min(step * panel_rows_, span_.rows - first), col, cols);
-      }
-    }
-    if (s_.format && s_.format->leave) s_.format->leave();
-  }
-
-  // c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
-  void multiply_tiles(OwnPanels& own, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride,
-                      bool first) const {
-    char* const own_a = own.buffer.data();
-    char* own_b = own_a + own_a_bytes();
-    const int64_t block_bytes = (j1 - j0) * b_panel_bytes_;
-    const bool keeps_b = b_by_block_ && !whole_columns_;  // from run to run
-    if (keeps_b && !kept_b_ && own.b_block != j0) {
-      for (int64_t q = 0; q < blocks_; ++q) pack_b(j0, j1, q, own_b + q * block_bytes);
-      own.b_block = j0;
-    }
-    Epilogue epilogue;
-    MicroTile t;
-    t.a_row_stride = a_in_place_ ? p_.a.row_stride : a_row_stride_;
-    t.a_k_stride = a_in_place_ ? p_.a.col_stride : a_k_stride_;
-    t.b_k_stride = b_.k_stride;
-    t.c_row_stride = c_stride;
-    t.a_padded = !a_in_place_;
-    t.b_padded = !b_in_place_;
-    t.epilogue = &epilogue;
-    const bool plain = !direct_c_ || p_.plain;
-    const bool scales = direct_c_ && !p_.unit_alpha;
-    const bool a_follows = !b_local_ && (a_shared_ || (a_in_place_ && blocks_ == 1 && p_.a.row_stride == p_.k));
-    for (int64_t q = 0; q < blocks_; ++q) {
-      t.k = depth_of(q);
-      if (b_by_block_ && !keeps_b && !kept_b_) pack_b(j0, j1, q, own_b);
-      const bool opens = first && q == 0;
-      t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
-      const char *next_a = nullptr, *next_panel = nullptr;
-      const auto take_a = [&](int64_t i) {
-        const int64_t row = i * panel_rows_;
-        t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
-        if (a_in_place_) {
-          t.a = p_.a_at(s_, span_.row + row, span_.k + q * block_depth_);
-        } else if (a_shared_) {
-          t.a = shared_a_ + q * a_block_step_ + i * a_panel_bytes_;
-        } else {
-          const int64_t place = (i - i0) % a_group_;
-          if (place == 0) pack_a(i, std::min(i + a_group_, i1), q, own_a);
-          t.a = own_a + place * a_panel_bytes_;
-        }
-        if (a_follows) {  // the next panel is fetched while this one is used
-          const int64_t bytes = a_in_place_ ? panel_rows_ * p_.k * s_.element_size : a_panel_bytes_;
-          next_a = static_cast<const char*>(t.a) + (i + 1 < i1 ? bytes : 0);
-          t.soon_step = divide_up(bytes, (j1 - j0) * t.k);
-        }
-      };
-      const auto take_b = [&](int64_t j) {
-        const int64_t col = j * panel_cols_;
-        t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
-        const int64_t next = j + 1 < j1 ? j + 1 : j0;
-        if (b_local_ && kept_b_) {  // the next panel is fetched while this one is used
-          t.b = t.next_b = b_.at(j, q);
-          next_panel = b_.at(next, q);
-        } else if (b_local_) {
-          pack_b(j, j + 1, q, own_b);
-          t.b = t.next_b = own_b;
-        } else if (kept_b_) {
-          t.b = b_.at(j, q);
-          t.next_b = b_.at(next, q);
-        } else {
-          t.b = b_by_block_ ? own_b + (j - j0) * b_panel_bytes_ : b_.at(j, q);
-          t.next_b = b_by_block_ ? own_b + (next - j0) * b_panel_bytes_ : b_.at(next, q);
-        }
-        if (t.store == Store::General) {
-          epilogue = p_.epilogue_at(s_, span_.col + col);
-          if (!opens) continue_sums(epilogue);
-        }
-      };
-      const auto run_tile = [&](int64_t i, int64_t j) {
-        t.c = c + ((i - i0) * panel_rows_ * c_stride + (j - j0) * panel_cols_) * s_.parts * s_.sum_size;
-        if (!b_local_) t.soon = next_a ? next_a + (j - j0) * t.k * t.soon_step : nullptr;
-        s_.kernel.run(t);
-      };
-      if (b_local_) {
-        // The rows that the next panel is packed from are fetched meanwhile: they lie far apart, so that nothing else
-        // foresees them. A tile fetches every fetch_depths-th row, the first tiles together all.
-        const int64_t row_bytes = p_.b.row_stride * s_.element_size;
-        for (int64_t j = j0; j < j1; ++j) {
-          take_b(j);
-          const char* next = p_.b.col_stride == 1 && j + 1 < j1 && !kept_b_
-                                 ? p_.b_at(s_, span_.k + q * block_depth_, span_.col + (j + 1) * panel_cols_)
-                                 : nullptr;
-          for (int64_t i = i0; i < i1; ++i) {
-            const bool fetches = next && i - i0 < s_.kernel.fetch_depths;
-            t.soon = fetches ? next + (i - i0) * row_bytes : nullptr;
-            t.soon_step = fetches ? row_bytes : 0;
-            if (next_panel) {
-              t.soon_step = divide_up(b_panel_bytes_, (i1 - i0) * t.k);
-              t.soon = next_panel + (i - i0) * t.k * t.soon_step;
-            }
-            take_a(i), run_tile(i, j);
-          }
-        }
-      } else {
-        for (int64_t i = i0; i < i1; ++i) {
-          take_a(i);
-          for (int64_t j = j0; j < j1; ++j) take_b(j), run_tile(i, j);
-        }
-      }
-      if (keeps_b && !kept_b_) own_b += block_bytes;
-    }
-  }
-
-  // Later depths add to what the first left in C.
-  void continue_sums(Epilogue& e) const {
-    std::memcpy(e.beta, p_.one, sizeof(e.beta));
-    e.reads_c = true;
-    e.bias = nullptr;
-  }
-
-  void finish(const char* sums, int64_t stride, int64_t row, int64_t rows, int64_t col, int64_t cols) const {
-    s_.finish(sums, p_.c_at(s_, span_.row + row, span_.col + col),
-              {rows, cols, stride, p_.c_row_stride, p_.c_col_stride}, p_.epilogue_at(s_, span_.col + col));
-  }
-
-  const Scheme& s_;
-  const Product& p_;
-  const int threads_;
-  GemmBlocks* blocks_of_c_;
-  bool direct_c_, a_in_place_, b_in_place_;
-  bool b_local_;           // each panel packed by the thread that uses it
-  bool b_by_block_;        // each block of panels is
-  bool whole_columns_;     // threads share columns; else rows of blocks of columns
-  bool a_shared_ = false;  // packed by all threads before the blocks are handed out
-  int64_t panel_rows_, panel_cols_, unit_;
-  int64_t max_depth_, max_rows_, max_cols_;
-  int64_t block_depth_ = 0, blocks_ = 0;
-  int64_t shared_stride_ = 0;
-  char* shared_sums_ = nullptr;
-  int64_t b_panel_bytes_ = 0, a_panel_bytes_ = 0, a_block_step_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
-  int64_t a_group_ = 1;  // panels packed at once just before use
-  char* shared_a_ = nullptr;
-  std::optional<kept::Memory> kept_b_;
-  PanelsOfB b_{};
-  Span span_{};
-};
+constexpr int64_t kLineBytes = 64;
 
 }  // namespace
+
+void PackedProduct::run() {
+  const bool depth_split = p_.k > max_depth_;
+  const int64_t depth = depth_split ? round_up(equal_part(p_.k, max_depth_), unit_) : p_.k;
+  block_depth_ = round_up(equal_part(std::min(depth, p_.k), s_.k_block), unit_);
+  const int64_t rows = std::min(max_rows_, p_.m), cols = std::min(max_cols_, p_.n);
+  const int64_t blocks = divide_up(depth, block_depth_);
+
+  // Rows of a panel are spread over cache sets by one line of padding.
+  const bool k_last = s_.format || (!s_.kernel.packs_rows_adjacent && (p_.a.col_stride == 1 || p_.a.row_stride != 1));
+  const int64_t padded_depth =
+      s_.format ? block_depth_
+                : round_up(block_depth_ * s_.packed_size, kLineBytes) / s_.packed_size + kLineBytes / s_.packed_size;
+  a_panel_bytes_ = a_in_place_ ? 0 : round_up(s_.kernel.rows * padded_depth * s_.packed_size, kLineBytes);
+  a_row_stride_ = k_last ? padded_depth : 1;
+  a_k_stride_ = k_last ? 1 : int64_t{s_.kernel.rows};
+  const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLineBytes);
+  const int64_t row_panels = divide_up(rows, panel_rows_), col_panels = divide_up(cols, panel_cols_);
+  b_panel_bytes_ = b_panel;
+  keep_b(depth, blocks);
+  const int64_t b_bytes = b_packed_first() ? col_panels * blocks * b_panel : 0;
+  span_ = {0, rows, 0, cols, 0, depth};
+  blocks_ = blocks;
+  a_shared_ = !a_in_place_ && (b_local_ || (threads_ > 1 ? whole_columns_ : cut_blocks().cols < col_panels));
+  a_group_ = p_.a.row_stride == 1 && a_row_stride_ == 1 && !a_in_place_
+                 ? std::clamp<int64_t>(kGroupBytes / a_panel_bytes_, 1, kPackGroup)
+                 : 1;
+  a_block_step_ = row_panels * a_panel_bytes_;
+  const int64_t a_bytes = a_shared_ ? blocks * a_block_step_ : 0;
+  shared_stride_ = depth_split && !direct_c_ ? col_panels * s_.kernel.cols : 0;
+  const int64_t sums_bytes = row_panels * panel_rows_ * s_.parts * shared_stride_ * s_.sum_size;
+  const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(b_bytes + a_bytes + sums_bytes));
+  shared_a_ = buffer.data() + b_bytes;
+  shared_sums_ = shared_a_ + a_bytes;
+
+  for (int64_t col = 0; col < p_.n; col += cols) {
+    for (int64_t row = 0; row < p_.m; row += rows) {
+      for (int64_t k = 0; k < p_.k; k += depth) {
+        span_ = {row, std::min(rows, p_.m - row), col, std::min(cols, p_.n - col), k, std::min(depth, p_.k - k)};
+        blocks_ = divide_up(span_.depth, block_depth_);
+        if (b_in_place_) {
+          b_ = {const_cast<char*>(p_.b_at(s_, k, col)), panel_cols_ * s_.element_size,
+                block_depth_ * p_.b.row_stride * s_.element_size, p_.b.row_stride};
+        } else if (kept_b_) {
+          const int64_t all = divide_up(p_.n, panel_cols_);
+          b_ = {kept_b_->as<char>() + (k / depth * blocks * all + col / panel_cols_) * b_panel, b_panel, all * b_panel,
+                s_.kernel.cols};
+        } else {
+          b_ = {buffer.data(), b_panel, col_panels * b_panel, s_.kernel.cols};
+        }
+        pack();
+        multiply();
+      }
+    }
+  }
+  if (blocks_of_c_) blocks_of_c_->set_told();
+}
+
+// Group by group of panels, so that a thread packs the part of B that it is the first to use.
+void PackedProduct::pack() const {
+  const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
+  const int64_t b_panels = b_packed_first() ? divide_up(span_.cols, panel_cols_) : 0;
+  if (a_panels + b_panels == 0) return;
+  const int64_t groups = std::min(std::max(a_panels, b_panels),
+                                  std::max(4 * int64_t{threads_}, divide_up(std::max(a_panels, b_panels), kPackGroup)));
+  share_runs(threads_, groups, 1, groups, [&](int64_t begin, int64_t end) {
+    for (int64_t block = 0; block < blocks_; ++block) {
+      for (int64_t group = begin; group < end; ++group) {
+        const int64_t i = a_panels * group / groups, j = b_panels * group / groups;
+        pack_a(i, a_panels * (group + 1) / groups, block, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
+        pack_b(j, b_panels * (group + 1) / groups, block, b_.at(j, block));
+      }
+    }
+  });
+}
+
+// All panels of a weight that compiled calls multiply with again and again, of every block of depths.
+void PackedProduct::keep_b(int64_t depth, int64_t blocks) {
+  if (b_in_place_) return;
+  const int64_t panels = divide_up(p_.n, panel_cols_), spans = divide_up(p_.k, depth);
+  const kept::Key key{
+      p_.b.data,
+      kept::Key::Kind::ProductPanels,
+      {static_cast<int64_t>(s_.dtype), p_.n, p_.k, p_.b.row_stride, p_.b.col_stride, depth, block_depth_}};
+  const auto bytes = static_cast<size_t>(spans * blocks * panels * b_panel_bytes_);
+  if (!kept::may_keep(key, bytes)) return;
+  kept_b_.emplace(key, bytes);
+  if (kept_b_->is_filled()) return;
+  share_runs(threads_, panels, 1, panels, [&](int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < spans * blocks; ++i) {
+      const int64_t first = i / blocks * depth, k = first + i % blocks * block_depth_;
+      const int64_t count = std::min(block_depth_, std::min(first + depth, p_.k) - k);
+      if (count <= 0) continue;
+      packing().pack_b(begin * panel_cols_, std::min(end * panel_cols_, p_.n), k, count,
+                       kept_b_->as<char>() + (i * panels + begin) * b_panel_bytes_, b_panel_bytes_);
+    }
+  });
+  kept_b_->set_filled();
+}
+
+void PackedProduct::pack_a(int64_t i0, int64_t i1, int64_t block, char* to) const {
+  packing().pack_a(span_.row + i0 * panel_rows_, span_.row + std::min(i1 * panel_rows_, span_.rows),
+                   span_.k + block * block_depth_, depth_of(block), to, a_panel_bytes_);
+}
+
+void PackedProduct::pack_b(int64_t j0, int64_t j1, int64_t block, char* to) const {
+  packing().pack_b(span_.col + j0 * panel_cols_, span_.col + std::min(j1 * panel_cols_, span_.cols),
+                   span_.k + block * block_depth_, depth_of(block), to, b_panel_bytes_);
+  if (!p_.b_factors.data) return;
+  // Rows of a panel lie one after the other, as wide as the kernel's.
+  const float* factors = p_.b_factors.data + p_.index * p_.b_factors.matrix_step;
+  const int64_t first = span_.k + block * block_depth_, width = s_.kernel.cols;
+  for (int64_t j = j0; j < j1; ++j, to += b_panel_bytes_) {
+    float* at = reinterpret_cast<float*>(to);
+    for (int64_t k = first; k < first + depth_of(block); ++k, at += width) {
+      const float factor = factors[k * p_.b_factors.depth_step];
+      for (int64_t i = 0; i < width; ++i) at[i] *= factor;
+    }
+  }
+}
+
+PackedProduct::OwnPanels PackedProduct::own_panels(int64_t cols) const {
+  const int64_t b_panels = kept_b_ ? 0 : b_local_ ? 1 : !b_by_block_ ? 0 : whole_columns_ ? cols : cols * blocks_;
+  return {.buffer = WorkBuffer(Slot::Panel, static_cast<size_t>(own_a_bytes() + b_panels * b_panel_bytes_))};
+}
+
+// A unit of work is a panel of A with a block's columns of B, or with whole_columns_ one panel of B with all of A.
+void PackedProduct::multiply() {
+  const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
+  const BlockShape block = cut_blocks();
+  if (whole_columns_) {
+    share_runs_with(threads_, col_panels, b_local_ ? 1 : std::min(kLeastBlock, block.cols), block.cols, 1, [&] {
+      return [&, own = own_panels(block.cols)](int64_t begin, int64_t end) mutable {
+        multiply_block(own, 0, row_panels, begin, end);
+      };
+    });
+    return;
+  }
+  const int64_t wide = divide_up(col_panels, block.cols);
+  const int64_t spare = b_by_block_ ? kUnitsWorthABlock : 1;
+  share_runs_with(threads_, wide * row_panels, 1, block.rows, spare, [&] {
+    return [&, own = own_panels(block.cols)](int64_t begin, int64_t end) mutable {
+      while (begin < end) {
+        const int64_t i = begin % row_panels, j = begin / row_panels * block.cols;
+        const int64_t rows = std::min(end - begin, row_panels - i);
+        multiply_block(own, i, i + rows, j, std::min(col_panels, j + block.cols));
+        begin += rows;
+      }
+    };
+  });
+}
+
+void PackedProduct::multiply_block(OwnPanels& own, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+  const int64_t row = i0 * panel_rows_, col = j0 * panel_cols_;
+  const int64_t rows = std::min(i1 * panel_rows_, span_.rows) - row,
+                cols = std::min(j1 * panel_cols_, span_.cols) - col;
+  if (s_.format && s_.format->enter) s_.format->enter();
+  if (direct_c_) {
+    multiply_tiles(own, i0, i1, j0, j1, p_.c_at(s_, span_.row + row, span_.col + col), p_.c_row_stride, span_.k == 0);
+    if (blocks_of_c_ && span_.k + span_.depth == p_.k)
+      blocks_of_c_->finished(p_.index, span_.row + row, rows, span_.col + col, cols);
+  } else if (shared_stride_ > 0) {
+    char* sums = shared_sums_ + (row * shared_stride_ + col) * s_.parts * s_.sum_size;
+    multiply_tiles(own, i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
+    if (span_.k + span_.depth == p_.k) finish(sums, shared_stride_, row, rows, col, cols);
+  } else {
+    // Sums that are whole after one depth block leave panel by panel, still in the nearest cache.
+    const int64_t step = blocks_ == 1 && !b_local_ ? 1 : i1 - i0;
+    const int64_t stride = (j1 - j0) * s_.kernel.cols + kLineBytes / s_.sum_size;
+    const WorkBuffer sums(Slot::Sums, static_cast<size_t>(step * panel_rows_ * s_.parts * stride * s_.sum_size));
+    for (int64_t i = i0; i < i1; i += step) {
+      const int64_t first = i * panel_rows_;
+      multiply_tiles(own, i, i + step, j0, j1, sums.data(), stride, true);
+      finish(sums.data(), stride, first, std::min(step * panel_rows_, span_.rows - first), col, cols);
+    }
+  }
+  if (s_.format && s_.format->leave) s_.format->leave();
+}
+
+// c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
+void PackedProduct::multiply_tiles(OwnPanels& own, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c,
+                                   int64_t c_stride, bool first) const {
+  char* const own_a = own.buffer.data();
+  char* own_b = own_a + own_a_bytes();
+  const int64_t block_bytes = (j1 - j0) * b_panel_bytes_;
+  const bool keeps_b = b_by_block_ && !whole_columns_;  // from run to run
+  if (keeps_b && !kept_b_ && own.b_block != j0) {
+    for (int64_t q = 0; q < blocks_; ++q) pack_b(j0, j1, q, own_b + q * block_bytes);
+    own.b_block = j0;
+  }
+  Epilogue epilogue;
+  MicroTile t;
+  t.a_row_stride = a_in_place_ ? p_.a.row_stride : a_row_stride_;
+  t.a_k_stride = a_in_place_ ? p_.a.col_stride : a_k_stride_;
+  t.b_k_stride = b_.k_stride;
+  t.c_row_stride = c_stride;
+  t.a_padded = !a_in_place_;
+  t.b_padded = !b_in_place_;
+  t.epilogue = &epilogue;
+  const bool plain = !direct_c_ || p_.plain;
+  const bool scales = direct_c_ && !p_.unit_alpha;
+  const bool a_follows = !b_local_ && (a_shared_ || (a_in_place_ && blocks_ == 1 && p_.a.row_stride == p_.k));
+  for (int64_t q = 0; q < blocks_; ++q) {
+    t.k = depth_of(q);
+    if (b_by_block_ && !keeps_b && !kept_b_) pack_b(j0, j1, q, own_b);
+    const bool opens = first && q == 0;
+    t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
+    const char *next_a = nullptr, *next_panel = nullptr;
+    const auto take_a = [&](int64_t i) {
+      const int64_t row = i * panel_rows_;
+      t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
+      if (a_in_place_) {
+        t.a = p_.a_at(s_, span_.row + row, span_.k + q * block_depth_);
+      } else if (a_shared_) {
+        t.a = shared_a_ + q * a_block_step_ + i * a_panel_bytes_;
+      } else {
+        const int64_t place = (i - i0) % a_group_;
+        if (place == 0) pack_a(i, std::min(i + a_group_, i1), q, own_a);
+        t.a = own_a + place * a_panel_bytes_;
+      }
+      if (a_follows) {  // the next panel is fetched while this one is used
+        const int64_t bytes = a_in_place_ ? panel_rows_ * p_.k * s_.element_size : a_panel_bytes_;
+        next_a = static_cast<const char*>(t.a) + (i + 1 < i1 ? bytes : 0);
+        t.soon_step = divide_up(bytes, (j1 - j0) * t.k);
+      }
+    };
+    const auto take_b = [&](int64_t j) {
+      const int64_t col = j * panel_cols_;
+      t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
+      const int64_t next = j + 1 < j1 ? j + 1 : j0;
+      if (b_local_ && kept_b_) {  // the next panel is fetched while this one is used
+        t.b = t.next_b = b_.at(j, q);
+        next_panel = b_.at(next, q);
+      } else if (b_local_) {
+        pack_b(j, j + 1, q, own_b);
+        t.b = t.next_b = own_b;
+      } else if (kept_b_) {
+        t.b = b_.at(j, q);
+        t.next_b = b_.at(next, q);
+      } else {
+        t.b = b_by_block_ ? own_b + (j - j0) * b_panel_bytes_ : b_.at(j, q);
+        t.next_b = b_by_block_ ? own_b + (next - j0) * b_panel_bytes_ : b_.at(next, q);
+      }
+      if (t.store == Store::General) {
+        epilogue = p_.epilogue_at(s_, span_.col + col);
+        if (!opens) continue_sums(epilogue);
+      }
+    };
+    const auto run_tile = [&](int64_t i, int64_t j) {
+      t.c = c + ((i - i0) * panel_rows_ * c_stride + (j - j0) * panel_cols_) * s_.parts * s_.sum_size;
+      if (!b_local_) t.soon = next_a ? next_a + (j - j0) * t.k * t.soon_step : nullptr;
+      s_.kernel.run(t);
+    };
+    if (b_local_) {
+      // The rows that the next panel is packed from are fetched meanwhile: they lie far apart, so that nothing else
+      // foresees them. A tile fetches every fetch_depths-th row, the first tiles together all.
+      const int64_t row_bytes = p_.b.row_stride * s_.element_size;
+      for (int64_t j = j0; j < j1; ++j) {
+        take_b(j);
+        const char* next = p_.b.col_stride == 1 && j + 1 < j1 && !kept_b_
+                               ? p_.b_at(s_, span_.k + q * block_depth_, span_.col + (j + 1) * panel_cols_)
+                               : nullptr;
+        for (int64_t i = i0; i < i1; ++i) {
+          const bool fetches = next && i - i0 < s_.kernel.fetch_depths;
+          t.soon = fetches ? next + (i - i0) * row_bytes : nullptr;
+          t.soon_step = fetches ? row_bytes : 0;
+          if (next_panel) {
+            t.soon_step = divide_up(b_panel_bytes_, (i1 - i0) * t.k);
+            t.soon = next_panel + (i - i0) * t.k * t.soon_step;
+          }
+          take_a(i), run_tile(i, j);
+        }
+      }
+    } else {
+      for (int64_t i = i0; i < i1; ++i) {
+        take_a(i);
+        for (int64_t j = j0; j < j1; ++j) take_b(j), run_tile(i, j);
+      }
+    }
+    if (keeps_b && !kept_b_) own_b += block_bytes;
+  }
+}
+
+// Later depths add to what the first left in C.
+void PackedProduct::continue_sums(Epilogue& e) const {
+  std::memcpy(e.beta, p_.one, sizeof(e.beta));
+  e.reads_c = true;
+  e.bias = nullptr;
+}
+
+void PackedProduct::finish(const char* sums, int64_t stride, int64_t row, int64_t rows, int64_t col,
+                           int64_t cols) const {
+  s_.finish(sums, p_.c_at(s_, span_.row + row, span_.col + col), {rows, cols, stride, p_.c_row_stride, p_.c_col_stride},
+            p_.epilogue_at(s_, span_.col + col));
+}
 
 void run_packed(const Scheme& s, const Product& p, int threads) { PackedProduct(s, p, threads).run(); }
 
