@@ -284,7 +284,23 @@ bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>&
   return fusion_of(device)->run_sequence(device, parts.data(), static_cast<int>(parts.size()));
 }
 
-int64_t FusedPlan::run(const std::vector<Slot>& slots) const {
+int64_t FusedPlan::run(const Call* calls, const std::vector<Slot>& slots, std::vector<Progress>& progress) const {
+  std::vector<int> parts(progress.size());  // by call: those that it became and that have yet to run
+  const auto each_origin = [&](const FusedGroup& group, const auto& visit) {
+    for (const Call* call : group.calls()) {
+      while (call < calls || call >= calls + progress.size()) call = static_cast<const MadeCall*>(call)->origin;
+      visit(static_cast<size_t>(call - calls));
+    }
+  };
+  const auto begin = [&](const FusedGroup& group) {
+    each_origin(group, [&](size_t c) { progress[c] = Progress::Begun; });
+  };
+  const auto end_of = [&](const FusedGroup& group) {
+    each_origin(group, [&](size_t c) {
+      if (--parts[c] == 0) progress[c] = Progress::Done;
+    });
+  };
+  for (const FusedGroup& group : groups_) each_origin(group, [&](size_t c) { ++parts[c]; });
   int64_t generated = 0;
   for (size_t g = 0; g < groups_.size();) {
     // In a graph that is captured, neighbouring groups of few elements run as one kernel.
@@ -294,13 +310,17 @@ int64_t FusedPlan::run(const std::vector<Slot>& slots) const {
       while (end < groups_.size() && end - g < kFusedParts && groups_[end].is_short() &&
              groups_[end].calls()[0]->device == device)
         ++end;
+    for (size_t i = g; i < end; ++i) begin(groups_[i]);
     if (end > g + 1 && run_sequence(g, end, slots)) {
       ++generated;
-      g = end;
+      for (; g < end; ++g) end_of(groups_[g]);
       continue;
     }
-    do generated += groups_[g++].run(slots, in_memory_);
-    while (g < end);
+    do {
+      begin(groups_[g]);
+      generated += groups_[g].run(slots, in_memory_);
+      end_of(groups_[g++]);
+    } while (g < end);
   }
   return generated;
 }

@@ -13,9 +13,15 @@
 
 namespace mica::recording {
 
+// A call that was made of another one, or of a part of it.
+struct MadeCall : Call {
+  explicit MadeCall(const Call& call, const Call* of = nullptr) : Call(call), origin(of ? of : &call) {}
+  const Call* origin;
+};
+
 // Replaces each call that reads rows which others wrote in halves, or writes rows which others read in halves, by two
 // calls, one for each half. Dimensions of one element are left out. New calls are put into `made`.
-std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<Call>& made);
+std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<MadeCall>& made);
 
 class FusedGroup {
  public:
@@ -71,13 +77,15 @@ class FusedPlan {
   bool in_memory(int slot) const { return in_memory_[slot]; }
   int64_t kept_apart() const { return kept_; }  // the bytes of results that are never stored
   std::string describe() const;
-  int64_t run(const std::vector<Slot>& slots) const;  // returns how many groups ran as code that was made for them
+  // Runs the groups, and notes how far each of the `calls` has come that the plan was made of. Returns how many groups
+  // ran as code that was made for them.
+  int64_t run(const Call* calls, const std::vector<Slot>& slots, std::vector<Progress>& progress) const;
 
  private:
   void absorb_into_last();
   bool run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const;
 
-  std::deque<Call> halves_;
+  std::deque<MadeCall> halves_;
   std::vector<FusedGroup> groups_;
   std::vector<char> in_memory_;
   std::vector<int> uses_;  // by slot: how many groups use it

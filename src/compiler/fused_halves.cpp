@@ -46,7 +46,7 @@ Call half_of(const Call& call, int which) {
 
 // The call without its dimensions of one element. These say nothing, and calls that could be one loop may have them in
 // different places.
-const Call* squeezed(const Call* call, std::deque<Call>& made) {
+const Call* squeezed(const Call* call, std::deque<MadeCall>& made) {
   if (!in_loop(*call) || std::count(call->shape, call->shape + call->ndim, 1) == 0) return call;
   Call& c = made.emplace_back(*call);
   c.ndim = 0;
@@ -60,14 +60,14 @@ const Call* squeezed(const Call* call, std::deque<Call>& made) {
 }
 
 // Cuts the calls that read what was written in halves. They then write in halves themselves.
-std::vector<const Call*> cut_readers(const std::vector<const Call*>& calls, std::deque<Call>& made) {
+std::vector<const Call*> cut_readers(const std::vector<const Call*>& calls, std::deque<MadeCall>& made) {
   std::vector<const Call*> result;
   std::vector<Cut> cuts;
   for (const Call* call : calls) {
     const bool cut = in_loop(*call) && call->ndim > 0 &&
                      std::any_of(cuts.begin(), cuts.end(), [&](const Cut& c) { return reads_whole(*call, c); });
     if (cut) {
-      for (int which : {0, 1}) result.push_back(&made.emplace_back(half_of(*call, which)));
+      for (int which : {0, 1}) result.push_back(&made.emplace_back(half_of(*call, which), call));
     } else {
       result.push_back(call);
     }
@@ -103,19 +103,19 @@ bool is_used_in_halves(const std::vector<const Call*>& calls, size_t i) {
 }
 
 // Cuts the calls whose results are read in halves. Later calls are cut first, because they may be the ones that read.
-std::vector<const Call*> cut_writers(std::vector<const Call*> calls, std::deque<Call>& made) {
+std::vector<const Call*> cut_writers(std::vector<const Call*> calls, std::deque<MadeCall>& made) {
   for (size_t i = calls.size(); i-- > 0;) {
     if (!is_used_in_halves(calls, i)) continue;
     const Call& whole = *calls[i];
-    calls[i] = &made.emplace_back(half_of(whole, 0));
-    calls.insert(calls.begin() + static_cast<int64_t>(i) + 1, &made.emplace_back(half_of(whole, 1)));
+    calls[i] = &made.emplace_back(half_of(whole, 0), &whole);
+    calls.insert(calls.begin() + static_cast<int64_t>(i) + 1, &made.emplace_back(half_of(whole, 1), &whole));
   }
   return calls;
 }
 
 }  // namespace
 
-std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<Call>& made) {
+std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<MadeCall>& made) {
   std::vector<const Call*> result;
   for (const Call* call : calls) result.push_back(squeezed(call, made));
   return cut_writers(cut_readers(result, made), made);

@@ -1,6 +1,7 @@
 #include "compiler/pending_calls.h"
 
 #include "compiler/fused.h"
+#include "compiler/unfinished.h"
 #include "core/kept.h"
 #include "core/recorded_convolution.h"
 #include "mica/error.h"
@@ -28,7 +29,7 @@ int PendingCalls::slot_of(StorageImpl* storage, bool keeps) {
   if (!keeps && storage->address() && storage->moved()) kept::forget(*storage);
   table_[i] = static_cast<int>(slots_.size());
   filled_.push_back(i);
-  slots_.push_back({Storage(storage), false, keeps});
+  slots_.push_back({Storage(storage), false, keeps, !storage->address()});
   storage->hold();
   return table_[i];
 }
@@ -47,21 +48,124 @@ void PendingCalls::add() {
   ++count_;
 }
 
+void PendingCalls::let_go(Slot& slot) {
+  if (slot.written) slot.storage->set_written_later(false);
+  slot.storage->unhold();
+  if (!slot.storage->address() && is_dead(slot)) slot.storage->break_promise();
+}
+
 void PendingCalls::forget() {
   for (const size_t i : filled_) table_[i] = -1;
   filled_.clear();
   count_ = 0;
-  for (Slot& slot : slots_) {
-    if (slot.written) slot.storage->set_written_later(false);
-    slot.storage->unhold();
-    if (is_promised(slot)) slot.storage->break_promise();
-  }
+  for (Slot& slot : slots_) let_go(slot);
   slots_.clear();
 }
 
-void PendingCalls::run(const char* reason, const std::string& asked_from) {
+void PendingCalls::give_up(const std::string& reason) {
+  for (Slot& slot : slots_)
+    if (slot.written) {
+      lose(slot.storage, reason);
+      slot.storage->hold();
+      slot.written = false;  // it stays marked
+    }
+  forget();
+}
+
+// What the exception says that is being handled.
+static std::string text_of_error() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
+// After an error: calls that can still run stay, and storages that can no longer be computed say so when they are used.
+void PendingCalls::keep_rest(const std::string& reason, bool told) {
+  const Unfinished rest = sort_out(calls_.get(), progress_, slots_, told);
+  std::vector<char> used(slots_.size()), written(slots_.size());
+  for (int c = 0; c < count_; ++c)
+    for (int k = 0; k < calls_[c].noperands && rest.stays[c]; ++k) {
+      if (!calls_[c].operands[k].storage) continue;
+      used[calls_[c].operands[k].slot] = 1;
+      if (k < calls_[c].noutputs) written[calls_[c].operands[k].slot] = 1;
+    }
+  std::vector<int> numbers(slots_.size(), -1);
+  std::vector<Slot> left;
+  left.reserve(slots_.size());
+  for (size_t s = 0; s < slots_.size(); ++s)
+    if (rest.lost[s]) lose(slots_[s].storage, reason);
+
+  // Nothing from here on asks for memory.
+  for (const size_t i : filled_) table_[i] = -1;
+  filled_.clear();
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    Slot& slot = slots_[s];
+    if (rest.lost[s]) {
+      slot.storage->hold();
+      slot.written = false;  // it stays marked
+    } else if (slot.written && !written[s]) {
+      slot.storage->set_written_later(false);
+      slot.written = false;
+    }
+    if (!used[s]) {
+      let_go(slot);
+      continue;
+    }
+    size_t i = hash(slot.storage.get());
+    while (table_[i] >= 0) i = (i + 1) % kTable;
+    numbers[s] = table_[i] = static_cast<int>(left.size());
+    filled_.push_back(i);
+    left.push_back(slot);
+  }
+  left.swap(slots_);
+  int kept = 0;
+  for (int c = 0; c < count_; ++c) {
+    if (!rest.stays[c]) continue;
+    if (kept != c) calls_[kept] = calls_[c];
+    for (int k = 0; k < calls_[kept].noperands; ++k)
+      if (Operand& o = calls_[kept].operands[k]; o.storage) o.slot = numbers[o.slot];
+    ++kept;
+  }
+  count_ = kept;
+}
+
+void PendingCalls::run(const char* reason, const std::string& asked_from, bool told) {
   if (count_ == 0) return;
-  if (count_ == 1 && !explains && calls_[0].form != Call::Form::Indexed) return run_one();
+  forget_lost();
+  if (broken_) {
+    give_up("there was no memory to find out which operations had run");
+    broken_ = false;
+    return;
+  }
+  progress_.assign(count_, Progress::Waits);
+  try {
+    if (count_ == 1 && !explains && calls_[0].form != Call::Form::Indexed) {
+      run_one();
+    } else {
+      run_all(reason, asked_from);
+    }
+  } catch (...) {
+    broken_ = true;
+    keep_rest(text_of_error(), told);
+    broken_ = false;
+    throw;
+  }
+  forget();
+}
+
+void PendingCalls::finish() {
+  try {
+    run("the end of the thread", {}, false);
+  } catch (...) {  // whoever asks for the results is told
+    give_up(text_of_error());
+  }
+}
+
+void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
   const Plan plan(calls_.get(), count_, kMostHalves, slots_);
   const FusedPlan fused(calls_.get(), count_, slots_, plan.needed());
   // All memory is allocated first. Where there is none, nothing has changed, and whoever asks again gets the error
@@ -79,12 +183,15 @@ void PendingCalls::run(const char* reason, const std::string& asked_from) {
     explanation +=
         cat("flush", *reason ? " at " : "", reason, asked_from.empty() ? "" : ", ", asked_from, ": ", count_,
             " calls, ", plan.dead(), " of them dead\n", plan.describe(calls_.get(), slots_), fused.describe());
-  struct Forget {
-    PendingCalls* r;
-    ~Forget() { r->forget(); }
-  } forget_after{this};
-  for (size_t g = 0; g < groups; ++g) recording::run(plan, g, calls_.get(), slots_);
-  counts.generated += fused.run(slots_);
+  for (int c = 0; c < count_; ++c)
+    if (!plan.needed()[c]) progress_[c] = Progress::Done;
+  for (size_t g = 0; g < groups; ++g) {
+    if (plan.runs_later(g)) continue;
+    plan.note(g, Progress::Begun, progress_);
+    recording::run(plan, g, calls_.get(), slots_);
+    plan.note(g, Progress::Done, progress_);
+  }
+  counts.generated += fused.run(calls_.get(), slots_, progress_);
 }
 
 // Runs a single call, which needs no plan.
@@ -102,12 +209,10 @@ void PendingCalls::run_one() {
     counts.loops += 1;
   } else {
     counts.dead += 1;
+    return;
   }
-  struct Forget {
-    PendingCalls* r;
-    ~Forget() { r->forget(); }
-  } forget_after{this};
-  if (needed) run_alone(call, slots_);
+  progress_[0] = Progress::Begun;
+  run_alone(call, slots_);
 }
 
 }  // namespace mica::recording

@@ -27,8 +27,10 @@ class PendingCalls {
   void add();
   bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
   const Call* lone() const { return count_ == 1 ? &calls_[0] : nullptr; }
-  // Runs all calls and forgets them. An error leaves them where memory is missing: whoever asks again gets it again.
-  void run(const char* reason, const std::string& asked_from = {});
+  // Runs all calls and forgets them. After an error, those stay that did not run and still can. `told` says whether the
+  // error reaches the program that made the calls.
+  void run(const char* reason, const std::string& asked_from = {}, bool told = true);
+  void finish();  // runs the calls of a thread that ends; what cannot be computed is lost
   // Where the program is, if an explanation will say so. To be asked before the mutex is locked.
   std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
 
@@ -39,7 +41,11 @@ class PendingCalls {
   int find(const StorageImpl* storage) const;
   int slot_of(StorageImpl* storage, bool keeps);
   void forget();
+  void let_go(Slot& slot);
+  void give_up(const std::string& reason);
+  void run_all(const char* reason, const std::string& asked_from);
   void run_one();
+  void keep_rest(const std::string& reason, bool told);
 
   // Behind the calls there is room for those that the plan cuts into halves.
   std::unique_ptr<Call[]> calls_{new Call[kMostCalls + kMostHalves]};
@@ -47,6 +53,8 @@ class PendingCalls {
   std::vector<Slot> slots_;
   std::vector<int> table_ = std::vector<int>(kTable, -1);  // a hash table: slots by their storages' addresses
   std::vector<size_t> filled_;                             // the entries of the table that are in use
+  std::vector<Progress> progress_;                         // by call, while the calls run
+  bool broken_ = false;                                    // whether it is unknown which calls have run
 };
 
 }  // namespace mica::recording

@@ -79,6 +79,14 @@ size_t Plan::loops() const {
   return plans_.size() - static_cast<size_t>(std::count(runs_later_.begin(), runs_later_.end(), 1));
 }
 
+void Plan::note(size_t group, Progress reached, std::vector<Progress>& progress) const {
+  for (const int c : grouping_.groups()[group].calls) progress[c] = reached;
+  if (const Epilogue* e = epilogue(group)) {
+    progress[e->convolution()] = reached;
+    if (e->product() >= 0) progress[e->product()] = reached;
+  }
+}
+
 // A convolution runs as a part of the first group that reads its result, if no group between the two writes what the
 // convolution reads. Where a group reads several convolutions, it runs with the last of them.
 void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users) {

@@ -14,9 +14,13 @@ namespace mica::recording {
 // A storage that the calls of a recording use. Their operands name it by its index.
 struct Slot {
   Storage storage;
-  bool written = false;  // whether a call writes it
-  bool keeps = false;    // whether the arrangements of it that kernels keep stay: calls only read it as a weight
+  bool written = false;   // whether a call writes it
+  bool keeps = false;     // whether the arrangements of it that kernels keep stay: calls only read it as a weight
+  bool promised = false;  // whether it had no memory when its first call came, and no call has written it since
 };
+
+// How far a call has come while a recording runs. Of calls that have begun, some pieces may have been computed.
+enum class Progress : uint8_t { Waits, Begun, Done };
 
 class Epilogue;
 
@@ -52,6 +56,8 @@ class Plan {
   // Whether the group is a convolution, or a product before it, that runs as a part of a later group.
   bool runs_later(size_t group) const { return runs_later_[group]; }
   size_t loops() const;  // how many groups there are, without those that run as a part of a later one
+  // Notes how far the calls have come that run with a group.
+  void note(size_t group, Progress reached, std::vector<Progress>& progress) const;
   std::string describe(const Call* calls, const std::vector<Slot>& slots) const;
 
  private:
@@ -72,9 +78,9 @@ class Plan {
   int64_t kept_ = 0;
 };
 
-// Whether nobody but the recording knows a storage, and whether it has no memory yet.
+// Whether nobody but the recording knows a storage, and whether nobody else can know its memory.
 inline bool is_dead(const Slot& slot) { return slot.storage->use_count() == 1; }
-inline bool is_promised(const Slot& slot) { return !slot.storage->address(); }
+inline bool is_promised(const Slot& slot) { return slot.promised; }
 
 // Runs the whole of a call at once, as without a recording.
 void run_alone(const Call& call, const std::vector<Slot>& slots);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/pending_calls.h"
+#include "compiler/unfinished.h"
 #include "core/compiler_switch.h"
 #include "core/recorded_convolution.h"
 #include "mica/backend.h"
@@ -32,10 +33,7 @@ class ThreadCalls : public PendingCalls {
     registry().push_back(this);
   }
   ~ThreadCalls() {
-    try {
-      run("the end of the thread");
-    } catch (...) {  // there is no memory, and nobody is left to be told
-    }
+    finish();
     const std::lock_guard lock(registry_mutex);
     std::erase(registry(), this);
   }
@@ -124,6 +122,9 @@ const Fusion* fusion_of(Device device) {
 bool end_call() {
   const std::unique_lock lock(known->mutex, std::adopt_lock);
   Call& call = known->next();
+  for (int k = 0; k < call.noperands; ++k)
+    if (const StorageImpl* storage = call.operands[k].storage; storage && storage->written_later())
+      refuse_lost(*storage);
   if (call.run_loop) empty_loop(call, known->no_elements);
   if (!call.device.is_cpu()) {
     if (call.run_loop &&
@@ -138,13 +139,27 @@ bool end_call() {
   return true;
 }
 
+namespace {
+
+// While one lives, an error of this thread's calls does not reach the program: another error is on its way.
+constinit thread_local bool quiet = false;
+class Untold {
+ public:
+  Untold() { quiet = true; }
+  Untold(const Untold&) = delete;
+  Untold& operator=(const Untold&) = delete;
+  ~Untold() { quiet = false; }
+};
+
+}  // namespace
+
 // The place in the program is asked for before the mutex is locked. It needs the interpreter's lock, and another thread
 // may hold that while it waits for this mutex.
 void flush(const char* reason) {
   if (!known) return;
   const std::string from = known->asked_from();
   const std::lock_guard lock(known->mutex);
-  known->run(reason, from);
+  known->run(reason, from, !quiet);
 }
 
 uint32_t users(const StorageImpl& storage) {
@@ -172,13 +187,14 @@ void settle(const StorageImpl& storage) {
   if (known) {
     const std::string from = known->asked_from();
     const std::lock_guard lock(known->mutex);
-    if (known->has(&storage)) return known->run("a use of what is pending", from);
+    if (known->has(&storage)) known->run("a use of what is pending", from);
   }
   if (!storage.written_later()) return;
+  refuse_lost(storage);
   const std::lock_guard lock(registry_mutex);
   for (PendingCalls* each : registry()) {
     const std::lock_guard inner(each->mutex);
-    if (each->has(&storage)) each->run("a read by another thread");
+    if (each->has(&storage)) each->run("a read by another thread", {}, false);
   }
 }
 
@@ -211,13 +227,14 @@ void Scope::end() {
   in_pass = pass_before_;
   if (!on || before_ || !known) return;
   const std::lock_guard lock(known->mutex);
-  known->run("the end");
+  known->run("the end", {}, !quiet);
 }
 
 Scope::~Scope() {
+  const Untold untold;
   try {
     end();
-  } catch (...) {  // the calls are still pending: whoever asks for what they compute gets the error
+  } catch (...) {  // whoever asks for what was not computed gets the error
   }
 }
 
@@ -241,6 +258,7 @@ void Pass::end() {
 }
 
 Pass::~Pass() {
+  const Untold untold;
   try {
     end();
   } catch (...) {  // as in ~Scope
