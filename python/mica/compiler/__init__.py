@@ -135,10 +135,9 @@ def reset():
 
 def list_backends(exclude_tags=("debug", "experimental")):
     """The backends by name, those that the program has registered too, without those of some tags."""
-    from mica import _dynamo
-    from mica._dynamo.backend_names import AS_IT_IS
+    import mica  # imports this module
 
-    tags = {"inductor": (), **dict.fromkeys(AS_IT_IS, ("debug",)), **_dynamo._tags}
+    tags = {"inductor": (), **dict.fromkeys(mica._dynamo.AS_IT_IS, ("debug",)), **mica._dynamo._tags}
     left_out = set(exclude_tags or ())
     return sorted(name for name, its in tags.items() if not left_out.intersection(its))
 
