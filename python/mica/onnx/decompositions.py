@@ -242,9 +242,11 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def softplus(input, beta=1.0, threshold=20.0):
-    if beta == 1:
-        return mica.log(1 + mica.exp(-mica.abs(input))) + mica.clamp(input, min=0)
-    return softplus(input * beta) / beta
+    scaled = input if beta == 1 else input * beta
+    made = mica.log(1 + mica.exp(-mica.abs(scaled))) + mica.clamp(scaled, min=0)
+    made = made if beta == 1 else made / beta
+    # From the default on the curve and the line have the same numbers in float32.
+    return made if threshold >= 20 else mica.where(scaled > threshold, input, made)
 
 
 def unfold_of_a_tensor(input, dimension, size, step):

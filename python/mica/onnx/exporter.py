@@ -10,7 +10,7 @@ import os
 
 import mica
 from mica._functions.families import own_name
-from mica.onnx import operations_of_layers, operations_of_shapes  # noqa: F401 - they register how they are written
+from mica.onnx import operations_of_layers, operations_of_pools, operations_of_shapes  # noqa: F401 - what they write
 from mica.onnx._state import OnnxExporterError, TrainingMode, exporting, producer_name, producer_version
 from mica.onnx.custom import custom_domains, symbolic_of, write_symbolic
 from mica.onnx.decompositions import DECOMPOSED
@@ -22,6 +22,7 @@ from mica.overrides import TorchFunctionMode
 from mica.utils._pytree import tree_leaves
 
 _OPSET = 18
+_CHECKED_BYTES = 2**31 - 2**24  # the checker takes models whose message is below 2 GiB
 
 
 class _Recorder(TorchFunctionMode):
@@ -48,10 +49,25 @@ class _Recorder(TorchFunctionMode):
             return out
         if name in DECOMPOSED:
             with self:
-                return DECOMPOSED[name](*args, **kwargs)
+                made = DECOMPOSED[name](*args, **kwargs)
+            return self._in_place(made, *args, **kwargs) if _is_in_place(DECOMPOSED[name], args, kwargs) else made
         out = func(*args, **kwargs)
         write(self.writer, func, args, kwargs, out)
         return out
+
+    def _in_place(self, made, input, *args, **kwargs):
+        """The result of a function that was told to change its input."""
+        input.copy_(made)
+        if self.writer.known(made):
+            self.writer.forget_sharers(input)
+            self.writer.bind(input, self.writer.value(made))
+        return input
+
+
+def _is_in_place(function, args, kwargs):
+    return "inplace" in inspect.signature(function).parameters and bool(
+        inspect.signature(function).bind(*args, **kwargs).arguments.get("inplace")
+    )
 
 
 def _inputs(model, args, kwargs):
@@ -87,6 +103,20 @@ def _with_telling_sizes(writer, bound, tensors, names, axes):
     return made
 
 
+def _save(model, destination, beside):
+    """Write a model; `beside`, its larger weights go to a file of their own, as torch has it for files with a path."""
+    if not beside or not isinstance(destination, (str, os.PathLike)):
+        _onnx().save(model, destination)
+        return
+    path = os.path.abspath(os.fspath(destination))
+    written = _onnx().ModelProto()
+    written.CopyFrom(model)  # the weights that are written beside it are taken out of the model
+    if os.path.exists(f"{path}.data"):
+        os.remove(f"{path}.data")  # onnx would append to it
+    location = f"{os.path.basename(path)}.data"
+    _onnx().save_model(written, path, save_as_external_data=True, location=location, size_threshold=256)
+
+
 class ONNXProgram:
     """A module as ONNX: `model_proto`, and `save`."""
 
@@ -105,28 +135,30 @@ class ONNXProgram:
             raise NotImplementedError(
                 "ONNXProgram.save: only files with their weights, which are no inputs, are written"
             )
-        if external_data:
-            location = os.path.basename(str(destination)) + ".data"
-            _onnx().save_model(self.model_proto, destination, save_as_external_data=True, location=location)
-        else:
-            _onnx().save(self.model_proto, destination)
+        _save(self.model_proto, destination, external_data)
 
-    def call_reference(self, *args):
+    def _named(self, names, args, kwargs):
+        """The inputs of a call by their names, as arrays."""
+        if unknown := sorted(set(kwargs) - set(names)):
+            raise TypeError(f"the program has no input {unknown[0]!r}: its inputs are {names}")
+        given = dict(zip([name for name in names if name not in kwargs], args, strict=False)) | kwargs
+        if len(given) != len(args) + len(kwargs) or len(given) != len(names):
+            raise TypeError(f"the program has {len(names)} inputs, but {len(args) + len(kwargs)} were given")
+        return {name: value.detach().numpy() for name, value in given.items()}
+
+    def call_reference(self, *args, **kwargs):
         """The results by the evaluator of the package onnx, slow and exact."""
         from onnx.reference import ReferenceEvaluator
 
-        evaluator = ReferenceEvaluator(self.model_proto)
-        inputs = dict(zip((each.name for each in self.model_proto.graph.input), args, strict=True))
-        return [mica.as_tensor(out) for out in evaluator.run(None, {name: x.numpy() for name, x in inputs.items()})]
+        given = self._named([each.name for each in self.model_proto.graph.input], args, kwargs)
+        return [mica.as_tensor(out) for out in ReferenceEvaluator(self.model_proto).run(None, given)]
 
     def __call__(self, *args, **kwargs):
         import onnxruntime
 
         session = onnxruntime.InferenceSession(self.model_proto.SerializeToString())
-        names = [each.name for each in session.get_inputs()]
-        return [
-            mica.from_numpy(out) for out in session.run(None, dict(zip(names, (a.numpy() for a in args), strict=True)))
-        ]
+        given = self._named([each.name for each in session.get_inputs()], args, kwargs)
+        return [mica.from_numpy(out) for out in session.run(None, given)]
 
 
 def _dynamic_axes(given, names, shapes):
@@ -158,7 +190,14 @@ def export(
     dump_exported_program=False, artifacts_dir=".", custom_translation_table=None, export_modules_as_functions=False,
     autograd_inlining=True,
 ):  # fmt: skip
-    """Write a module as an ONNX file of opset 17 or later; returns an ONNXProgram."""
+    """Write a module as an ONNX file of opset 17 or later; returns an ONNXProgram.
+
+    Weights of 256 bytes or more go to a file beside it (`f` with ".data" after it), unless `external_data` or `dynamo` is
+    False.
+    There is one exporter, which leaves constants as the program computes them and nodes as they are written:
+    `fallback`, `do_constant_folding`, `optimize`, `operator_export_type` and `autograd_inlining` change nothing, nor do
+    `verbose` and `artifacts_dir`, since nothing is reported.
+    """
     refused = {
         "export_params=False": not export_params, "verify": verify, "report": report, "profile": profile,
         "dump_exported_program": dump_exported_program, "custom_translation_table": custom_translation_table,
@@ -225,9 +264,10 @@ def export(
         producer_version=producer_version,
     )
     made.ir_version = min(made.ir_version, 10)
-    onnx.checker.check_model(made)
+    if sum(array.nbytes for array in writer.initializers.values()) < _CHECKED_BYTES:
+        onnx.checker.check_model(made)
     if f is not None:
-        onnx.save(made, f)
+        _save(made, f, external_data and dynamo is not False)
     return ONNXProgram(made, (model, (bound.args, bound.kwargs)), source)
 
 

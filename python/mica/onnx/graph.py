@@ -32,6 +32,7 @@ class Writer:
         self.opset = opset
         self.nodes, self.initializers = [], {}
         self._names, self._kept = {}, []  # tensors are kept, so that no other gets their identity
+        self._stale = set()  # tensors that hold something else than their names stand for
         self._count = 0
         self._parameters = {id(tensor): name for name, tensor in names.items()}
         self._given = names
@@ -47,10 +48,21 @@ class Writer:
 
     def name_tensor(self, tensor, name):
         self._names[id(tensor)] = name
+        self._stale.discard(id(tensor))
         self._kept.append(tensor)
 
     def known(self, tensor):
         return id(tensor) in self._names
+
+    def is_parameter(self, tensor):
+        return id(tensor) in self._parameters
+
+    def forget_sharers(self, changed):
+        """A tensor was changed in place. What others in its memory hold is not known by a name any more."""
+        place = changed.untyped_storage().data_ptr()
+        for tensor in self._kept:
+            if tensor is not changed and tensor.untyped_storage().data_ptr() == place:
+                self._stale.add(id(tensor))
 
     def constant(self, array, hint="constant"):
         """The name of a constant."""
@@ -72,6 +84,11 @@ class Writer:
                 name = self._parameters.get(id(x)) or self.fresh("constant")
                 self.initializers[name] = x.detach().cpu().resolve_conj().contiguous().numpy()
                 self.name_tensor(x, name)
+            if id(x) in self._stale:
+                raise OnnxExporterError(
+                    "a tensor is read whose memory was changed in place through another one, which is not written: "
+                    "use the result of the change, or change a copy"
+                )
             return self._names[id(x)]
         dtype = like.dtype if like is not None else mica.tensor(x).dtype
         if isinstance(x, float) and not dtype.is_floating_point:

@@ -11,8 +11,10 @@ _SILENT = {"size", "dim", "stride", "numel", "is_floating_point", "__get__", "__
            "__int__", "__float__", "item", "tolist", "requires_grad_", "storage_offset", "is_contiguous", "data_ptr",
            "element_size", "get_device", "is_complex", "__format__", "__repr__", "__hash__", "register_hook",
            "_assert", "is_tensor"}  # fmt: skip
-_SAME = {"contiguous", "detach", "clone", "alias", "cpu", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
-         "feature_dropout", "feature_alpha_dropout", "identity", "positive"}  # fmt: skip
+_SAME = {"contiguous", "detach", "clone", "alias", "cpu", "identity", "positive"}
+# Changes in place of a tensor's shape: when they are seen, the tensor has its new one.
+_RESHAPED = {"squeeze_", "unsqueeze_"}
+_TURNED = {"t_", "transpose_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "as_strided_", "set_"}
 
 
 def writes(*names):
@@ -45,8 +47,19 @@ def write(writer, func, args, kwargs, out):
     ]
     if not any(writer.known(each) for each in tensors) and not _follows_a_size(writer, name, out):
         return  # constants only: the result is a constant too
+    if name in _TURNED:
+        raise OnnxExporterError(f"'{name}', which changes a shape in place, is not written: call the one without '_'")
+    if args and out is args[0] and not writer.is_parameter(out):
+        writer.forget_sharers(out)
+    if name in _RESHAPED:
+        writer.bind(out, writer.add("Reshape", [writer.value(out), writer.shape(list(out.shape))]))
+        return
     if name in ("max", "min") and isinstance(out, tuple):
         name = f"{name}_dim"
+    elif name in ("max", "min") and ((isinstance(args[-1], mica.Tensor) and len(args) > 1) or "other" in kwargs):
+        name += "imum"
+    elif name == "rsub":
+        args = (kwargs.get("other", args[-1]), args[0])
     base = name.strip("_") if name.startswith("__") else name.rstrip("_") if name not in _WRITERS else name
     if base in _SAME:
         writer.bind(results[0], writer.value(tensors[0]))
@@ -97,7 +110,8 @@ def _pair(value, count):
 
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "truediv": "Div", "pow": "Pow", "maximum": "Max",
            "minimum": "Min", "eq": "Equal", "lt": "Less", "gt": "Greater", "le": "LessOrEqual", "ge": "GreaterOrEqual",
-           "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "xor": "Xor", "and": "And", "or": "Or", "bitwise_and": "And", "bitwise_or": "Or",
+           "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "xor": "Xor", "and": "And", "or": "Or",
+           "bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor",
            "radd": "Add", "rsub": "Sub", "rmul": "Mul", "rtruediv": "Div", "rpow": "Pow", "iadd": "Add", "isub": "Sub",
            "imul": "Mul", "itruediv": "Div", "multiply": "Mul", "divide": "Div", "true_divide": "Div", "subtract": "Sub"}  # fmt: skip
 _REFLECTED = {"add", "sub", "mul", "truediv", "pow"}
@@ -106,10 +120,11 @@ _REFLECTED = {"add", "sub", "mul", "truediv", "pow"}
 @writes(*_BINARY, "ne")
 def _binary(writer, name, args, kwargs, out):
     a, b = args[0], args[1] if len(args) > 1 else kwargs["other"]
+    rounding = kwargs.get("rounding_mode")
     like = a if isinstance(a, mica.Tensor) else b
     common = mica.result_type(a, b)
     if name in ("div", "truediv", "rtruediv", "itruediv", "divide", "true_divide") and not common.is_floating_point:
-        common = mica.get_default_dtype()
+        common = mica.get_default_dtype() if rounding is None else mica.float64
     names = []
     for each in (a, b):
         if isinstance(each, mica.Tensor):
@@ -123,7 +138,26 @@ def _binary(writer, name, args, kwargs, out):
     if name == "ne":
         writer.bind(out, writer.add("Not", [writer.add("Equal", names)]))
         return
-    writer.bind(out, writer.add(_BINARY[name], names))
+    made = writer.add(_operator_of(writer, _BINARY[name], name, common), names)
+    if rounding is not None:
+        made = _rounded_quotient(writer, made, rounding)
+        made = made if common == out.dtype else writer.add("Cast", [made], to=data_type(out.dtype))
+    writer.bind(out, made)
+
+
+def _operator_of(writer, op, name, dtype):
+    """ONNX has other operators for the bits of integers than for truths."""
+    if op not in ("And", "Or", "Xor", "Not") or name.startswith("logical") or dtype == mica.bool:
+        return op
+    if writer.opset < 18:
+        raise OnnxExporterError(f"'{name}' of integers is written from opset 18 on")
+    return f"Bitwise{op}"
+
+
+def _rounded_quotient(writer, value, rounding):
+    if rounding == "floor":
+        return writer.add("Floor", [value])
+    return writer.add("Mul", [writer.add("Sign", [value]), writer.add("Floor", [writer.add("Abs", [value])])])
 
 
 _UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "neg": "Neg",
@@ -136,7 +170,13 @@ _UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "l
 
 @writes(*_UNARY)
 def _unary(writer, name, args, kwargs, out):
-    writer.bind(out, writer.add(_UNARY[name], [writer.value(args[0] if args else kwargs["input"])]))
+    x = args[0] if args else kwargs["input"]
+    value, decimals = writer.value(x), kwargs.get("decimals", 0)
+    if decimals:
+        unit = writer.value(float(10**decimals), x)
+        writer.bind(out, writer.add("Div", [writer.add("Round", [writer.add("Mul", [value, unit])]), unit]))
+        return
+    writer.bind(out, writer.add(_operator_of(writer, _UNARY[name], name, x.dtype), [value]))
 
 
 @writes("rsqrt")
@@ -169,11 +209,11 @@ def _activation(writer, name, args, kwargs, out):
     x = args[0]
     value = writer.value(x)
     if name == "leaky_relu":
-        made = writer.add(
-            "LeakyRelu", [value], alpha=float(_arguments(args, kwargs, "input", "negative_slope")[1] or 0.01)
-        )
+        slope = _arguments(args, kwargs, "input", "negative_slope")[1]
+        made = writer.add("LeakyRelu", [value], alpha=0.01 if slope is None else float(slope))
     elif name == "elu":
-        made = writer.add("Elu", [value], alpha=float(_arguments(args, kwargs, "input", "alpha")[1] or 1.0))
+        alpha = _arguments(args, kwargs, "input", "alpha")[1]
+        made = writer.add("Elu", [value], alpha=1.0 if alpha is None else float(alpha))
     elif name == "hardsigmoid":
         made = writer.add("HardSigmoid", [value], alpha=1 / 6, beta=0.5)
     else:
@@ -181,16 +221,46 @@ def _activation(writer, name, args, kwargs, out):
         if name == "hardtanh":
             low, high = _arguments(args, kwargs, "input", "min_val", "max_val")[1:]
             low, high = (-1.0 if low is None else low), (1.0 if high is None else high)
-        made = writer.add(
-            "Clip", [value, "" if low is None else writer.value(low, x), "" if high is None else writer.value(high, x)]
-        )
+        made = _clipped(writer, x, value, low, high, out)
     writer.bind(out, made)
+
+
+def _clipped(writer, x, value, low, high, out):
+    """The value within bounds, in the dtype that it has with them; bounds that are tensors are one for each element."""
+    if out.dtype != x.dtype:
+        value = writer.add("Cast", [value], to=data_type(out.dtype))
+    if not isinstance(low, mica.Tensor) and not isinstance(high, mica.Tensor):
+        return writer.add("Clip", [value, *("" if each is None else writer.value(each, out) for each in (low, high))])
+    for op, bound in (("Max", low), ("Min", high)):
+        if bound is not None:
+            bound = bound if isinstance(bound, mica.Tensor) else mica.tensor(bound, dtype=out.dtype)
+            given = writer.value(bound)
+            given = given if bound.dtype == out.dtype else writer.add("Cast", [given], to=data_type(out.dtype))
+            value = writer.add(op, [value, given])
+    return value
+
+
+@writes("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+def _dropout(writer, name, args, kwargs, out):
+    x, p, training = _arguments(args, kwargs, "input", "p", "training")
+    training = kwargs.get("train", training)
+    drops = "alpha" not in name if training is None else training
+    p = 0.5 if p is None else p
+    if not drops or p == 0:
+        writer.bind(out, writer.value(x))
+        return
+    if name != "dropout":
+        raise OnnxExporterError(f"'{name}' is not written where it draws: export in eval mode")
+    ratio, on = writer.value(float(p), x), writer.constant(mica.tensor(True).numpy())
+    writer.bind(out, writer.add("Dropout", [writer.value(x), ratio, on]))
 
 
 @writes("softmax", "log_softmax")
 def _softmax(writer, name, args, kwargs, out):
     x, dim = _arguments(args, kwargs, "input", "dim")
-    writer.bind(out, writer.add("Softmax" if name == "softmax" else "LogSoftmax", [writer.value(x)], axis=dim))
+    value = writer.value(x)
+    value = value if out.dtype == x.dtype else writer.add("Cast", [value], to=data_type(out.dtype))
+    writer.bind(out, writer.add("Softmax" if name == "softmax" else "LogSoftmax", [value], axis=dim))
 
 
 @writes("linear")
@@ -233,7 +303,9 @@ def _convolution(writer, name, args, kwargs, out):
         begins, ends = [t // 2 for t in total], [t - t // 2 for t in total]
     else:
         begins = ends = _pair(given["padding"] or 0, dims)
-    inputs = [writer.value(given["input"]), writer.value(given["weight"])]
+    alone = given["input"].dim() == dims + 1  # one example, without a batch
+    value = writer.value(given["input"])
+    inputs = [writer.add("Unsqueeze", [value, writer.ints([0])]) if alone else value, writer.value(given["weight"])]
     if given["bias"] is not None:
         inputs.append(writer.value(given["bias"]))
     extra = {"output_padding": _pair(given["output_padding"] or 0, dims)} if transposed else {}
@@ -245,7 +317,8 @@ def _convolution(writer, name, args, kwargs, out):
         "group": groups,
         **extra,
     }
-    writer.bind(out, writer.add("ConvTranspose" if transposed else "Conv", inputs, **options))
+    made = writer.add("ConvTranspose" if transposed else "Conv", inputs, **options)
+    writer.bind(out, writer.add("Squeeze", [made, writer.ints([0])]) if alone else made)
 
 
 @writes("batch_norm")
@@ -268,58 +341,3 @@ def _layer_norm(writer, name, args, kwargs, out):
     writer.bind(
         out, writer.add("LayerNormalization", inputs, axis=-len(shape), epsilon=float(1e-5 if eps is None else eps))
     )
-
-
-@writes("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-def _pool(writer, name, args, kwargs, out):
-    is_max = name.startswith("max")
-    names = [
-        "input",
-        "kernel_size",
-        "stride",
-        "padding",
-        "dilation" if is_max else "ceil_mode",
-        "ceil_mode" if is_max else "count_include_pad",
-    ]
-    given = dict(zip(names, _arguments(args, kwargs, *names), strict=True))
-    dims = int(name[-2])
-    kernel = _pair(given["kernel_size"], dims)
-    strides, pads = _pair(given["stride"] or kernel, dims), _pair(given["padding"] or 0, dims)
-    options = {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "ceil_mode": int(bool(given["ceil_mode"]))}
-    if is_max:
-        options["dilations"] = _pair(given["dilation"] or 1, dims)
-    else:
-        options["count_include_pad"] = int(given["count_include_pad"] is not False)
-    result = out[0] if isinstance(out, tuple) else out
-    writer.bind(result, writer.add("MaxPool" if is_max else "AveragePool", [writer.value(given["input"])], **options))
-
-
-def _uneven_pool(writer, value, first, given, wanted, is_max):
-    """Cells of unequal length: dimension by dimension, each cell is cut out and reduced."""
-    node = "ReduceMax" if is_max else "ReduceMean"
-    for i, (size, count) in enumerate(zip(given, wanted, strict=True)):
-        dim, cells = first + i, []
-        for cell in range(count):
-            bounds = [cell * size // count, -(-(cell + 1) * size // count), dim, 1]
-            part = writer.add("Slice", [value, *(writer.ints([each]) for each in bounds)])
-            axes, more = ([writer.ints([dim])], {}) if writer.opset >= 18 else ([], {"axes": [dim]})
-            cells.append(writer.add(node, [part, *axes], keepdims=1, **more))
-        value = writer.add("Concat", cells, axis=dim)
-    return value
-
-
-@writes("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d")
-def _adaptive_pool(writer, name, args, kwargs, out):
-    x, size = _arguments(args, kwargs, "input", "output_size")
-    dims = int(name[-2])
-    is_max = "max" in name
-    wanted, given = _pair(size, dims), list(x.shape[-dims:])
-    wanted = [g if w is None else w for w, g in zip(wanted, given, strict=True)]
-    if all(w == 1 for w in wanted):
-        made = writer.add("GlobalMaxPool" if is_max else "GlobalAveragePool", [writer.value(x)])
-    elif all(g % w == 0 for w, g in zip(wanted, given, strict=True)):
-        step = [g // w for w, g in zip(wanted, given, strict=True)]
-        made = writer.add("MaxPool" if is_max else "AveragePool", [writer.value(x)], kernel_shape=step, strides=step)
-    else:
-        made = _uneven_pool(writer, writer.value(x), x.dim() - dims, given, wanted, is_max)
-    writer.bind(out[0] if isinstance(out, tuple) else out, made)

@@ -93,9 +93,12 @@ def _gather(writer, name, args, kwargs, out):
 def _scatter(writer, name, args, kwargs, out):
     x, dim, index, source = _arguments(args, kwargs, "input", "dim", "index", "src")
     source = kwargs.get("value", source)
+    reduce = kwargs.get("reduce", args[4] if len(args) > 4 else None)
     if not isinstance(source, mica.Tensor):
         source = mica.full(index.shape, source, dtype=x.dtype)
     how = {"reduction": "add"} if name == "scatter_add" else {}
+    if reduce is not None:
+        how = {"reduction": {"add": "add", "multiply": "mul"}[reduce]}
     inputs = [writer.value(x), writer.value(index), writer.value(source)]
     writer.bind(out, writer.add("ScatterElements", inputs, axis=dim, **how))
 

@@ -239,30 +239,50 @@ def _pad(writer, name, args, kwargs, out):
 
 @writes("interpolate", "upsample")
 def _interpolate(writer, name, args, kwargs, out):
-    x, _, _, mode, align = _arguments(args, kwargs, "input", "size", "scale_factor", "mode", "align_corners")
+    x, size, scale, mode, align, again, antialias = _arguments(
+        args, kwargs, "input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias"
+    )
     kinds = {
         None: "nearest",
         "nearest": "nearest",
+        "nearest-exact": "nearest",
         "bilinear": "linear",
         "linear": "linear",
         "trilinear": "linear",
         "bicubic": "cubic",
     }
-    place = "asymmetric" if kinds.get(mode) == "nearest" else "align_corners" if align else "pytorch_half_pixel"
+    if mode not in kinds:
+        raise OnnxExporterError(f"interpolation of mode {mode!r} is not written")
+    if antialias and (writer.opset < 18 or kinds[mode] != "linear"):
+        raise OnnxExporterError("interpolation with antialias is written of mode 'bilinear', from opset 18 on")
+    exact = mode == "nearest-exact"
+    place = "asymmetric" if kinds[mode] == "nearest" else "align_corners" if align else "pytorch_half_pixel"
     options = {
         "mode": kinds[mode],
-        "coordinate_transformation_mode": place,
-        "nearest_mode": "floor",
+        "coordinate_transformation_mode": "half_pixel" if exact else place,
+        "nearest_mode": "round_prefer_ceil" if exact else "floor",
         "cubic_coeff_a": -0.75,
+        "antialias": 1 if antialias else None,
+        "exclude_outside": 1 if antialias else None,
     }
-    writer.bind(out, writer.add("Resize", [writer.value(x), "", "", writer.shape(list(out.shape))], **options))
+    by_size = size is not None or again or align
+    if by_size:
+        target = ["", writer.shape(list(out.shape))]
+    else:  # places are found by the factor that was given, not by the quotient of the sizes
+        factors = [float(scale)] * (x.dim() - 2) if isinstance(scale, (int, float)) else list(map(float, scale))
+        target = [writer.constant(mica.tensor([1.0, 1.0, *factors], dtype=mica.float32).numpy())]
+    writer.bind(out, writer.add("Resize", [writer.value(x), "", *target], **options))
 
 
 @writes("scaled_dot_product_attention")
 def _attention(writer, name, args, kwargs, out):
-    q, k, v, mask, _, causal, scale = _arguments(
-        args, kwargs, "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"
+    q, k, v, mask, dropout, causal, scale, grouped = _arguments(
+        args, kwargs, "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"
     )
+    if dropout:
+        raise OnnxExporterError("attention that drops weights is not written: export in eval mode")
+    if grouped and q.shape[-3] != k.shape[-3]:
+        raise OnnxExporterError("attention with fewer heads of keys is not written: repeat_interleave them before")
     order = [*range(k.dim() - 2), k.dim() - 1, k.dim() - 2]
     scores = writer.add("MatMul", [writer.value(q), writer.add("Transpose", [writer.value(k)], perm=order)])
     scores = writer.add("Mul", [scores, writer.value(q.shape[-1] ** -0.5 if scale is None else float(scale), q)])
