@@ -34,6 +34,27 @@ from mica._operators.quantized_makers import (  # noqa: F401
     _saturate_weight_to_fp16,
     choose_qparams_optimized,
 )
+from mica._operators.rare_layouts import (  # noqa: F401
+    _convert_weight_to_int4pack_for_cpu,
+    _indices_copy,
+    _into,
+    _values_copy,
+    _weight_int4pack_mm_for_cpu,
+    ccol_indices_copy,
+    col_indices_copy,
+    crow_indices_copy,
+    empty_quantized,
+    hsmm,
+    indices_copy,
+    quantized_batch_norm,
+    quantized_max_pool1d,
+    quantized_max_pool2d,
+    quantized_max_pool3d,
+    row_indices_copy,
+    saddmm,
+    spmm,
+    values_copy,
+)
 from mica._operators.segments import segment_reduce
 from mica._operators.sparse_makers import SCHEMAS as _SPARSE_MAKERS
 from mica._operators.sparse_makers import (  # noqa: F401
@@ -82,15 +103,6 @@ batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var,
 _addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor
 """
 SCHEMAS += _QUANTIZED_MAKERS + _SPARSE_MAKERS
-
-
-def _into(result, out):
-    """`result`, written to `out` where one is given."""
-    if out is None:
-        return result
-    if out.shape != result.shape:
-        out.resize_(result.shape)
-    return out.copy_(result)
 
 
 def elu(input, alpha=1, scale=1, input_scale=1, *, out=None):
@@ -308,82 +320,6 @@ def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out
     # On a GPU torch leaves gelu to cuBLAS, which has the form with tanh.
     form = "tanh" if result.is_cuda else "none"
     return _into(mica.nn.functional.gelu(result, approximate=form) if use_gelu else result.relu(), out)
-
-
-# ---- sparse and quantized
-
-_convert_weight_to_int4pack_for_cpu = _C._convert_weight_to_int4pack_for_cpu
-_weight_int4pack_mm_for_cpu = _C._weight_int4pack_mm_for_cpu
-
-
-def _copy_of(part):
-    def copy(input, *, out=None):
-        return _into(getattr(input, part)().clone(), out)
-
-    copy.__name__ = f"{part}_copy"
-    copy.__doc__ = f"A copy of {part}()."
-    return copy
-
-
-indices_copy, values_copy, _indices_copy, _values_copy = map(_copy_of, ("indices", "values", "_indices", "_values"))
-crow_indices_copy, col_indices_copy, ccol_indices_copy, row_indices_copy = map(
-    _copy_of, ("crow_indices", "col_indices", "ccol_indices", "row_indices")
-)
-
-
-def spmm(input, mat2, *, out=None):
-    """mm"""
-    return _into(_C.mm(input, mat2), out)
-
-
-def hsmm(input, mat2, *, out=None):
-    """hspmm"""
-    return _into(_C.hspmm(input, mat2), out)
-
-
-def saddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
-    """sspaddmm"""
-    return _into(_C.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha), out)
-
-
-def empty_quantized(size, qtensor, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    """Integers without a value, quantized as another tensor is."""
-    integers = _C.empty(size, dtype=qtensor.int_repr().dtype, device=device or qtensor.device)
-    if qtensor._is_quantized_per_channel():
-        return _C._make_per_channel_quantized_tensor(
-            integers, qtensor.q_per_channel_scales(), qtensor.q_per_channel_zero_points(), qtensor.q_per_channel_axis()
-        )
-    return _C._make_per_tensor_quantized_tensor(integers, qtensor.q_scale(), qtensor.q_zero_point())
-
-
-def _quantized_pool(name):
-    def pool(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-        if (
-            name != "max_pool1d"
-            and min(dilation if isinstance(dilation, (tuple, list)) else (dilation,), default=1) < 1
-        ):
-            raise RuntimeError(f"Expected dilation >= 1, but got {dilation}")
-        pooled = getattr(mica.nn.functional, name)(
-            input.int_repr().float(), kernel_size, stride or None, padding, dilation, ceil_mode
-        )
-        return _C._make_per_tensor_quantized_tensor(
-            pooled.to(input.int_repr().dtype), input.q_scale(), input.q_zero_point()
-        )
-
-    pool.__name__ = f"quantized_{name}"
-    pool.__doc__ = f"{name} of a quantized tensor."
-    return pool
-
-
-quantized_max_pool1d, quantized_max_pool2d, quantized_max_pool3d = map(
-    _quantized_pool, ("max_pool1d", "max_pool2d", "max_pool3d")
-)
-
-
-def quantized_batch_norm(input, weight, bias, mean, var, eps, output_scale, output_zero_point):
-    """Batch normalization of a quantized tensor."""
-    normal = mica.nn.functional.batch_norm(input.dequantize(), mean, var, weight, bias, eps=eps)
-    return _C.quantize_per_tensor(normal, output_scale, output_zero_point, input.dtype)
 
 
 # ---- what torch has removed
