@@ -2,7 +2,12 @@
 
 from mica import _C
 from mica._C import Tensor, UntypedStorage
-from mica._functions.once import forget, warn_once
+from mica._methods.typed_storage_warning import (
+    _get_always_warn_typed_storage_removal,  # noqa: F401
+    _reset_warn_typed_storage_removal,  # noqa: F401
+    _set_always_warn_typed_storage_removal,  # noqa: F401
+    warn_of_typed_storage,
+)
 from mica._methods.untyped_storage import (
     _rebuild_untyped,  # noqa: F401 - pickles look for it here
     bytes_of,
@@ -46,39 +51,6 @@ def _dtype_to_storage_type_map():
 def _storage_type_to_dtype_map():
     """The dtypes of the storage classes by their names."""
     return {name: dtype for dtype, name in _NAME_OF_DTYPE.items()}
-
-
-_OLD = (
-    "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-    "class. This should only matter to you if you are using storages directly.  To access UntypedStorage directly, "
-    "use tensor.untyped_storage() instead of tensor.storage()"
-)
-_always_warn = False
-
-
-def warn_of_typed_storage(stacklevel):
-    """Say that typed storages are old: once, unless a program wants to hear it always."""
-    if _always_warn:
-        import warnings  # imported here, so that importing mica does not load it
-
-        warnings.warn(_OLD, UserWarning, stacklevel=stacklevel + 1)
-    else:
-        warn_once(_OLD, stacklevel=stacklevel + 1)
-
-
-def _get_always_warn_typed_storage_removal():
-    return _always_warn
-
-
-def _set_always_warn_typed_storage_removal(always_warn):
-    global _always_warn
-    if not isinstance(always_warn, bool):
-        raise AssertionError(f"always_warn must be bool, got {type(always_warn)}")
-    _always_warn = always_warn
-
-
-def _reset_warn_typed_storage_removal():
-    forget(_OLD)
 
 
 # The integer dtypes in which quantized elements are stored.
