@@ -5,6 +5,7 @@ from mica.func import (  # noqa: F401 - they enter theirs
     _batch_rules_layers,
     _batch_rules_more,
     _batch_rules_products,
+    _batch_rules_random,
     _batch_rules_views,
     _batched_autograd,
 )

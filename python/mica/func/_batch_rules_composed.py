@@ -5,7 +5,12 @@ They come last: where an operation has a rule that leaves a case to others, thes
 
 import mica
 from mica import _C
-from mica.func import _batch_rules_layers, _batch_rules_more, _batch_rules_products  # noqa: F401 - they come before
+from mica.func import (  # noqa: F401 - they come before
+    _batch_rules_layers,
+    _batch_rules_more,
+    _batch_rules_products,
+    _batch_rules_random,
+)
 from mica.func._batch_dims import one_dim
 from mica.func._batched import RULES, Plain
 

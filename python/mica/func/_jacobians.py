@@ -40,7 +40,7 @@ def _without_randomness(func):
         before = mica.get_rng_state()
         result = func(*args, **kwargs)
         if not mica.equal(before, mica.get_rng_state()):
-            from mica.func._batch_rules_layers import _ERROR
+            from mica.func._batch_rules_random import _ERROR
 
             mica.set_rng_state(before)
             raise RuntimeError(_ERROR)

@@ -150,7 +150,7 @@ def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
     with mica._C.DisableTorchFunction():  # a mode sees only the program's own calls
         drawn = not mica.equal(before, mica.get_rng_state())
     if randomness == "error" and drawn:
-        from mica.func._batch_rules_layers import _ERROR
+        from mica.func._batch_rules_random import _ERROR
 
         mica.set_rng_state(before)
         raise RuntimeError(_ERROR)
@@ -166,7 +166,7 @@ def _outermost():
 def _at_once(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
     import contextlib
 
-    from mica.func._batch_rules_layers import DrawForEach
+    from mica.func._batch_rules_random import DrawForEach
     from mica.func._batched import DataDependent, Level, active_levels
 
     levels = active_levels()

@@ -1,0 +1,40 @@
+"""The table of the rules by which vmap calls operations for all examples at once."""
+
+from mica import _C
+
+RULES = {}
+# Functions that share a name with another of torch's: what they are found in.
+_SPACES = {
+    function: space
+    for space, found_in in (("functional", _C._nn_functional), ("linalg", _C._linalg))
+    for function in vars(found_in).values()
+    if callable(function)
+}
+
+
+def rule(*names, space=None):
+    """Enter a rule: a function of a Call that returns the values of all examples, or NotImplemented.
+
+    A rule of a space is for the functions found there; those without one of their own have the rule of their name.
+    """
+
+    def enter(function):
+        for name in names:
+            RULES[name if space is None else (space, name)] = function
+        return function
+
+    return enter
+
+
+def rule_for(func, name):
+    space = _SPACES.get(func)
+    return (RULES.get((space, name)) if space else None) or RULES.get(name)
+
+
+class Plain:
+    """A result of a rule that is no batch: handed on as it is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
