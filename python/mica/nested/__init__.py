@@ -8,7 +8,7 @@ after the ragged one, is one operation on `values`.
 """
 
 import mica
-from mica.nested._internal import indexing, ops, reductions  # noqa: F401 - they answer for nested tensors
+from mica.nested._internal import indexing, ops, reductions, shapes  # noqa: F401 - they answer for nested tensors
 from mica.nested._internal.nested_tensor import NestedTensor, jagged_from_list, jagged_view
 from mica.nested._internal.strided import StridedNestedTensor, strided_from_list
 
