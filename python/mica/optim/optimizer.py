@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
-from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -42,6 +41,7 @@ from mica.optim._options import (  # noqa: F401 - names that programs import fro
     _view_as_real,
     required,
 )
+from mica.optim._saved_state import numbered, taken_over
 from mica.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -269,18 +269,7 @@ class Optimizer:
         """The states by the parameters' numbers, and the groups with those numbers in place of the parameters."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        numbers = {}
-        groups = []
-        start = 0
-        for group in self.param_groups:
-            packed = {key: value for key, value in group.items() if key != "params"}
-            for i, p in enumerate(group["params"], start):
-                numbers.setdefault(id(p), i)
-            packed["params"] = [numbers[id(p)] for p in group["params"]]
-            start += len(packed["params"])
-            groups.append(packed)
-        state = {numbers[id(key)] if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
-        result = {"state": state, "param_groups": groups}
+        result = numbered(self.param_groups, self.state)
         for hook in self._optimizer_state_dict_post_hooks.values():
             changed = hook(self, result)
             if changed is not None:
@@ -308,44 +297,8 @@ class Optimizer:
             if changed is not None:
                 state_dict = changed
 
-        groups = self.param_groups
-        saved_groups = deepcopy(state_dict["param_groups"])
-        if len(groups) != len(saved_groups):
-            raise ValueError("loaded state dict has a different number of parameter groups")
-        if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved_groups, strict=True)):
-            raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
-            )
-        params = dict(
-            zip(
-                chain.from_iterable(g["params"] for g in saved_groups),
-                chain.from_iterable(g["params"] for g in groups),
-                strict=True,
-            )
-        )
-
-        def adapted(param, value, number, key=None):
-            if isinstance(value, Tensor):
-                return Optimizer._process_value_according_to_param_policy(
-                    param, value, number, state_dict["param_groups"], key
-                )
-            if isinstance(value, dict):
-                return {k: adapted(param, v, number, k) for k, v in value.items()}
-            if isinstance(value, Iterable):
-                return type(value)(adapted(param, v, number) for v in value)
-            return value
-
-        state = defaultdict(dict)
-        for key, value in state_dict["state"].items():
-            if key in params:
-                state[params[key]] = adapted(params[key], value, key)
-            else:
-                state[key] = value
-        for group, saved in zip(groups, saved_groups, strict=True):
-            saved["params"] = group["params"]
-            if "param_names" in group and "param_names" not in saved:
-                saved["param_names"] = group["param_names"]
-        self.__setstate__({"state": state, "param_groups": saved_groups})
+        adapt = Optimizer._process_value_according_to_param_policy
+        self.__setstate__(taken_over(self.param_groups, state_dict, adapt))
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
