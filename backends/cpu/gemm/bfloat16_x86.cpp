@@ -28,7 +28,7 @@ constexpr int64_t kStep = kPanel * kDepth;  // elements of a panel per unit of d
 
 MICA_AVX512 inline __mmask32 first_n(int64_t n) { return n >= 32 ? 0xffffffffu : n <= 0 ? 0u : (1u << n) - 1; }
 
-// Two runs of 32 elements, joined into pairs: low receives the pairs of the first 16.
+// Joins two runs of 32 elements into pairs. `low` receives the pairs of the first 16 elements.
 MICA_AVX512 inline void pair(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
   const __m512i a = _mm512_unpacklo_epi16(even, odd), b = _mm512_unpackhi_epi16(even, odd);
   const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
@@ -37,7 +37,7 @@ MICA_AVX512 inline void pair(__m512i even, __m512i odd, __m512i& low, __m512i& h
   high = _mm512_permutex2var_epi64(a, second, b);
 }
 
-// The operands have one unit stride or none; an operand with none is first gathered into runs along depth.
+// One stride of an operand is 1, or none is. An operand without one is first gathered into runs along the depth.
 MICA_AVX512 void gather_runs(const uint16_t* src, int64_t stride, int64_t k_stride, int64_t count, int64_t depth,
                              uint16_t* block) {
   std::memset(block, 0, kStep * sizeof(uint16_t));
@@ -138,8 +138,8 @@ inline void prefetch_lines(const char* from) {
   for (int i = 0; i < kTile; ++i) __builtin_prefetch(from + i * 64);
 }
 
-// Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. Writes whole tiles: the sums' buffer is padded
-// to panels.
+// Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. It writes whole tiles, because the buffer of the
+// sums is padded to panels.
 MICA_AMX void run_tiles(const MicroTile& t) {
   char* c = static_cast<char*>(t.c);
   const int64_t stride = t.c_row_stride * static_cast<int64_t>(sizeof(float));

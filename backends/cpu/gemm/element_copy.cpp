@@ -48,8 +48,8 @@ HWY_INLINE void copy_run(const S* src, SumOf<S>* dst, int64_t count) {
   for (; i < count; ++i) dst[i] = to_sum<S, T>(src[i]);
 }
 
-// Every second element: the real or the imaginary parts of adjacent complex numbers. The last is read alone, since src
-// may be an imaginary part with nothing behind it.
+// Copies every second element: the real or the imaginary parts of adjacent complex numbers. The last one is read alone,
+// since src may be an imaginary part with nothing behind it.
 template <class S>
 HWY_INLINE void copy_alternate(const S* src, SumOf<S>* dst, int64_t count) {
   int64_t i = 0;
@@ -59,7 +59,7 @@ HWY_INLINE void copy_alternate(const S* src, SumOf<S>* dst, int64_t count) {
     const auto* from = reinterpret_cast<const SumOf<S>*>(src);
     for (; i + lanes < count; i += lanes) {
       if constexpr (sizeof(S) == 8 && HWY_ARCH_ARM_A64) {
-        // Two loads and one instruction: half of what the interleaved load takes there.
+        // Two loads and one instruction take half the time of an interleaved load here.
         hn::StoreU(hn::InterleaveLower(d, hn::LoadU(d, from + 2 * i), hn::LoadU(d, from + 2 * i + lanes)), d, dst + i);
       } else {
         hn::Vec<decltype(d)> even, odd;
@@ -99,8 +99,8 @@ HWY_INLINE void transpose_2x2(const S* src, int64_t src_stride, SumOf<S>* dst, i
 }
 
 #if HWY_TARGET <= HWY_AVX3
-// The same four columns of rows 0, 4, 8 and 12, in the four parts of a vector. Inserting from memory spares the one
-// unit that shuffles half of its work.
+// Loads the same four columns of rows 0, 4, 8 and 12 into the four parts of a vector. Only one unit shuffles, and
+// inserting from memory spares it half of its work.
 HWY_INLINE __m512 four_rows(const float* at, int64_t stride) {
   __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(at));
   v = _mm512_insertf32x4(v, _mm_loadu_ps(at + 4 * stride), 1);
@@ -129,8 +129,8 @@ HWY_INLINE void transpose_16x16(const float* src, int64_t src_stride, float* dst
 #endif
 
 #if HWY_ARCH_ARM_A64
-// kSquares x 4 rows of floats into a panel of so many columns: all rows of a depth together, so that what is read and
-// written follows itself.
+// Copies kSquares x 4 rows of floats into a panel of so many columns. All rows of a depth are copied together, so that
+// it reads and writes memory in order.
 template <int kSquares>
 void turn_into_panel(const float* src, int64_t src_stride, int64_t depth, float* dst) {
   constexpr int64_t kRows = 4 * kSquares;
@@ -154,7 +154,7 @@ void turn_into_panel(const float* src, int64_t src_stride, int64_t depth, float*
 }
 #endif
 
-// src has unit column stride, dst unit row stride.
+// Transposes: src has adjacent columns, dst adjacent rows.
 template <class S>
 void copy_transposed(const S* src, SumOf<S>* dst, const CopyShape& s) {
   using T = SumOf<S>;
@@ -168,7 +168,7 @@ void copy_transposed(const S* src, SumOf<S>* dst, const CopyShape& s) {
       const float* from = reinterpret_cast<const float*>(src) + j0;
       float* to = reinterpret_cast<float*>(dst) + j0 * s.dst_col_stride;
       for (; j1 == j0 + kBlock && i + 16 <= s.rows; i += 16) {
-        // More rows than the processor follows by itself.
+        // These are more rows than the processor fetches ahead by itself.
         for (int64_t r = i; r < i + 16; ++r) __builtin_prefetch(from + r * s.src_row_stride + kFetchAhead);
         transpose_16x16(from + i * s.src_row_stride, s.src_row_stride, to + i, s.dst_col_stride);
       }
@@ -205,7 +205,7 @@ void copy(const void* src_bytes, void* dst_bytes, const CopyShape& shape) {
   const S* src = static_cast<const S*>(src_bytes);
   T* dst = static_cast<T*>(dst_bytes);
   CopyShape s = shape;
-  // The dimension along which both step by the least comes last.
+  // The dimension along which both have the smaller strides comes last.
   const bool swap = s.src_row_stride == 1 && (s.dst_row_stride == 1 || s.src_col_stride != 1);
   if (swap) {
     std::swap(s.rows, s.cols);
@@ -235,7 +235,7 @@ void copy(const void* src_bytes, void* dst_bytes, const CopyShape& shape) {
   }
 }
 
-// Complex numbers wider than a vector lane are copied as they are; this serves complex128.
+// Copies complex128 as it is: the number is wider than a lane of a vector.
 void copy_16_bytes(const void* src_bytes, void* dst_bytes, const CopyShape& s) {
   const complex128* src = static_cast<const complex128*>(src_bytes);
   complex128* dst = static_cast<complex128*>(dst_bytes);
@@ -268,7 +268,7 @@ void finish(const void* sums_bytes, void* c_bytes, const FinishShape& s, const E
       }
     }
     using U = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
-    if (s.c_col_stride == 1 && !e.reads_c && !bias) {  // in this form the compiler makes vectors of it
+    if (s.c_col_stride == 1 && !e.reads_c && !bias) {  // written so, the compiler makes vectors of the loop
       for (; j < s.cols; ++j) c[j] = static_cast<S>(static_cast<U>(sums[j]) * static_cast<U>(alpha));
       continue;
     }
@@ -282,7 +282,7 @@ void finish(const void* sums_bytes, void* c_bytes, const FinishShape& s, const E
   }
 }
 
-// The sums of a complex product are those of the real product of rows (re, im) with columns (re, im).
+// Makes complex sums of the sums of the real product, whose rows and columns are (re, im) in turn.
 template <class R>
 void finish_complex(const void* sums_bytes, void* c_bytes, const FinishShape& s, const Epilogue& e) {
   using C = std::complex<R>;

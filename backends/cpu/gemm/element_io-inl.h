@@ -42,13 +42,13 @@ HWY_INLINE hn::Vec<D> load_as(D d, const S* from) {
   }
 }
 
-// Rounds to nearest even; only for floating S.
+// Rounds to nearest even. Only for floating S.
 template <class D, class S>
 HWY_INLINE void store_as(D d, hn::Vec<D> v, S* to) {
   if constexpr (std::is_same_v<S, BFloat16>) {
     const hn::Rebind<uint16_t, D> d16;
     const hn::RebindToSigned<D> i32;
-    const hn::RebindToUnsigned<D> u32;  // the bits of a NaN may pass the sign when they are rounded
+    const hn::RebindToUnsigned<D> u32;  // rounding the bits of a NaN may carry into the sign
     const auto bits = hn::BitCast(u32, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u32, 1));
     const auto rounded = hn::BitCast(i32, hn::Add(bits, hn::Add(odd, hn::Set(u32, 0x7fff))));
@@ -63,8 +63,8 @@ HWY_INLINE void store_as(D d, hn::Vec<D> v, S* to) {
   }
 }
 
-// Integers wrap around, which only unsigned ones may: g++'s arm_neon.h adds and multiplies signed lanes as the language
-// does, where overflow is undefined.
+// Sums of integers wrap around, so unsigned types compute them: g++'s arm_neon.h adds and multiplies signed lanes as
+// the language does, where overflow is undefined.
 template <class D>
 HWY_INLINE hn::Vec<D> add(D d, hn::Vec<D> a, hn::Vec<D> b) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {

@@ -1,7 +1,7 @@
-// Register tiles of float32 and float64 for aarch64: 8 rows by 3 vectors. There a multiply-add can take its factor from
-// a lane of a register, while a broadcasting load takes a vector slot beside its load slot; so A is read by whole
-// vectors. Those hold a column of the tile where rows of A are adjacent, as in packed panels, else adjacent depths of a
-// row. The sums are variables with names: kept in arrays, g++ 12 spills them.
+// Register tiles of float32 and float64 for aarch64: 8 rows by 3 vectors. On these processors a multiply-add can take
+// its factor from a lane of a register, while a broadcasting load takes a vector slot beside its load slot. So A is
+// read by whole vectors. Such a vector holds a column of the tile where rows of A are adjacent, as in packed panels,
+// else adjacent depths of a row. The sums are variables with names, because g++ 12 spills sums that are kept in arrays.
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
@@ -18,12 +18,13 @@ namespace mica::cpu::gemm_impl {
 namespace {
 
 constexpr int kRows = 8, kVectors = 3;
-constexpr int kRowsByDepth = 7;           // that leave a register for each row's depths and for B
-constexpr int kInPlaceRows = 6;           // of those the fastest
-constexpr int64_t kSumDepth = 256;        // products that are summed one after the other
-constexpr int64_t kPrefetchBytes = 1024;  // of B, ahead of use
+constexpr int kRowsByDepth = 7;           // the most rows with which registers are left for each row's depths and for B
+constexpr int kInPlaceRows = 6;           // the fastest number of such rows
+constexpr int64_t kSumDepth = 256;        // the products that are summed one after the other
+constexpr int64_t kPrefetchBytes = 1024;  // how far ahead of its use B is fetched
 constexpr int64_t kPanelDepthBytes = 2048, kBlockBytes = 1 << 19, kNearRowBytes = 512;
-// Panels of B are lines whole and adjacent. More than one first cache of it, or many rows of A, are worth the copy.
+// A panel of B is whole lines, one after the other. The copy is worth its time where B is larger than the first cache
+// or A has many rows.
 constexpr int64_t kNearRows = 255, kNearBytes = 1 << 17;
 
 template <class T>
@@ -71,7 +72,7 @@ V pick(V v0, V v1, V v2, V v3) {
   return kIndex == 0 ? v0 : kIndex == 1 ? v1 : kIndex == 2 ? v2 : v3;
 }
 
-// M rows by V whole vectors of the tile. FactorOrder::Rows reads whole vectors of rows.
+// M rows by V whole vectors of the tile. With FactorOrder::Rows it reads whole vectors of rows.
 template <class T, int M, int V, FactorOrder kOrder>
 void tile(const MicroTile& t) {
   using L = Lanes<T>;
@@ -102,7 +103,8 @@ void tile(const MicroTile& t) {
   asm volatile("" : "+r"(b) : : "memory"); /* later rows of B are not loaded yet: no register is free for them */
 
   MICA_EACH_ROW(MICA_ZERO)
-// Packed operands are those of large products, whose C is far away: there both lines that a row of the tile may lie in.
+// Fetches C. Operands are packed in large products, whose C is not in a cache: there it fetches both lines that a row
+// of the tile may lie in.
 #define MICA_FETCH_C(i)                                                                               \
   if constexpr (M > i) {                                                                              \
     __builtin_prefetch(c + i * c_row, 1);                                                             \
@@ -112,12 +114,12 @@ void tile(const MicroTile& t) {
     MICA_EACH_ROW(MICA_FETCH_C)
   }
 
-  // Long sums are made of shorter ones, whose errors are smaller.
+  // A long sum is made of shorter ones, so that its error is smaller.
   T done[M * V * kCount];
-  // The first of them is stored as it is; by depths, g++ 12 would move sums about in the loop for that.
+  // The first of them is stored as it is. With FactorOrder::Depths, g++ 12 would move sums between registers for that.
   constexpr bool kStoresFirst = kOrder == FactorOrder::Rows;
   if constexpr (kStoresFirst) {
-    asm("" : "=m"(done));  // written before it is read, which the compiler does not see
+    asm("" : "=m"(done));  // it is written before it is read, but the compiler does not see that
   } else if (t.k > kSumDepth) {
     std::memset(done, 0, sizeof(done));
   }
@@ -220,7 +222,7 @@ using TileFn = void (*)(const MicroTile&);
 constexpr int tile_rows(FactorOrder order, int rows) {
   if (order == FactorOrder::Rows) return rows;
   if (order == FactorOrder::Depths) return rows > kRowsByDepth ? kRows / 2 : rows;
-  return rows >= 4 ? 4 : 1;  // rare, so few of them
+  return rows >= 4 ? 4 : 1;  // these are rare, so that there is code for few sizes
 }
 
 template <class T, int V, FactorOrder kOrder, int... kIndex>
@@ -234,7 +236,7 @@ constexpr std::array<TileFn, kRows> kTiles[kVectors] = {
     tiles_of<T, 2, kOrder>(std::make_integer_sequence<int, kRows>{}),
     tiles_of<T, 3, kOrder>(std::make_integer_sequence<int, kRows>{})};
 
-// Columns in whole vectors.
+// The columns of a tile that make whole vectors.
 template <class T>
 void run_vectors(const MicroTile& t) {
   const int lanes = Lanes<T>::kCount, vectors = t.cols / lanes;
@@ -255,7 +257,7 @@ void run_vectors(const MicroTile& t) {
   }
 }
 
-// Brings the columns from `first` of a block of plain sums into C.
+// Brings the columns from `first` on of a block of plain sums into C.
 template <class T>
 void finish_columns(const MicroTile& t, const T* block, int64_t block_row, int first) {
   T alpha = 1, beta = t.store == Store::Accumulate ? 1 : 0;
@@ -277,8 +279,8 @@ void finish_columns(const MicroTile& t, const T* block, int64_t block_row, int f
   }
 }
 
-// The last columns of C, fewer than a vector, through a block of sums. B is read behind its columns where it is padded,
-// otherwise before them, or else from a copy.
+// Computes the last columns of C, which are fewer than a vector, through a block of sums. Whole vectors of B are read:
+// behind its columns where it is padded, otherwise from before them, or else from a copy.
 template <class T>
 void run_last_columns(const MicroTile& t) {
   constexpr int kCount = Lanes<T>::kCount;
@@ -324,7 +326,7 @@ void run_last_columns(const MicroTile& t) {
 
 template <class T>
 void run(const MicroTile& t) {
-  // Nearly all tiles of a product.
+  // Nearly all tiles of a product take this way.
   if (t.rows == kRows && t.cols == kVectors * Lanes<T>::kCount && t.a_row_stride == 1)
     return tile<T, kRows, kVectors, FactorOrder::Rows>(t);
   t.cols % Lanes<T>::kCount == 0 ? run_vectors<T>(t) : run_last_columns<T>(t);

@@ -1,4 +1,4 @@
-// The entry: checks, and the choice between small, vector, batched and packed products.
+// The entry of matrix products: checks, and the choice between small, vector, batched and packed products.
 #include "backends/cpu/gemm/gemm.h"
 
 #include <algorithm>
@@ -14,15 +14,15 @@ namespace mica::cpu {
 namespace gemm_impl {
 namespace {
 
-// Multiply-adds below which another thread costs more than it brings.
+// The multiply-adds below which another thread costs more than it brings.
 constexpr double kWorkPerThread = 1 << 18;
 constexpr double kVectorWorkPerThread = 1 << 15;
-constexpr double kFormattedWorkPerThread = 1 << 21;  // such kernels are several times faster
-constexpr double kLeastWork = 1 << 11;               // what the smallest product of a batch costs
+constexpr double kFormattedWorkPerThread = 1 << 21;  // the same for kernels with a panel format, which are much faster
+constexpr double kLeastWork = 1 << 11;               // what even the smallest product of a batch costs
 constexpr int64_t kThinExtent = 16;
 constexpr int64_t kThinDepth = 64;
 constexpr int64_t kThinMatrix = 1 << 16;
-// A batch is split between threads whole when that keeps them busy at least this part of the time.
+// Threads take whole products of a batch where that keeps them busy at least this part of the time.
 constexpr double kBatchBalance = 0.8;
 
 template <class T>
@@ -47,13 +47,13 @@ void put_scalar(DType dtype, const GemmScalar& scalar, char* to) {
   }
 }
 
-// A few rows or columns against a large matrix: copying the matrix into panels would cost as much as the product.
+// Whether few rows or columns meet a large matrix: copying it into panels would cost as much as the product.
 bool is_thin(const Product& p) {
   const int64_t few = std::min(p.m, p.n), many = std::max(p.m, p.n);
   return few <= kThinExtent && 4 * few <= many && p.k >= kThinDepth && many * p.k >= kThinMatrix;
 }
 
-// alpha * 0 + beta * C + bias.
+// Fills C where there is nothing to sum: with beta * C + bias.
 void run_without_depth(const Scheme& s, const Product& p) {
   constexpr int64_t kChunk = 128;
   alignas(64) const char zeros[kChunk * 4 * sizeof(double)] = {};
@@ -75,7 +75,7 @@ Product transposed(const Product& p) {
   return t;
 }
 
-// Reads the large matrix in place: along its long side where that is adjacent, else along the depth.
+// Reads the large matrix in place: along its long side where the elements of that are adjacent, else along the depth.
 bool run_thin(const Scheme& s, const Product& p, int threads) {
   const bool tall = p.m > p.n;
   const int64_t stride = tall ? p.a.row_stride : p.b.col_stride;
@@ -97,18 +97,19 @@ void run(const Scheme& s, const Product& p, int threads) {
   run_packed(s, p, threads);
 }
 
-// Strides of extents of 1 are arbitrary; these let every path see adjacent elements.
+// The stride of an extent of 1 is arbitrary. It is set so that all ways see adjacent elements.
 void normalise(GemmCall& call) {
   if (call.k == 1) call.a.col_stride = 1;
   if (call.n == 1) call.b.col_stride = call.c_col_stride = 1;
-  // A batch that multiplies the same B and whose rows continue each other is one tall matrix.
+  // If all products of a batch have the same B and the rows of one follow those of another, they are one tall product.
   if (call.batch > 1 && call.b.batch_stride == 0 && call.a.batch_stride == call.m * call.a.row_stride &&
       call.c_batch_stride == call.m * call.c_row_stride) {
     call.m *= call.batch;
     call.batch = 1;
     call.blocks = nullptr;
   }
-  // The micro-kernels write rows; where C has columns instead, its transpose is the product of the transposes.
+  // The micro-kernels write rows. Where columns of C are adjacent instead, its transpose is computed as the product of
+  // the transposes.
   if (call.c_col_stride != 1 && (call.c_row_stride == 1 || call.m == 1) && !call.bias) {
     std::swap(call.a, call.b);
     std::swap(call.a.row_stride, call.a.col_stride);

@@ -29,20 +29,20 @@ struct GemmScalar {
   constexpr GemmScalar(std::complex<double> v) : value(v), integer(static_cast<int64_t>(v.real())) {}
 };
 
-// Told of each block of C that is finished, in the thread that has finished it, by the ways that cut C into blocks. It
-// may be changed there: nothing reads it any more.
+// Ways that cut C into blocks call this for each finished block, in the thread that has finished it. The block may be
+// changed there, because the product does not read it any more.
 class GemmBlocks {
  public:
   virtual ~GemmBlocks() = default;
   virtual void finished(int64_t matrix, int64_t row, int64_t rows, int64_t col, int64_t cols) = 0;
   void set_told() { told_.store(true, std::memory_order_relaxed); }
-  bool told() const { return told_.load(std::memory_order_relaxed); }  // of all blocks
+  bool told() const { return told_.load(std::memory_order_relaxed); }  // whether it was called for all blocks
 
  private:
   std::atomic<bool> told_{false};
 };
 
-// Numbers that the rows of B are multiplied by: one for each depth of each matrix of the batch. Steps in elements.
+// Numbers that the rows of B are multiplied by: one for each depth of each matrix of the batch. Steps are in elements.
 struct GemmFactors {
   const float* data = nullptr;
   int64_t matrix_step = 0, depth_step = 0;
@@ -61,7 +61,7 @@ struct GemmCall {
   GemmScalar beta = 0;         // when 0, C is never read
   const void* bias = nullptr;  // n contiguous elements added to every row, or null
   GemmBlocks* blocks = nullptr;
-  GemmFactors b_factors;  // of float32, where rows of C are adjacent
+  GemmFactors b_factors;  // only for float32, where the elements of a row of C are adjacent
 };
 
 // Integers wrap around; float16 and bfloat16 accumulate in float32 and round once. Bool, float8 and complex32 are

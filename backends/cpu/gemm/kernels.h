@@ -15,10 +15,10 @@ struct Epilogue {
   alignas(16) char alpha[16];
   alignas(16) char beta[16];
   bool reads_c;
-  const void* bias;  // element of the first column at hand, or null
+  const void* bias;  // the bias of the first column that is computed, or null
 };
 
-// One tile: c[rows x cols] from a[rows x k] and b[k x cols]. Strides in elements; columns of b and c are adjacent.
+// One tile: c[rows x cols] from a[rows x k] and b[k x cols]. Strides are in elements. Columns of b and c are adjacent.
 struct MicroTile {
   const void* a;
   int64_t a_row_stride, a_k_stride;
@@ -30,25 +30,25 @@ struct MicroTile {
   int rows, cols;
   Store store;
   const Epilogue* epilogue;      // for Store::General, its bias already at the tile's first column
-  const void* next_b = nullptr;  // where the next tile's b begins; null: the panel behind this one, or the same b again
-  const char* soon = nullptr;    // what later tiles read, fetched ahead: `soon_step` bytes further with every depth
+  const void* next_b = nullptr;  // where the next tile's b begins; null: right behind this panel, or at the same b
+  const char* soon = nullptr;    // memory that later tiles read, to be fetched: `soon_step` bytes with every depth
   int64_t soon_step = 0;
-  bool c_near = false;                      // c lies in the first cache
-  bool a_padded = false, b_padded = false;  // panels: whole vectors may be read where rows or columns end
+  bool c_near = false;                      // whether c is in the first cache
+  bool a_padded = false, b_padded = false;  // whether whole vectors may be read where rows or columns end
 };
 
-// A micro-kernel takes any tile up to rows x cols. The rest is what packing and blocking adapt to, by the architecture:
-// the order in which A's panels are read, and the sizes that keep panels in the first cache and a block in the second.
+// A micro-kernel takes any tile up to rows x cols. The other members say what suits the processor: the order in which
+// panels of A are read, and the sizes that keep panels in the first cache and a block in the second.
 struct MicroKernel {
   int rows, cols;
   void (*run)(const MicroTile&);
-  int in_place_rows;         // best rows of a tile where depths of A are adjacent
-  bool packs_rows_adjacent;  // else depths are, unless A comes with adjacent rows
+  int in_place_rows;         // the best number of rows of a tile where depths of A are adjacent
+  bool packs_rows_adjacent;  // whether panels of A have adjacent rows; else adjacent depths, unless A has adjacent rows
   int64_t panel_depth_bytes;
   int64_t block_bytes;
-  int64_t near_row_bytes;                                      // rows of B that are used where they lie, with at most
+  int64_t near_row_bytes;  // rows of B that are at most so far apart are used in place, with at most
   int64_t near_rows = 1 << 30, near_bytes = int64_t{1} << 40;  // so many rows of A, and so many bytes of B
-  int64_t fetch_depths = 1;   // of `MicroTile::soon` a line is fetched with every so many depths
+  int64_t fetch_depths = 1;   // a line of `MicroTile::soon` is fetched with every so many depths
   bool packs_blocks = false;  // a thread packs the block of B that it is about to use; else all of B is packed first
 };
 

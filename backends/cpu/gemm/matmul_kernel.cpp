@@ -1,4 +1,4 @@
-// The kernel slot `matmul` in terms of gemm.
+// The kernel slot `matmul`, which calls gemm.
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/register.h"
 #include "mica/backend/kernel_types.h"

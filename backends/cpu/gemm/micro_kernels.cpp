@@ -1,7 +1,7 @@
-// Register-tiled inner products for float32, float64, int32 and int64. A is
-// broadcast element by element through two strides, so packed and unpacked
-// operands run through the same code; B is read by whole vectors. On aarch64
-// float_tiles_neon.cpp takes the place of float32 and float64.
+// Register tiles for float32, float64, int32 and int64. A is broadcast element by
+// element through two strides, so that packed and unpacked operands run through the
+// same code. B is read by whole vectors. On aarch64 float_tiles_neon.cpp has the
+// tiles of float32 and float64.
 #include "backends/cpu/gemm/across.h"
 #include "backends/cpu/gemm/kernels.h"
 
@@ -27,10 +27,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kPanelDepthBytes = 4096;
 constexpr int64_t kLine = 64;
-constexpr int kIntegerRows = 4;  // bound by the multiplier, not by loads
+constexpr int kIntegerRows = 4;  // more rows gain nothing: the multiplier is the bound, not loads
 
-// M rows by V whole vectors; with kEdge (V == 1) only the first t.cols columns
-// exist in memory.
+// Computes M rows by V whole vectors. With kEdge (and V == 1) only the first t.cols
+// columns exist in memory.
 template <class T, int M, int V, bool kEdge>
 void tile(const MicroTile& t) {
   const hn::ScalableTag<T> d;
@@ -59,15 +59,15 @@ void tile(const MicroTile& t) {
   const T* next = next_rows<T, V>(t);
   const char* soon = t.soon ? t.soon : static_cast<const char*>(t.a);
   const int64_t soon_step = t.soon_step;
-  asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
-  // Long sums are made of shorter ones, whose errors are smaller.
+  asm("" : "+r"(stride3));  // keeps it in a register of its own, instead of computing it anew
+  // A long sum is made of shorter ones, so that its error is smaller.
   HWY_ALIGN T parts[M * V * hn::MaxLanes(d)];
   T* done = parts;
-  asm("" : "+r"(done));  // or the compiler would copy them from register to register where sums are short
+  asm("" : "+r"(done));  // without this, the compiler copies sums between registers where they are short
   if (t.k > kSumDepth) std::memset(done, 0, sizeof(parts));
   int64_t left = t.k, sum_left = kSumDepth;
   while (left > 0) {
-    const bool ends = left <= depths;  // what is fetched belongs to the next tile
+    const bool ends = left <= depths;  // then what is fetched belongs to the next tile
     const int64_t run = HWY_MIN(ends ? left : left - depths, sum_left);
     const int64_t ahead = ends ? next + (depths - left) * b_step - b : depths * b_step;
     left -= run;
@@ -137,8 +137,8 @@ template <class T>
 constexpr Tiles<T> kTiles{std::make_integer_sequence<int, Tiles<T>::kRows>{}};
 
 #if HWY_MEM_OPS_MIGHT_FAULT
-// Where masked accesses touch the whole vector, an edge runs on copies of its
-// columns.
+// On processors whose masked accesses touch the whole vector, an edge runs on copies
+// of its columns.
 template <class T>
 void run_edge(const MicroTile& t) {
   const hn::ScalableTag<T> d;
@@ -181,7 +181,7 @@ void run_edge(const MicroTile& t) {
     }
     part.a = static_cast<const T*>(t.a) + k * t.a_k_stride;
     kTiles<T>.edge[t.rows - 1](part);
-    if (t.store == Store::General) {  // beta and bias enter once
+    if (t.store == Store::General) {  // beta and bias are applied once
       const T one = 1;
       __builtin_memcpy(epilogue.beta, &one, sizeof(T));
       epilogue.reads_c = true;
@@ -194,13 +194,13 @@ void run_edge(const MicroTile& t) {
 }
 #else
 constexpr int64_t kLeastColumnDepth = 64;
-constexpr int64_t kColumnPart = 512;  // depths of a column that are brought together at a time
-// Sums side by side: enough for none to wait, where tiles have as many rows.
+constexpr int64_t kColumnPart = 512;  // the depths of a column that are brought together at a time
+// How many sums are made side by side: enough that none waits for another, if tiles have as many rows.
 template <class T>
 constexpr int kColumnRows = HWY_MIN(7, Tiles<T>::kRows);
 
-// A column alone fills no vector. Where the depths of A are adjacent, vectors run along them instead: sums[i] += the
-// products of M rows of A with the column.
+// A single column fills no vector. Where the depths of A are adjacent, vectors run along them instead. Adds to sums[i]
+// the product of row i of A, of M rows, with the column.
 template <class T, int M>
 HWY_INLINE void add_column(const T* a, int64_t stride, const T* column, int64_t depth, T* sums) {
   const hn::ScalableTag<T> d;
@@ -295,8 +295,8 @@ int64_t cache_fact(int name, int64_t otherwise) {
 // Half of the second cache: the other half is for A, C and a thread on the same core.
 int64_t block_bytes() { return std::clamp<int64_t>(cache_fact(_SC_LEVEL2_CACHE_SIZE, 1 << 20) / 2, 1 << 18, 1 << 20); }
 
-// Rows of B half a page apart share four sets of the first cache. With eight ways those hold the rows that are fetched
-// ahead and nothing else; with twelve there is room for A.
+// Rows of B that are half a page apart share four sets of the first cache. With eight ways these sets hold the rows
+// that are fetched ahead and nothing else. With twelve ways there is room for A.
 int64_t near_row_bytes() { return cache_fact(_SC_LEVEL1_DCACHE_ASSOC, 8) >= 12 ? 2048 : 1024; }
 
 template <class T>
@@ -317,7 +317,7 @@ MicroKernel describe() {
 MicroKernel describe_f32() { return describe<float>(); }
 MicroKernel describe_f64() { return describe<double>(); }
 #endif
-// Integers wrap around, which only unsigned ones may; the bits of their sums are the same.
+// Sums of integers wrap around, which the language allows for unsigned types only. The bits are the same.
 MicroKernel describe_i32() { return describe<uint32_t>(); }
 MicroKernel describe_i64() { return describe<uint64_t>(); }
 

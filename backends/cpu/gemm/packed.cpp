@@ -2,10 +2,10 @@
 // first cache while panels of B pass from the second. An operand whose strides suit the micro-kernel already is used in
 // place.
 //
-// Threads share C in one of two ways. Where it has columns enough, each takes some, packs that part of B, and reads
-// panels of A that all threads have packed before. Otherwise each takes some rows of a block of columns and packs for
-// itself what it needs of A and B: several threads pack the same then, but lines that many cores have read are dear to
-// write again, and no thread waits for another's copies.
+// Threads share C in one of two ways. Where C has enough columns, each thread takes some of them, packs that part of B,
+// and reads panels of A that all threads have packed before. Otherwise each takes some rows of a block of columns and
+// packs for itself what it needs of A and B. Several threads then pack the same part. That is faster all the same: no
+// thread waits for another's copies, and lines that several cores have read take long to write again.
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +30,7 @@ void PackedProduct::run() {
   const int64_t rows = std::min(max_rows_, p_.m), cols = std::min(max_cols_, p_.n);
   const int64_t blocks = divide_up(depth, block_depth_);
 
-  // Rows of a panel are spread over cache sets by one line of padding.
+  // One line of padding lets the rows of a panel fall into different sets of the cache.
   const bool k_last = s_.format || (!s_.kernel.packs_rows_adjacent && (p_.a.col_stride == 1 || p_.a.row_stride != 1));
   const int64_t padded_depth =
       s_.format ? block_depth_
@@ -80,7 +80,8 @@ void PackedProduct::run() {
   if (blocks_of_c_) blocks_of_c_->set_told();
 }
 
-// Group by group of panels, so that a thread packs the part of B that it is the first to use.
+// Packs what all threads share. Threads take groups of panels, so that a thread packs the part of B that it will use
+// first.
 void PackedProduct::pack() const {
   const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
   const int64_t b_panels = b_packed_first() ? divide_up(span_.cols, panel_cols_) : 0;
@@ -98,7 +99,8 @@ void PackedProduct::pack() const {
   });
 }
 
-// All panels of a weight that compiled calls multiply with again and again, of every block of depths.
+// Packs all of B, with every depth, where B is a weight that compiled calls multiply with again and again. The panels
+// are then kept for the next call.
 void PackedProduct::keep_b(int64_t depth, int64_t blocks) {
   if (b_in_place_) return;
   const int64_t panels = divide_up(p_.n, panel_cols_), spans = divide_up(p_.k, depth);
@@ -131,7 +133,7 @@ void PackedProduct::pack_b(int64_t j0, int64_t j1, int64_t block, char* to) cons
   packing().pack_b(span_.col + j0 * panel_cols_, span_.col + std::min(j1 * panel_cols_, span_.cols),
                    span_.k + block * block_depth_, depth_of(block), to, b_panel_bytes_);
   if (!p_.b_factors.data) return;
-  // Rows of a panel lie one after the other, as wide as the kernel's.
+  // The rows of a panel lie one after the other, each as wide as the kernel's tile.
   const float* factors = p_.b_factors.data + p_.index * p_.b_factors.matrix_step;
   const int64_t first = span_.k + block * block_depth_, width = s_.kernel.cols;
   for (int64_t j = j0; j < j1; ++j, to += b_panel_bytes_) {
@@ -148,7 +150,8 @@ PackedProduct::OwnPanels PackedProduct::own_panels(int64_t cols) const {
   return {.buffer = WorkBuffer(Slot::Panel, static_cast<size_t>(own_a_bytes() + b_panels * b_panel_bytes_))};
 }
 
-// A unit of work is a panel of A with a block's columns of B, or with whole_columns_ one panel of B with all of A.
+// Shares the work among the threads. A unit of work is one panel of A with a block's columns of B. Where threads share
+// columns, it is one panel of B with all of A.
 void PackedProduct::multiply() {
   const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
   const BlockShape block = cut_blocks();
@@ -188,7 +191,7 @@ void PackedProduct::multiply_block(OwnPanels& own, int64_t i0, int64_t i1, int64
     multiply_tiles(own, i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
     if (span_.k + span_.depth == p_.k) finish(sums, shared_stride_, row, rows, col, cols);
   } else {
-    // Sums that are whole after one depth block leave panel by panel, still in the nearest cache.
+    // Sums that one depth block completes go to C panel by panel, while they are in the nearest cache.
     const int64_t step = blocks_ == 1 && !b_local_ ? 1 : i1 - i0;
     const int64_t stride = (j1 - j0) * s_.kernel.cols + kLineBytes / s_.sum_size;
     const WorkBuffer sums(Slot::Sums, static_cast<size_t>(step * panel_rows_ * s_.parts * stride * s_.sum_size));
@@ -201,13 +204,14 @@ void PackedProduct::multiply_block(OwnPanels& own, int64_t i0, int64_t i1, int64
   if (s_.format && s_.format->leave) s_.format->leave();
 }
 
-// c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
+// Multiplies panels i0 to i1 of A with panels j0 to j1 of B. `c` is the block's first element: of C itself where tiles
+// are summed there, otherwise of a block of plain sums.
 void PackedProduct::multiply_tiles(OwnPanels& own, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c,
                                    int64_t c_stride, bool first) const {
   char* const own_a = own.buffer.data();
   char* own_b = own_a + own_a_bytes();
   const int64_t block_bytes = (j1 - j0) * b_panel_bytes_;
-  const bool keeps_b = b_by_block_ && !whole_columns_;  // from run to run
+  const bool keeps_b = b_by_block_ && !whole_columns_;  // whether a packed block serves several runs of this thread
   if (keeps_b && !kept_b_ && own.b_block != j0) {
     for (int64_t q = 0; q < blocks_; ++q) pack_b(j0, j1, q, own_b + q * block_bytes);
     own.b_block = j0;
@@ -276,8 +280,8 @@ void PackedProduct::multiply_tiles(OwnPanels& own, int64_t i0, int64_t i1, int64
       s_.kernel.run(t);
     };
     if (b_local_) {
-      // The rows that the next panel is packed from are fetched meanwhile: they lie far apart, so that nothing else
-      // foresees them. A tile fetches every fetch_depths-th row, the first tiles together all.
+      // Meanwhile the rows that the next panel is packed from are fetched. They lie far apart, so that the processor
+      // does not foresee them. Each of the first fetch_depths tiles fetches every fetch_depths-th row.
       const int64_t row_bytes = p_.b.row_stride * s_.element_size;
       for (int64_t j = j0; j < j1; ++j) {
         take_b(j);
@@ -305,7 +309,7 @@ void PackedProduct::multiply_tiles(OwnPanels& own, int64_t i0, int64_t i1, int64
   }
 }
 
-// Later depths add to what the first left in C.
+// Later depth blocks add to what the first one has left in C.
 void PackedProduct::continue_sums(Epilogue& e) const {
   std::memcpy(e.beta, p_.one, sizeof(e.beta));
   e.reads_c = true;

@@ -44,15 +44,16 @@ PackedProduct::PackedProduct(const Scheme& s, const Product& p, int threads) : s
 
 bool PackedProduct::can_use_a() const {
   if (!s_.sums_are_elements) return false;
-  // Whole pages between rows put those of a tile in one cache set.
+  // Where rows are whole pages apart, all rows of a tile fall into one set of the cache.
   const int64_t row_bytes = std::abs(p_.a.row_stride) * s_.element_size;
   const bool suits = !s_.kernel.packs_rows_adjacent && p_.a.col_stride == 1;
   return p_.n <= 4 * panel_cols_ || (suits && row_bytes % kPage != 0 && p_.n <= 1024);
 }
+
 bool PackedProduct::can_use_b() const {
   if (!s_.sums_are_elements || p_.b.col_stride != 1 || p_.b_factors.data) return false;
-  // Rows close together are as good as a panel while all of them stay in the second cache; rows far apart pay only
-  // when they are used a few times.
+  // Rows that are close together are as good as a panel while all of them stay in the second cache. Rows that are far
+  // apart are used in place only where few tiles read them.
   const int64_t row_bytes = std::abs(p_.b.row_stride) * s_.element_size;
   const bool near = row_bytes <= s_.kernel.near_row_bytes && p_.m <= s_.kernel.near_rows &&
                     p_.k * row_bytes <= s_.kernel.near_bytes &&
@@ -60,15 +61,14 @@ bool PackedProduct::can_use_b() const {
   return p_.m <= 2 * s_.kernel.rows || near;
 }
 
-// The columns of a block and the most panels of rows that are multiplied with them at once.
 PackedProduct::BlockShape PackedProduct::cut_blocks() const {
   const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
-  // A block's panels of B stay in the second cache while A's pass by.
+  // The panels of B of a block stay in the second cache while those of A pass by.
   const int64_t panel_bytes = s_.kernel.cols * block_depth_ * s_.packed_size;
   BlockShape block;
   block.cols = equal_part(col_panels, std::max<int64_t>(1, s_.kernel.block_bytes / panel_bytes));
   block.rows = equal_part(row_panels, kBlockRowPanels);
-  if (!direct_c_ && (blocks_ > 1 || b_local_)) {  // so do its sums
+  if (!direct_c_ && (blocks_ > 1 || b_local_)) {  // the sums of the block stay there too
     const int64_t tile_bytes = s_.kernel.cols * panel_rows_ * s_.parts * s_.sum_size;
     if (b_local_) block.cols = equal_part(col_panels, std::max<int64_t>(1, kSumsBytes / (row_panels * tile_bytes)));
     block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / (block.cols * tile_bytes)));
@@ -81,7 +81,7 @@ PackedProduct::BlockShape PackedProduct::cut_blocks() const {
   if (whole_columns_) {
     block.rows = row_panels;
   } else if (threads_ > 1) {
-    // Threads side by side read parts of B of their own, threads below one another parts of A.
+    // Threads that stand side by side read different parts of B, and threads below one another different parts of A.
     const int64_t wide = threads_across(col_panels);
     if (wide > 1)
       block.cols = std::min(block.cols, divide_up(col_panels, round_up(divide_up(col_panels, block.cols), wide)));
@@ -92,8 +92,8 @@ PackedProduct::BlockShape PackedProduct::cut_blocks() const {
   return block;
 }
 
-// How many threads stand side by side: the number for which one reads the least of A and B together. Blocks narrower
-// than kNarrowBlock would read A too often.
+// How many threads stand side by side: the number for which a thread reads the least of A and B together. Blocks that
+// are narrower than kNarrowBlock would read A too often.
 int64_t PackedProduct::threads_across(int64_t col_panels) const {
   int64_t best = 1, least = span_.rows + span_.cols * threads_;
   for (int64_t across = 1; across <= std::min<int64_t>(threads_, col_panels / kNarrowBlock); ++across) {

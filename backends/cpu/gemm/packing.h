@@ -8,9 +8,9 @@
 
 namespace mica::cpu::gemm_impl {
 
-constexpr int64_t kPanelsAtOnce = 8;  // that rows are copied to: more meet in few sets of the first cache
-constexpr int64_t kPackDepth = 8;     // taken at a time where depths lie far apart
-constexpr int64_t kRowsAhead = 4;     // fetched while one is copied, since rows are far apart
+constexpr int64_t kPanelsAtOnce = 8;  // rows are copied to so many panels at once: more share sets of the first cache
+constexpr int64_t kPackDepth = 8;     // so many depths are taken at a time where they lie far apart
+constexpr int64_t kRowsAhead = 4;     // so many rows are fetched while one is copied, since rows are far apart
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
@@ -47,14 +47,15 @@ struct RowsToPanels {
   }
 };
 
-// Rows and columns are counted from the product's own, `to` is the first panel's memory, panels follow by `step` bytes.
+// Copies into panels. Rows and columns are those of the product, `to` is where the first panel begins, and the next one
+// begins `step` bytes further.
 struct Packing {
   const Scheme& s;
   const Product& p;
   int64_t panel_rows, panel_cols, unit;
   int64_t a_row_stride, a_k_stride;  // within a panel
 
-  // Elements that are copied as they are, in panels of whole vectors.
+  // Whether elements are copied as they are, into panels of whole vectors.
   bool rows_to_panels(int64_t stride, int64_t width) const {
     return s.sums_are_elements && !s.format && stride == 1 && RowsToPanels::takes(width);
   }
@@ -81,7 +82,7 @@ struct Packing {
         to += panels * step;
       }
     }
-    // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited once.
+    // Where depths lie far apart, few of them are copied to all panels at a time, so that each page is visited once.
     const int64_t part = p.b.row_stride == 1 ? depth : round_up(kPackDepth, unit);
     for (int64_t done = 0; done < depth; done += part) {
       char* panel = to + done * s.kernel.cols * s.packed_size;

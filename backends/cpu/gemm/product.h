@@ -1,4 +1,4 @@
-// One matrix product on the blocks of kernels.h: what a dtype needs (Scheme), and the ways to run it.
+// One matrix product, made of what kernels.h has: what a dtype needs (Scheme), and the ways to run it.
 #pragma once
 
 #include "backends/cpu/gemm/gemm.h"
@@ -11,7 +11,7 @@ struct PanelFormat {
   int k_unit;  // the depth of a panel is padded with zeros to a multiple of this
   void (*pack_a)(const void* src, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t k, void* panel);
   void (*pack_b)(const void* src, int64_t k_stride, int64_t col_stride, int64_t k, int64_t cols, void* panel);
-  void (*enter)();  // around a thread's run of tiles
+  void (*enter)();  // called before and after a thread's run of tiles
   void (*leave)();
 };
 
@@ -23,15 +23,15 @@ struct Scheme {
   int64_t element_size;
   int64_t sum_size;            // bytes of a real sum
   int64_t packed_size;         // bytes of a real in a packed panel
-  int64_t k_block;             // depth of a panel that keeps the micro-kernel in the nearest caches
+  int64_t k_block;             // the depth of a panel with which all that the micro-kernel reads stays in near caches
   MicroKernel strided_kernel;  // for operands in the type of the sums
-  MicroKernel kernel;          // for packed panels; differs with a `format`
+  MicroKernel kernel;          // for packed panels; another one where there is a `format`
   CopyFn copy;                 // whole elements
   CopyFn copy_part;            // one real of an element
   FinishFn finish;
   GemvFn gemv;                // null for complex
   const PanelFormat* format;  // null: strided panels
-  bool sums_are_elements;     // A, B and C can be used in place
+  bool sums_are_elements;     // elements have the type of the sums: A, B and C can be used in place
 };
 
 const Scheme& scheme_of(DType dtype);
@@ -73,7 +73,7 @@ struct Product {
   }
 };
 
-// On the stack of the calling thread; only when fits_small().
+// Runs on the stack of the calling thread, only where fits_small().
 bool fits_small(const Scheme& s, const Product& p);
 void run_small(const Scheme& s, const Product& p);
 
@@ -89,7 +89,7 @@ bool run_outer(const Scheme& s, const Product& p, int threads);
 // Few sums of many products: each thread takes a slice of the depth. False when the sums are not few.
 bool run_deep(const Scheme& s, const Product& p, int threads);
 
-// Everything, through packed panels.
+// Takes any product, through packed panels.
 void run_packed(const Scheme& s, const Product& p, int threads);
 
 }  // namespace mica::cpu::gemm_impl

@@ -9,9 +9,9 @@
 namespace mica::cpu::gemm_impl {
 namespace {
 
-constexpr int64_t kSliceDepth = 256;   // at least
-constexpr int64_t kDeepTiles = 8;      // tiles of sums per thread, at most
-constexpr int64_t kOuterRows = 16384;  // elements of C worth a thread of its own
+constexpr int64_t kSliceDepth = 256;   // the least depth of a slice
+constexpr int64_t kDeepTiles = 8;      // the most tiles of sums for each thread
+constexpr int64_t kOuterRows = 16384;  // elements of C that are worth a thread of their own
 
 template <class T>
 void add_slices_of(char* sums, int64_t count, int slices) {

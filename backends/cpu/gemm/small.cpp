@@ -6,10 +6,10 @@
 namespace mica::cpu::gemm_impl {
 namespace {
 
-constexpr int64_t kStackBytes = 16384;  // of each operand that is converted, and of sums that are not C itself
+constexpr int64_t kStackBytes = 16384;  // for each operand that is converted, and for sums that are not C itself
 constexpr int64_t kInPlaceWork = 80 * 80 * 80;
 constexpr int64_t kConvertedWork = 32 * 32 * 32;
-constexpr int64_t kFormattedWork = 12 * 12 * 12;  // beyond this the special kernel wins
+constexpr int64_t kFormattedWork = 12 * 12 * 12;  // with more multiply-adds a kernel with a panel format is faster
 
 bool b_in_place(const Scheme& s, const Product& p) { return s.sums_are_elements && p.b.col_stride == 1; }
 bool c_in_place(const Scheme& s, const Product& p) { return s.sums_are_elements && p.c_col_stride == 1; }
@@ -18,7 +18,7 @@ bool c_in_place(const Scheme& s, const Product& p) { return s.sums_are_elements 
 
 bool fits_small(const Scheme& s, const Product& p) {
   const int64_t limit = s.sums_are_elements ? kInPlaceWork : s.format ? kFormattedWork : kConvertedWork;
-  // Each extent alone is bounded by the limit, so the products below cannot overflow.
+  // Each extent alone is bounded by the limit, so that the products below cannot overflow.
   if (p.m > limit || p.n > limit || p.k > limit || p.m * p.n > limit || p.m * p.n * p.k > limit) return false;
   const int64_t bytes = s.parts * s.sum_size;
   return (s.sums_are_elements || p.m * p.k * bytes <= kStackBytes) &&

@@ -1,9 +1,9 @@
-// The tallest tile of floats with AVX-512, 14 rows by two vectors, in assembly. A depth takes 28 multiply-adds, 14
-// cycles of two units, and so leaves room for 56 instructions where a core is its thread's own, for half of that where
-// another thread shares it. Compilers spend 54 or more, or keep sums in memory once they see several depths. Here a
-// depth takes 45: four rows are broadcast by the multiply-adds themselves, which reads them twice (more of them would
-// ask for more loads than there are), and four depths share the steps of A's pointers and what is fetched for later
-// tiles. Beside a busy thread on the same core that is 5 to 10 % faster than 50 instructions.
+// The tallest tile of floats with AVX-512, 14 rows by two vectors, in assembly. A depth takes 28 multiply-adds, which
+// are 14 cycles of two units. That leaves room for 56 instructions where a thread has its core alone, for half of that
+// where another thread shares it. Compilers need 54 or more, or keep sums in memory once they see several depths. Here
+// a depth takes 45: the multiply-adds themselves broadcast four rows, which reads these twice (with more such rows
+// there would be too many loads), and four depths share the steps of A's pointers and what is fetched for later tiles.
+// Beside a busy thread on the same core that is 5 to 10 % faster than 50 instructions.
 
 #if defined(MICA_CPU_GEMM_TALL_TILE_AVX512_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_GEMM_TALL_TILE_AVX512_INL_H_
@@ -30,18 +30,18 @@ namespace {
 constexpr int kTallRows = 14;
 static_assert(kTileRows == kTallRows && kTileVectors == 2 && kFetchDepths == 4);
 
-// Where a run of depths is read and what is fetched beside it. Steps and distances in bytes.
+// Where a run of depths is read, and what is fetched meanwhile. Steps and distances are in bytes.
 struct TallRun {
   const void* a;
   int64_t a_row_step;
   const void* b;
   int64_t b_step;
-  int64_t fours, ahead;            // of this many four depths, B is fetched so far ahead of its use
-  int64_t last_fours, last_ahead;  // then of these
-  int64_t ones;                    // depths after them
-  const void* soon;                // two lines fetched into the second cache, a step further with every four depths
+  int64_t fours, ahead;            // groups of four depths, for which B is fetched `ahead` bytes before its use
+  int64_t last_fours, last_ahead;  // further groups of four depths, with another distance
+  int64_t ones;                    // single depths after them
+  const void* soon;                // two lines are fetched from here, a step further with every four depths
   int64_t soon_step;
-  const void* c;  // fetched, a row with each of `c_fours`, which come before all others: at once they would hold up B
+  const void* c;  // a row of it is fetched with each of the first `c_fours` groups: all at once would hold up B
   int64_t c_step;
   int64_t c_fours;
 };
@@ -56,8 +56,8 @@ static_assert(offsetof(TallRun, c_fours) == 104);
 #define MICA_TALL_MULTIPLY_PD "vfmadd231pd"
 #define MICA_TALL_LANES_PD "8"
 #define MICA_TALL_SIZE_PD "8"
-// Where A is. Rows with adjacent depths: those from 0, 4, 8 and 12 at r8 to r11, the steps of one and three rows in r12
-// and r13. Depths with adjacent rows, as packed: r8 alone.
+// Where A is. If depths are adjacent, r8 to r11 point to rows 0, 4, 8 and 12, and r12 and r13 are the steps of one and
+// of three rows. If rows are adjacent, as in packed panels, r8 alone points to A.
 #define MICA_TALL_AT_DEPTHS(size, row, depth) size "*" depth MICA_TALL_PLACE_##row
 #define MICA_TALL_AT_ROWS(size, row, depth) size "*(14*" depth "+" #row ")(%%r8)"
 #define MICA_TALL_PLACE_0 "(%%r8)"
@@ -88,7 +88,7 @@ static_assert(offsetof(TallRun, c_fours) == 104);
   MICA_TALL_TIMES(T, A, row, depth) ", %%zmm29, %[s" odd "]\n"
 #define MICA_TALL_TIMES(T, A, row, depth)                                                           \
   MICA_TALL_MULTIPLY_##T " " MICA_TALL_AT_##A(MICA_TALL_SIZE_##T, row, depth) "%{1to" MICA_TALL_LANES_##T "%}"
-// B in rsi, its step in rdi; what is fetched of it at rsi + rdx.
+// rsi points to B, rdi is its step, and rsi + rdx is what is fetched of it.
 #define MICA_TALL_DEPTH(T, A, depth)                                                                \
   "vmovups (%%rsi), %%zmm28\n"                                                                      \
   "vmovups 64(%%rsi), %%zmm29\n"                                                                    \
@@ -109,7 +109,7 @@ static_assert(offsetof(TallRun, c_fours) == 104);
   MICA_TALL_TWICE_READ_ROW(T, A, 12, depth, "24", "25")                                             \
   MICA_TALL_ROW(T, A, 13, depth, "26", "27", "31")                                                  \
   "add %%rdi, %%rsi\n"
-// `soon` in rax, its step in rcx.
+// rax is `soon`, rcx its step.
 #define MICA_TALL_FOUR(T, A, FETCH_C)                                                               \
   MICA_TALL_DEPTH(T, A, "0")                                                                        \
   "prefetcht1 (%%rax)\n" "prefetcht1 64(%%rax)\n"                                                   \
@@ -120,7 +120,7 @@ static_assert(offsetof(TallRun, c_fours) == 104);
   MICA_TALL_DEPTH(T, A, "3")                                                                        \
   MICA_TALL_STEP_##A(MICA_TALL_SIZE_##T, "4")                                                       \
   "sub $1, %%r14\n"
-// Rows of C from r15.
+// r15 points to the rows of C.
 #define MICA_TALL_FETCH_C "prefetcht0 (%%r15)\n" "prefetcht0 64(%%r15)\n" "add 96(%[run]), %%r15\n"
 #define MICA_TALL_ZERO(i) "vpxord %[s" i "], %[s" i "], %[s" i "]\n"
 #define MICA_TALL_ZEROS(a, b, c, d) MICA_TALL_ZERO(a) MICA_TALL_ZERO(b) MICA_TALL_ZERO(c) MICA_TALL_ZERO(d)
@@ -248,7 +248,7 @@ HWY_INLINE bool is_tall(const MicroTile& t) {
   return t.rows == kTallRows && t.cols == 2 * static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>())) && suits;
 }
 
-// `before` are sums of earlier depths, or null.
+// `before` has the sums of earlier depths, or is null.
 template <class T>
 HWY_NOINLINE void tall_tile(const MicroTile& t, const T* before) {
   const hn::ScalableTag<T> d;
@@ -281,7 +281,7 @@ HWY_NOINLINE void tall_tile(const MicroTile& t, const T* before) {
   store_tile<T, kTallRows, 2, false>(t, sums);
 }
 
-// Long sums are made of shorter ones, whose errors are smaller.
+// A long sum is made of shorter ones, so that its error is smaller.
 template <class T>
 HWY_NOINLINE void deep_tall_tile(const MicroTile& t) {
   constexpr int64_t kWidth = 2 * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));

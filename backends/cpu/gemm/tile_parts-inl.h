@@ -21,11 +21,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::kTileRows;
 using cpu::HWY_NAMESPACE::kTileVectors;
 
-constexpr int64_t kSumDepth = 256;      // products that are summed one after the other
-constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
-constexpr int64_t kFetchDepths = 4;     // depths after which two lines for later tiles are fetched
-constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache
-constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
+constexpr int64_t kSumDepth = 256;      // the products that are summed one after the other
+constexpr int64_t kPrefetchAhead = 32;  // how many depths ahead of its use B is fetched
+constexpr int64_t kFetchDepths = 4;     // after so many depths two lines for later tiles are fetched
+constexpr int64_t kSpreadRows = 1024;   // rows of B that are more bytes apart fall into few sets of the cache
+constexpr int64_t kPrefetchDepth = 32;  // in a tile of so many depths the sums hide the time to fetch C
 
 template <class D, class V>
 HWY_INLINE V multiply_add(D, V a, V b, V sum) {
@@ -43,8 +43,8 @@ HWY_INLINE void store_tile(const MicroTile& t, Vec (&sums)[M][V]) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), c_stride = t.c_row_stride;
   const auto mask = hn::FirstN(d, kEdge ? static_cast<size_t>(t.cols) : hn::Lanes(d));
   T* const c = static_cast<T*>(t.c);
-  // All of C is read before any of it is written: with a power-of-two row
-  // stride a load would otherwise wait for the store before it.
+  // All of C is read before any of it is written: where its row stride is a power
+  // of two, a load would otherwise wait for the store before it.
   const auto load = [&](const T* from) HWY_ATTR { return kEdge ? hn::MaskedLoad(mask, d, from) : hn::LoadU(d, from); };
   const auto update = [&](const auto& change) HWY_ATTR {
 #pragma GCC unroll 16
@@ -81,7 +81,7 @@ HWY_INLINE void store_tile(const MicroTile& t, Vec (&sums)[M][V]) {
   }
 }
 
-// Brings C nearer while its sums are made, where they take long enough.
+// Fetches C while its sums are made, where they take long enough.
 template <class T, int M, int V>
 HWY_INLINE void fetch_c(const MicroTile& t) {
   if (t.k < kPrefetchDepth || t.c_near) return;
@@ -93,8 +93,8 @@ HWY_INLINE void fetch_c(const MicroTile& t) {
   }
 }
 
-// Rows of B are fetched ahead: this many depths, and behind the last those that the next tile begins with, never what
-// lies beyond B in memory. Pages that nothing has touched cost as much as a miss at every fetch.
+// Rows of B are fetched this many depths ahead. Behind the last row come those that the next tile begins with, never
+// what lies beyond B in memory: a fetch from a page that nothing has touched takes as long as a miss, every time.
 template <class T>
 HWY_INLINE int64_t depths_ahead(const MicroTile& t) {
   const bool spread = t.b_k_stride * static_cast<int64_t>(sizeof(T)) > kSpreadRows;

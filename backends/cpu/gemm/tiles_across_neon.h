@@ -1,7 +1,7 @@
 // Register tiles of float32 side by side on aarch64, in assembly: 8 rows of packed A by the panels of B, 12 columns
 // each, that lie one behind the other. The sums of a tile are stored between the first products of the next, so that
-// the multiply-adds never pause: at 64 depths, as attention's scores have, tile after tile reaches 94 % of the
-// processor's arithmetic and this 98 %.
+// the multiply-adds never pause. At 64 depths, which attention's scores have, tile after tile reaches 94 % of the
+// processor's peak and this reaches 98 %.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace mica::cpu::gemm_impl {
   "movi v" #s0 ".2d, #0\n" "movi v" #s1 ".2d, #0\n" "movi v" #s2 ".2d, #0\n"
 #define MICA_ACROSS_STORE(s0, s1, s2, at)                                                                              \
   "stp q" #s0 ", q" #s1 ", [" at "]\n" "str q" #s2 ", [" at ", #32]\n" "add " at ", " at ", %[c_row]\n"
-// A depth of A in v0 and v1, of B in v2 to v4, fetched a kilobyte ahead.
+// v0 and v1 hold a depth of A, v2 to v4 one of B, which is fetched a kilobyte ahead.
 #define MICA_ACROSS_LOAD                                                                                               \
   "ldp q2, q3, [%[b]], #32\n"                                                                                          \
   "ldp q0, q1, [%[at]], #32\n"                                                                                         \
@@ -32,7 +32,7 @@ namespace mica::cpu::gemm_impl {
   X(20, 21, 22, "v1.s[0]") X(23, 24, 25, "v1.s[1]") X(26, 27, 28, "v1.s[2]") X(29, 30, 31, "v1.s[3]")
 #define MICA_ACROSS_CLEAR(s0, s1, s2, factor) MICA_ACROSS_ZERO(s0, s1, s2)
 
-// Overwrites 12 * `panels` columns of 8 rows of C. There are two depths or more, and a panel.
+// Overwrites 12 * `panels` columns of 8 rows of C. There are at least two depths and one panel.
 inline void float_tiles_across(const float* a, const float* b, int64_t depths, int64_t panels, float* c,
                                int64_t c_row_bytes) {
   const float* at = a;

@@ -1,5 +1,5 @@
-// Products in which one operand is a vector or a few: the other matrix is read once in place, split over the threads by
-// rows, or by depth when it has few rows.
+// Products in which one operand is a vector or a few of them. The other one, a matrix, is read once in place. Threads
+// share its rows, or its depth where it has few rows.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,7 @@ constexpr int64_t kRowsPerThread = 32;
 constexpr int64_t kAdjacentRows = 512;
 constexpr int64_t kElementsPerThread = 32768;
 
-// The product of two vectors neither of which is dense: both are copied piece by piece.
+// The product of two vectors of which neither is dense: both are copied piece by piece.
 void run_strided_dot(const Scheme& s, const Product& p, int threads) {
   constexpr int64_t kPiece = 512;
   constexpr int kMostSlices = 64;
@@ -50,7 +50,7 @@ bool run_vector(const Scheme& s, const Product& p, int threads) {
     return true;
   }
   const int64_t most = is_floating(s.dtype) ? kMaxVectors : 1;
-  // The operand with more rows is the matrix: of its rows, each gives one element per vector of the other.
+  // The operand with more rows is the matrix: each of its rows gives one element for each vector of the other operand.
   const bool a_is_matrix = p.n < p.m || (p.n == p.m && p.a.col_stride == 1);
   const GemmOperand& matrix = a_is_matrix ? p.a : p.b;
   const GemmOperand& vectors = a_is_matrix ? p.b : p.a;
@@ -61,20 +61,20 @@ bool run_vector(const Scheme& s, const Product& p, int threads) {
   shape.row_stride = a_is_matrix ? matrix.row_stride : matrix.col_stride;
   shape.k_stride = a_is_matrix ? matrix.col_stride : matrix.row_stride;
   if (shape.vectors > most || (shape.k_stride != 1 && shape.row_stride != 1)) return false;
-  if (a_is_matrix && p.n > 1 && p.epilogue.bias) return false;  // the sums lie transposed to the bias
+  if (a_is_matrix && p.n > 1 && p.epilogue.bias) return false;  // the sums are transposed, the bias is not
   shape.x_stride = a_is_matrix ? vectors.col_stride : vectors.row_stride;
   const int64_t x_k_stride = a_is_matrix ? vectors.row_stride : vectors.col_stride;
   const bool x_in_place = s.sums_are_elements && x_k_stride == 1;
   const int64_t x_source_stride = shape.x_stride;
   if (!x_in_place) shape.x_stride = shape.k;
 
-  // Least depth that is worth a thread of its own.
+  // The least depth that is worth a thread of its own.
   const int64_t depth = shape.rows > kElementsPerThread ? 1 : (kElementsPerThread + shape.rows - 1) / shape.rows;
   threads = static_cast<int>(std::clamp<int64_t>(shape.k / depth, 1, threads));
   const bool by_rows = shape.rows >= threads * kRowsPerThread;
   const int slices = by_rows ? 1 : threads;
   const int64_t x_elements = x_in_place ? 0 : shape.k * shape.vectors;
-  // Sums that lie as C does are made in C.
+  // Sums are made in C itself where they have its layout.
   const int64_t c_stride = a_is_matrix ? p.c_row_stride : p.c_col_stride;
   const bool direct_c = p.plain && s.sums_are_elements && slices == 1 && c_stride == 1;
   shape.y_stride = direct_c ? (a_is_matrix ? p.c_col_stride : p.c_row_stride) : shape.rows;
@@ -91,7 +91,8 @@ bool run_vector(const Scheme& s, const Product& p, int threads) {
       s.gemv(data, x, y, shape);
     } else if (by_rows) {
       const int64_t blocks = (shape.rows + kRowsPerThread - 1) / kRowsPerThread;
-      const int64_t least = shape.k_stride == 1 ? 1 : kAdjacentRows / kRowsPerThread;  // long runs of memory
+      const int64_t least =
+          shape.k_stride == 1 ? 1 : kAdjacentRows / kRowsPerThread;  // so that a thread reads long runs of memory
       share_runs(threads, blocks, least, blocks, [&](int64_t begin, int64_t end) {
         const int64_t first = begin * kRowsPerThread;
         GemvShape part = shape;

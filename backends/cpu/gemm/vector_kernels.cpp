@@ -16,7 +16,7 @@ namespace {
 template <class T>
 using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
-// Integers wrap, which Highway's own sum leaves undefined.
+// Sums of integers wrap around. Highway's own sum leaves that undefined.
 template <class D>
 HWY_INLINE Wrapping<hn::TFromD<D>> sum_lanes(D d, hn::Vec<D> v) {
   using T = hn::TFromD<D>;
@@ -31,7 +31,7 @@ HWY_INLINE Wrapping<hn::TFromD<D>> sum_lanes(D d, hn::Vec<D> v) {
   }
 }
 
-// R rows with adjacent elements against X vectors, U vector registers of depth at a time: R * X * U independent sums
+// Multiplies R rows with adjacent elements by X vectors, U registers of depth at a time. R * X * U independent sums
 // hide the latency of the multiply-add.
 template <class S, int R, int X, int U>
 HWY_INLINE void dot_rows(const S* matrix, const SumOf<S>* x, SumOf<S>* y, const GemvShape& s) {
@@ -82,7 +82,7 @@ HWY_INLINE void dot_rows(const S* matrix, const SumOf<S>* x, SumOf<S>* y, const 
   }
 }
 
-// K columns with adjacent elements, scaled by X vectors' elements and added to their sums.
+// Multiplies K columns with adjacent elements by elements of X vectors, and adds them to the sums of these.
 template <class S, int K, int X>
 HWY_INLINE void add_columns(const S* matrix, const SumOf<S>* x, SumOf<S>* y, int64_t rows, const GemvShape& s) {
   using T = SumOf<S>;
@@ -114,8 +114,8 @@ HWY_INLINE void add_columns(const S* matrix, const SumOf<S>* x, SumOf<S>* y, int
   }
 }
 
-// Calls run(first, integral_constant<count>) for groups of 4, 2 and 1 vectors. Integers are multiplied one vector at a
-// time.
+// Calls run(first, integral_constant<count>) for groups of 4, 2 and 1 vectors. Integers are multiplied by one vector at
+// a time.
 template <class T, class Run>
 HWY_INLINE void for_vector_groups(int64_t vectors, const Run& run) {
   int64_t v = 0;
@@ -147,7 +147,7 @@ void gemv(const void* matrix_bytes, const void* x_bytes, void* y_bytes, const Ge
     }
     return;
   }
-  // As many sums as stay in the first cache while the columns pass.
+  // As many sums are made at a time as stay in the first cache while the columns pass.
   const int64_t block = HWY_MAX(int64_t{128}, 8192 / (s.vectors * static_cast<int64_t>(sizeof(T)) / 4) / 4);
   for (int64_t i = 0; i < s.rows; i += block) {
     const int64_t rows = HWY_MIN(block, s.rows - i);

@@ -19,7 +19,7 @@ namespace gemm_impl {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kLeastHuge = kHugePage / 16;  // small pages, scattered in memory, meet in few sets of the second cache
+constexpr size_t kLeastHuge = kHugePage / 16;  // small pages lie scattered, and share few sets of the second cache
 constexpr size_t kLine = 64;
 
 struct Buffer {
@@ -83,7 +83,7 @@ Buffer& thread_buffer(Slot slot) {
 
 WorkBuffer::WorkBuffer(Slot slot, size_t bytes) : buffer_(nullptr) {
   Buffer& buffer = thread_buffer(slot);
-  // Only gemm_trim() in another thread can hold it, for the time of a free().
+  // Only gemm_trim() in another thread can hold the lock, for the time of a free().
   while (buffer.busy.exchange(true, std::memory_order_acquire)) {
   }
   buffer_ = &buffer;
