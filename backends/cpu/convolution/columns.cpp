@@ -30,7 +30,7 @@ void visit_summed(DType dtype, const F& f) {
   }
 }
 
-// Output positions along one dimension for which a tap meets the image: [low, high).
+// The output positions [low, high) along one dimension for which a tap meets the image.
 struct Range {
   int64_t low, high;
 };
@@ -122,8 +122,8 @@ void scatter_rows(const Problem& p, T* images, int64_t begin, int64_t end, const
   }
 }
 
-// Calls body(block, image offset, elements) for every run of a position's block that lies together in an image whose
-// channels are last, and absent(block, elements) for what falls outside.
+// For an image whose channels are last: calls body(block, image offset, elements) for every run of a position's block
+// that lies together in the image, and absent(block, elements) for what falls outside of it.
 template <class Body, class Absent>
 void for_each_block_run(const Problem& p, int64_t position, const Body& body, const Absent& absent) {
   const Images& in = p.input;

@@ -9,7 +9,7 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kStreams = 16;  // planes that are read or written side by side
+constexpr int64_t kStreams = 16;  // the most planes that are read or written side by side
 
 Plane plane_of(const Images& images) {
   return {reinterpret_cast<float*>(images.data),
@@ -33,8 +33,8 @@ struct Overlap {
   }
 };
 
-// Fills the rows of a band: fetch(row, to) writes the columns in the image, zeros go around them. `width` floats make a
-// column. Rows are finished in order, so that rows that lie behind their place may be moved up.
+// Fills the rows of a band: fetch(row, to) writes the columns that lie in the image, and zeros are put around them. A
+// column has `width` floats. Rows are filled in order, so that a row may be moved up from a place behind its own.
 template <class Fetch>
 void fill_rows(float* band, int64_t rows, int64_t cols, int64_t width, const Overlap& in, const Fetch& fetch) {
   const int64_t step = cols * width;
@@ -136,7 +136,7 @@ void load_band(const Plane& source, int64_t image, int64_t first_channel, int64_
     return;
   }
   if (width == source.row_stride) {
-    // All rows are turned round at once, at the band's end, and then moved up to their places.
+    // All rows are transposed at once to the end of the band, and then moved up to their places.
     const int64_t count = (in.high - in.low) * width;
     float* turned = band.data + (band.rows * band.cols - count) * channels;
     for (int64_t c = 0; c < channels; c += kStreams)
@@ -158,7 +158,7 @@ void load_band(const Plane& source, int64_t image, int64_t first_channel, int64_
 void store_positions(const Plane& target, int64_t image, int64_t first_channel, int64_t channels, int64_t first,
                      int64_t count, const float* rows) {
   float* to = target.data + image * target.batch_stride + first_channel * target.channel_stride + first;
-  // Some channels at a time: more streams of writing would meet in the same sets of the cache.
+  // Some channels are written at a time: more streams would fall into the same sets of the cache.
   for (int64_t c = 0; c < channels; c += kStreams) {
     transpose_floats(rows + c, channels, to + c * target.channel_stride, target.channel_stride, count,
                      std::min(kStreams, channels - c));

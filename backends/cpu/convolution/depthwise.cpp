@@ -13,14 +13,15 @@ namespace mica::cpu::convolution {
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;       // products that are worth a thread
-constexpr int64_t kFewChannels = 8;       // fewer do not fill a vector, but for four
+constexpr int64_t kFewChannels = 8;       // fewer channels do not fill a vector, except four
 constexpr int64_t kPlanes = 16;           // planes that are taken out of an image with channels last at a time
 constexpr int64_t kReadBehind = 64 + 16;  // floats that loops may read behind a plane
 
 int64_t grain(int64_t products) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, products)); }
 
-// One channel at a time: its plane with zeros around and, for a stride, its columns sorted by their rest, so that a
-// tap's factors of neighbouring outputs are neighbours. With `spread`, source pixels lie that far apart between zeros.
+// The plane of one channel with zeros around it. For a stride, columns are sorted by their rest modulo the stride, so
+// that the factors of a tap for neighbouring outputs are neighbours. With `spread`, source pixels lie that far apart,
+// and zeros are between them.
 struct PaddedPlane {
   int64_t rows, cols, phases;  // a row holds `phases` runs of `cols` floats
 
@@ -55,7 +56,7 @@ struct PaddedPlane {
   void clear(float* to) const { std::fill_n(to, size(), 0.0f); }
 
  private:
-  // Of `count` pixels, those that lie in [0, extent).
+  // Which of `count` pixels lie in [0, extent).
   static std::pair<int64_t, int64_t> fitting(int64_t count, int64_t pad, int64_t spread, int64_t extent) {
     const int64_t low = pad >= 0 ? 0 : divide_up(-pad, spread);
     return {low, std::min(count, extent - 1 < pad ? 0 : (extent - 1 - pad) / spread + 1)};
@@ -63,7 +64,8 @@ struct PaddedPlane {
   const DepthwiseLoops& loops = depthwise_loops();
 };
 
-// Planes of an image's channels one after another: in place where they lie so, otherwise through `scratch`.
+// The planes of some channels one after the other: in the image itself where channels are first, otherwise in
+// `scratch`.
 const float* planes_of(const Plane& source, int64_t image, int64_t channel, int64_t count, float* scratch) {
   const float* at = source.data + image * source.batch_stride + channel * source.channel_stride;
   if (!source.channels_last()) return at;
@@ -72,8 +74,8 @@ const float* planes_of(const Plane& source, int64_t image, int64_t channel, int6
   return scratch;
 }
 
-// Calls body(image, first channel, count) for all channels of all images, in threads: one plane at a time, or some
-// where they have to be taken out of an image.
+// Calls body(image, first channel, count) for all channels of all images, in threads. `count` is one, or some where
+// planes have to be copied out of an image.
 template <class Body>
 void for_planes(const Correlation& c, bool some, int64_t products, const Body& body) {
   const int64_t step = some && c.groups >= kFewChannels ? kPlanes : 1, blocks = (c.groups + step - 1) / step;
@@ -145,13 +147,13 @@ void correlate_channels(const Correlation& c) {
   });
 }
 
-// The gradient of a strided convolution's input, pixel by pixel from the outputs that saw it; `c` is the convolution.
+// The gradient of a strided convolution's input, pixel by pixel from the outputs that read it. `c` is the convolution.
 void spread_channels(const Correlation& c) {
   const int64_t channels = c.groups;
   const Scratch weights(bytes_of_floats(c.kernel_y * c.kernel_x * channels));
   order_weight(c, weights.as<float>());
   const DepthwiseLoops& loops = depthwise_loops();
-  // The output that sees a pixel through a tap, or -1.
+  // The output that reads a pixel through a tap, or -1.
   const auto seen = [](int64_t pixel, int64_t tap, int64_t pad, int64_t stride, int64_t dilation, int64_t count) {
     const int64_t at = pixel + pad - tap * dilation;
     return at >= 0 && at % stride == 0 && at / stride < count ? at / stride : -1;
@@ -220,16 +222,16 @@ void weight_gradient_channels(const Correlation& c, float* weight) {
   }
 }
 
-// Planes: vectors along rows. The target's channel is the sum over `sources` planes for the gradient of an input, one
-// of `targets` planes for a convolution.
+// Sums planes with vectors along their rows. For the gradient of an input, a channel of the target is the sum over
+// several planes; for a convolution, several planes of the target come from one of the source.
 struct PlaneSum {
   const Correlation& c;
   PaddedPlane padded;
-  int64_t spread_y, spread_x;  // of the source between zeros
+  int64_t spread_y, spread_x;  // how far apart pixels of the source lie, with zeros between them
   std::vector<int64_t> offsets = tap_offsets(c, padded);
   const DepthwiseLoops& loops = depthwise_loops();
 
-  // `taps` has room for the filter.
+  // `taps` is memory for a copy of the filter.
   void add(const float* buffer, const float* weight, float start, bool add, float* target, float* taps) const {
     copy_taps(c, weight, taps);
     if (c.dilation_y == 1) {
@@ -258,12 +260,12 @@ void store_planes(const Plane& target, int64_t image, int64_t channel, int64_t c
   transpose_floats(planes, positions, at, target.col_stride, count, positions);
 }
 
-// Planes that are computed one after the other, and wait for work on them until they are enough for it.
+// Gathers planes that are finished one after the other, until they are enough to run the block work on them.
 class FinishedPlanes {
  public:
   FinishedPlanes(recording::BlockWork* work, int64_t size) : work_(work), size_(size) {}
   void add(int64_t image, int64_t channel, int64_t count) {
-    constexpr int64_t kEnough = 4096;  // floats that are still in the first cache
+    constexpr int64_t kEnough = 4096;  // so many floats are still in the first cache
     if (!work_) return;
     if (image != block_.image) run();
     if (block_.channels == 0) block_ = {image, channel, 0, 0, size_};
@@ -281,7 +283,8 @@ class FinishedPlanes {
   recording::Block block_{};
 };
 
-// Sums over planes in both directions: `sources` and `targets` planes belong to one group, one of them is one.
+// Computes both directions: a group has `sources` planes of the source and `targets` of the target, one of which is
+// one.
 void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, int64_t sources, int64_t targets) {
   const PlaneSum sum{c, padded_for(c), spread_y, spread_x};
   const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();

@@ -20,7 +20,7 @@ using cpu::HWY_NAMESPACE::store_first;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// P positions from x on, for one vector of channels; all of them meet taps [first, last) of a row.
+// Computes P positions from x on, for one vector of channels. All of them meet taps [first, last) of a row.
 template <int P>
 HWY_INLINE void sum_positions(const ChannelRows& r, int64_t c, int64_t x, int64_t first, int64_t last) {
   const D d;
@@ -57,7 +57,8 @@ void sum_scalar(const ChannelRows& r, int64_t c, int64_t x, int64_t first, int64
 void channel_row(const ChannelRows& r) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t whole = r.channels / lanes * lanes;
-  // The last channels are a vector too, of which some are computed twice; where none is full, each is alone.
+  // The last channels are computed as a full vector, which computes some channels twice. Where there are fewer than a
+  // vector in all, each is computed alone.
   const bool overlaps = whole > 0 && whole < r.channels;
   const int64_t alone = whole > 0 ? r.channels : 0;
   // The positions [low, high) that meet all taps of a row.
@@ -101,7 +102,7 @@ void channel_terms(const ChannelTerm* terms, int64_t count, const float* bias, i
     hn::StoreU(sum, d, target + c);
   };
   for (; c + lanes <= channels; c += lanes) vector();
-  if (c > 0 && c < channels) {  // the last ones, some of them twice
+  if (c > 0 && c < channels) {  // the last vector computes some channels twice
     c = channels - lanes;
     vector();
     return;
@@ -130,7 +131,7 @@ void channel_dot(const float* a, int64_t a_stride, const float* b, int64_t b_str
     return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
   };
   for (; c + lanes <= channels; c += lanes) hn::StoreU(total(hn::LoadU(d, sums + c)), d, sums + c);
-  if (c > 0 && c < channels) {  // the last ones, beside some that are done
+  if (c > 0 && c < channels) {  // the last vector leaves out the channels that are done
     const auto done = hn::FirstN(d, static_cast<size_t>(lanes - (channels - c)));
     c = channels - lanes;
     const V before = hn::LoadU(d, sums + c);
@@ -179,7 +180,7 @@ void plane_row(const float* from, const int64_t* offsets, const float* weights, 
   for (; i < count; i += lanes) plane_block<1>(from + i, offsets, weights, taps, start, add, to + i, count - i);
 }
 
-// Row J of the source, for all outputs that it meets: output y through the tap J - y * S.
+// Adds row J of the source to all outputs that it meets: to output y through the tap J - y * S.
 template <int R, int K, int S, int J>
 HWY_INLINE void add_source_row(const float* at, int64_t step, const V (&weights)[K], V (&sums)[R]) {
   if constexpr (J < (R - 1) * S + K) {
@@ -193,7 +194,7 @@ HWY_INLINE void add_source_row(const float* at, int64_t step, const V (&weights)
   }
 }
 
-// R rows by one vector: a vector of the source is read once for all taps of a column that it meets.
+// Computes R rows by one vector. A vector of the source is read once for all taps of a column that it meets.
 template <int R, int K, int S>
 HWY_INLINE void plane_tile(const PlaneRows& p, int64_t y, int64_t x, int64_t count) {
   const D d;

@@ -14,12 +14,12 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kChannelsLast = 8;  // from here on runs of channels pay for turning the band round
+constexpr int64_t kChannelsLast = 8;  // from so many channels on, runs of channels are worth transposing the band
 
 struct Direct {
   const Correlation& c;
   const DirectKernel& kernel = direct_kernel();
-  bool band_last;  // channels of the band are last
+  bool band_last;  // whether channels of the band are last
   int64_t run_count, run_length;
   int64_t panels, panel_size;
   int64_t rows, band_rows, band_cols, band_size;
@@ -58,7 +58,7 @@ struct Direct {
             runs.push_back(z * band_size + ch * channel + y * c.dilation_y * row + x * c.dilation_x * col);
   }
 
-  // A panel of filters: for every factor, in the order of the runs, one weight of each.
+  // Writes a panel of filters: for every factor, in the order of the runs, one weight of each filter.
   void pack_panel(int64_t group, int64_t index, float* to) const {
     const int64_t width = kernel.width, first = index * width, count = std::min(width, c.filters - first);
     const float* filters = c.weight_at(group, first, 0);
@@ -84,7 +84,7 @@ struct Direct {
             for (int64_t i = 0; i < inner; ++i) put(o + i, z, y, x);
   }
 
-  // Some channels at a time are transposed in the nearest cache, then each tap goes to its place.
+  // Some channels at a time are transposed in the nearest cache, and then each tap is copied to its place.
   void turn_taps(const float* filters, int64_t count, float* to) const {
     constexpr int64_t kFloats = 4096;
     const int64_t width = kernel.width, taps = c.kernel_z * c.kernel_y * c.kernel_x;
@@ -99,7 +99,7 @@ struct Direct {
           float* at = to + (tap * c.channels + ch + i) * width;
           if (count < width) {
             std::copy_n(from, count, at);
-          } else {  // a panel is whole vectors: no call for so few bytes
+          } else {  // a panel is whole vectors, so that few bytes need no call of memcpy
             for (int64_t f = 0; f < width; f += 4) std::memcpy(at + f, from + f, 4 * sizeof(float));
           }
         }
@@ -195,7 +195,8 @@ struct Direct {
 }  // namespace
 
 bool suits_direct(const Correlation& c) {
-  // Padding beyond the kernel is left to the general way, as are groups too narrow for vectors of filters.
+  // The general way takes padding that is larger than the kernel, and groups that are too narrow for vectors of
+  // filters.
   return c.pad_y >= 0 && c.pad_x >= 0 && c.filters >= 8 && c.target_planes > 0 && c.target.height > 0 &&
          c.target.width > 0;
 }

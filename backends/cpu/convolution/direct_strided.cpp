@@ -13,8 +13,8 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-// What one phase of a dimension meets: targets at first, first + stride, ... get, from source + shift on, taps
-// last, last - stride, ..., of which there are `taps`.
+// One phase of a dimension. Its targets are first, first + stride, and so on. They read from the source, beginning
+// `shift` further, through the taps last, last - stride, and so on, of which there are `taps`.
 struct Phase {
   int64_t first, shift, last, taps;
 
@@ -22,12 +22,12 @@ struct Phase {
     first = ((rest - pad) % stride + stride) % stride;
     taps = rest < kernel ? divide_up(kernel - rest, stride) : 0;
     last = rest + (taps - 1) * stride;
-    shift = (first + pad - last) / stride;  // exact: first + pad and last leave the same rest
+    shift = (first + pad - last) / stride;  // without a rest, because first + pad and last have the same one
   }
 };
 
 struct Strided {
-  const Correlation& c;  // of the forward convolution: fills its source from its target
+  const Correlation& c;  // the forward convolution, whose source is filled from its target
   const DirectKernel& kernel = direct_kernel();
   std::vector<Phase> rows_phases, cols_phases;
   int64_t panels;
@@ -53,7 +53,7 @@ struct Strided {
     bounds(rows_phases, low_y, reach_y);
     bounds(cols_phases, low_x, reach_x);
     band_cols = divide_up(c.source.width, c.stride_x) + reach_x;
-    // Rows of the input are taken by whole strides.
+    // Rows of the input are taken in groups of one stride.
     const int64_t strides = divide_up(c.source.height, c.stride_y);
     rows =
         std::clamp<int64_t>(divide_up(c.batch * c.groups * strides, kTasksPerThread * get_num_threads()), 1, strides);
@@ -118,7 +118,7 @@ struct Strided {
     });
   }
 
-  // Rows [first, first + rows) of strides of an image's inputs.
+  // Computes groups [first, first + rows) of rows of an image's input, a stride of rows each.
   void run_rows(int64_t image, int64_t group, int64_t first, const float* packed, const float* bias, float* band_data,
                 float* sums) const {
     const Band band{band_data, first + low_y, band_rows, low_x, band_cols, true};

@@ -23,7 +23,7 @@ using cpu::HWY_NAMESPACE::kTileVectors;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// M positions by N whole vectors of filters; the last may be partial in memory, never in the panel.
+// Computes M positions by N vectors of filters. The last vector may be partial in memory, but not in the panel.
 template <int M, int N>
 void tile(const DirectTile& t) {
   const D d;
@@ -36,13 +36,13 @@ void tile(const DirectTile& t) {
     for (int i = 0; i < M; ++i) sums[i][v] = start;
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) {  // fetched while the sums grow
+  for (int i = 0; i < M; ++i) {  // the target is fetched while the sums are made
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) __builtin_prefetch(t.target + i * t.target_stride + v * lanes, 1);
   }
   const int64_t stride = t.position_stride;
   int64_t stride3 = 3 * stride;
-  asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
+  asm("" : "+r"(stride3));  // keeps it in a register of its own, instead of computing it anew
   const float* panel = t.panel;
   for (int64_t r = 0; r < t.run_count; ++r) {
     // Four positions share a base pointer, so that fourteen need four pointers and two indices.
@@ -98,8 +98,8 @@ template <int N>
 constexpr Tiles<N> kTiles{std::make_integer_sequence<int, kTileRows>{}};
 
 #if HWY_ARCH_ARM_A64
-// There a broadcasting load takes a vector slot beside its load slot. The tiles of products take factors from lanes
-// instead; they add up one run after the other.
+// On these processors a broadcasting load takes a vector slot beside its load slot. The tiles of products take factors
+// from lanes instead, and add up one run after the other.
 constexpr int kLongRunRows = 7;
 void add_up_runs(const DirectTile& t) {
   static const gemm_impl::MicroKernel& kernel = gemm_impl::micro_kernel_f32();
@@ -139,7 +139,7 @@ void run(const DirectTile& t) {
   const int lanes = static_cast<int>(hn::Lanes(D()));
   const int vectors = (t.cols + lanes - 1) / lanes;
 #if HWY_MEM_OPS_MIGHT_FAULT
-  if (t.cols % lanes != 0) {  // masked stores touch the whole vector: go through a block that may be
+  if (t.cols % lanes != 0) {  // masked stores touch the whole vector, so that the sums go through a block
     float block[kTileRows * kTileVectors * hn::MaxLanes(D())];
     DirectTile whole = t;
     whole.target = block;

@@ -5,23 +5,24 @@
 
 namespace mica::cpu::convolution {
 
-// Sums for `rows` positions and `cols` filters. A position's factors lie in runs of `run_length` adjacent floats, at
-// the same offsets for every position; weights follow each other by vectors of the panel's width.
+// The sums of `rows` positions and `cols` filters. The factors of a position lie in runs of `run_length` adjacent
+// floats, at the same offsets for every position. The panel has a vector of weights, as wide as itself, for each
+// factor.
 struct DirectTile {
-  const float* source;  // of the first position
+  const float* source;  // what the offsets of the first position's runs count from
   int64_t position_stride;
   const int64_t* runs;  // offsets of the runs
   int64_t run_count, run_length;
   const float* panel;
-  const float* bias;  // as many as the panel is wide, or null
+  const float* bias;  // as many numbers as the panel is wide, or null
   float* target;
   int64_t target_stride;
   int rows, cols;
 };
 
 struct DirectKernel {
-  int rows;   // most positions of a tile
-  int width;  // filters of a panel
+  int rows;   // the most positions of a tile
+  int width;  // the filters of a panel
   void (*run)(const DirectTile&);
   int long_run_rows;  // the same where runs are long
   static constexpr int64_t kLongRun = 32;

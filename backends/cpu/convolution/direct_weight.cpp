@@ -14,14 +14,14 @@ namespace {
 using gemm_impl::MicroKernel;
 using gemm_impl::MicroTile;
 
-constexpr int64_t kMostSums = 1 << 20;  // floats that a thread keeps
+constexpr int64_t kMostSums = 1 << 20;  // the most floats that a thread keeps
 constexpr int64_t kLeastWidth = 20;     // products over shorter rows would mostly load and store sums
 
 struct WeightGradient {
   const Correlation& c;
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
-  int64_t run, runs;  // rows of a product: adjacent taps and channels; how many such runs a row of taps has
-  int64_t plane;      // sums of one group
+  int64_t run, runs;  // adjacent taps and channels, the rows of a product; how many such runs a row of taps has
+  int64_t plane;      // the sums of one group
   int64_t rows, band_rows, band_cols, blocks;
 
   explicit WeightGradient(const Correlation& correlation) : c(correlation) {

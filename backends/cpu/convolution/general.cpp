@@ -14,11 +14,11 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kColumnBytes = 1 << 19;  // stays in the second cache beside what the product packs
+constexpr int64_t kColumnBytes = 1 << 19;  // stay in the second cache beside what the product packs
 constexpr int64_t kLeastPositions = 64;
 constexpr int64_t kCopyGrain = 1 << 14;
 
-// Positions that are taken at a time.
+// How many positions are taken at a time.
 int64_t block_positions(const Problem& p) {
   const int64_t fitting = kColumnBytes / std::max<int64_t>(1, p.depth() * p.element_size);
   return std::min(p.output.positions(), std::max(kLeastPositions, fitting));
@@ -61,7 +61,7 @@ void fill_images(const Images& images, T* data, int64_t channels, const T* value
   }
 }
 
-// Sets an image's channels to one value each, zero without values.
+// Sets each channel of an image to its value, or to zero without `values`.
 void fill_images(DType dtype, const Images& images, char* data, int64_t channels, const void* values) {
   visit_number_bool("convolution", dtype, [&]<class T>(Tag<T>) {
     fill_images(images, reinterpret_cast<T*>(data), channels, static_cast<const T*>(values));
@@ -199,7 +199,7 @@ void input_gradient_pointwise(const Problem& p) {
 
 bool takes_factors(const Problem& p) {
   if (!p.is_pointwise() || !is_plane_product(p) || p.channels == 1 || p.output.positions() == 1) return false;
-  // Products of other shapes go other ways, which add in another order than those that pack the images.
+  // Products of other shapes are computed in other ways, which add in another order than those that pack the images.
   constexpr int64_t kLeastFilters = 17, kLeastPixels = 1024, kMostChannels = 2048;
   return suits_planes(plane_product(p)) ||
          (p.filters >= kLeastFilters && p.output.positions() >= kLeastPixels && p.channels <= kMostChannels);
@@ -309,7 +309,7 @@ void input_gradient_columns(const Problem& p) {
       gemm(call);
       if (last) {
         scatter_columns(p, target, 0, p.channels, columns);
-      } else {  // channels are apart from each other
+      } else {  // channels have memory of their own, so that threads can share them
         parallel_for(0, p.channels, std::max<int64_t>(1, (1 << 14) / (p.taps() * columns.count)),
                      [&](int64_t begin, int64_t end) { scatter_columns(p, target, begin, end, columns); });
       }

@@ -17,7 +17,8 @@ using namespace convolution;
 
 namespace {
 
-// Whether a merged group could have spoiled others with a product of zero and infinity.
+// Whether all results are finite. If not, a merged group may have spoiled another one by a product of zero and
+// infinity.
 bool all_finite(const Plane& images, int64_t batch, int64_t channels) {
   constexpr uint32_t kExponent = 0x7f800000;
   const int64_t size = channels * images.height * images.width;  // images are dense
@@ -31,7 +32,7 @@ bool all_finite(const Plane& images, int64_t batch, int64_t channels) {
   return finite;
 }
 
-// So few positions that arranging the filters would cost more than the product with them as they are.
+// Whether there are so few positions that arranging the filters would cost more than the product with them as they are.
 bool is_short(const Correlation& c) {
   constexpr int64_t kFewPositions = 64, kLargeFilters = 1 << 18;
   return c.batch * c.target_planes * c.target.height * c.target.width <= kFewPositions && c.groups == 1 &&
@@ -59,7 +60,7 @@ bool correlate_volume(const Correlation& c) {
   return true;
 }
 
-// float32 images have kernels of their own; false where none of them suits.
+// Uses the kernels for float32 images. Returns false where none of them suits.
 bool convolve_planar(const Problem& p) {
   if (is_volume(p) && !p.is_pointwise()) return correlate_volume(forward_correlation(p));
   if (!is_planar(p)) return false;
@@ -75,7 +76,7 @@ bool input_gradient_planar(const Problem& p) {
   if (is_depthwise(p)) return input_gradient_depthwise(p), true;
   if (p.is_pointwise() && p.groups == 1) return false;
   if (p.stride[1] == 1 && p.stride[2] == 1) {
-    // Few outputs reach most of the image only through taps: a correlation would mostly meet the padding.
+    // Where there are few outputs for a large image, a correlation would mostly read padding.
     constexpr int64_t kMostlyPadding = 4;
     if (p.output.positions() * kMostlyPadding <= p.input.positions()) return false;
     return correlate(input_gradient_correlation(p));

@@ -8,7 +8,7 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kWidth = 16;  // filters and channels of a merged group
+constexpr int64_t kWidth = 16;  // the filters and channels of a merged group
 
 }  // namespace
 
@@ -17,7 +17,7 @@ MergedGroups::MergedGroups(const Correlation& c, bool with_weight) : original_(c
   for (int64_t k = 2; k <= c.groups && k * widest <= kWidth; ++k)
     if (c.groups % k == 0) count_ = k;
   if (count_ == 1) return;
-  merged_.work = nullptr;  // other ways may have to compute all of it again
+  merged_.work = nullptr;  // another way may have to compute the whole result again
   const int64_t taps = c.kernel_y * c.kernel_x;
   merged_.groups = c.groups / count_;
   merged_.channels = c.channels * count_;

@@ -1,5 +1,5 @@
-// Groups too narrow for vectors, taken some at a time as one wider group whose other weights are zeros: more products,
-// but all of them in full vectors.
+// Groups that are too narrow for vectors. Several of them are taken as one wider group, whose other weights are zeros.
+// That makes more products, but all of them in full vectors.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@ namespace mica::cpu::convolution {
 
 class MergedGroups {
  public:
-  // `with_weight`: copies the weight; without, it is left for a gradient to be written to.
+  // Copies the weight if `with_weight`. Otherwise the merged weight is left for a gradient to be written to.
   MergedGroups(const Correlation& c, bool with_weight);
 
   const Correlation& correlation() const { return merged_; }
   float* weight() const { return weight_ ? weight_->as<float>() : nullptr; }
   bool any() const { return count_ > 1; }
-  // From the merged weight to the groups' own.
+  // Copies from the merged weight to the groups' own one.
   void extract(float* weight) const;
 
  private:

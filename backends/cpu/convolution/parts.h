@@ -17,8 +17,8 @@ inline int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total
 
 inline size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
-// Runs body(tasks) once in every thread, where tasks(f) calls f(i) for numbers below `count` that no other thread gets:
-// who is done with one takes the next, so that a thread that is held up holds up no other.
+// Runs body(tasks) once in every thread. tasks(f) calls f(i) for numbers below `count`, each of which one thread gets.
+// A thread that has ended one task takes the next, so that a slow thread does not delay the others.
 template <class Body>
 void share_tasks(int64_t count, const Body& body) {
   std::atomic<int64_t> next{0};

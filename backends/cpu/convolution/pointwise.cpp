@@ -17,14 +17,14 @@ namespace {
 using gemm_impl::MicroKernel;
 using gemm_impl::MicroTile;
 
-constexpr int64_t kPackedBytes = 1 << 24;  // of panels that are held at a time
+constexpr int64_t kPackedBytes = 1 << 24;  // the most bytes of panels at a time
 constexpr int64_t kGroupBytes = 1 << 19;
 constexpr int64_t kLeastWork = 1 << 18;
 
-// The matrix as the micro-kernel reads it best: rows in panels, or adjacent factors in rows that spread over the sets
-// of the cache. It is used as it lies where it lies so. Otherwise panels of rows are copied: each just before its use
-// where that is the only one, so that the copy is read from the nearest caches, or all of them first, to be kept for
-// the next call if that is allowed.
+// The matrix as the micro-kernel reads it best: rows in panels, or adjacent factors in rows that fall into different
+// sets of the cache. A matrix that is so already is used in place. Otherwise panels of rows are copied. A panel that is
+// used once is copied just before, so that it is read from the nearest caches. Otherwise all panels are copied first,
+// and kept for the next call if that is allowed.
 class MatrixPanels {
  public:
   MatrixPanels(const PlaneProduct& p, const MicroKernel& kernel, int64_t panel_rows, bool used_once)
@@ -48,7 +48,7 @@ class MatrixPanels {
     });
     copies_->set_filled();
   }
-  // Floats that `panel` needs of its own.
+  // How many floats of memory `panel` needs from its caller.
   int64_t own_floats() const { return way_ == Way::CopyOne ? panel_step_ : 0; }
   const float* panel(int64_t i, float* own) const {
     if (way_ == Way::InPlace) return p_.matrix + i * panel_step_;
@@ -56,7 +56,7 @@ class MatrixPanels {
     copy(i, own);
     return own;
   }
-  // What is read for a panel, if it lies together: it may be fetched ahead.
+  // Where the panel lies in memory, so that it can be fetched ahead.
   const float* fetched(int64_t i) const {
     if (way_ == Way::CopyAll) return copies_->as<float>() + i * panel_step_;
     const bool together = p_.depth_stride == 1 && p_.row_stride == p_.depth;
@@ -105,7 +105,7 @@ struct Panels {
     }
   }
 
-  // The work on what these panels of positions have of a panel of rows.
+  // Runs the block work on a panel of rows of these panels of positions.
   void finish(int64_t first_panel, int64_t last_panel, int64_t row_panel) const {
     const int64_t row = row_panel * panel_rows, rows = std::min(panel_rows, p.rows - row);
     const int64_t last = std::min(total, last_panel * width);
@@ -121,7 +121,7 @@ struct Panels {
   }
   float* target(int64_t image) const { return reinterpret_cast<float*>(p.target.data) + image * p.target.batch_stride; }
 
-  // A length that the compiler knows needs no call for each depth.
+  // The length is a constant, so that the compiler makes no call for each depth.
   template <int64_t kLength>
   void copy_runs(const float* from, float* to) const {
     for (int64_t k = 0; k < p.depth; ++k, from += p.source.channel_stride, to += kLength)
@@ -160,7 +160,7 @@ struct Panels {
     });
   }
 
-  // A panel of rows with a panel of positions, while what `soon` says is fetched.
+  // Multiplies a panel of rows with a panel of positions, and fetches `soon` meanwhile.
   void multiply(int64_t panel, const float* packed, int64_t row_panel, const float* factors, float* block,
                 const float* soon, int64_t soon_step) const {
     const int64_t row = row_panel * panel_rows, rows = std::min(panel_rows, p.rows - row);
@@ -175,7 +175,7 @@ struct Panels {
     tile.c_row_stride = whole ? p.target.channel_stride : width;
     tile.k = p.depth;
     tile.rows = static_cast<int>(rows);
-    // Of the last panel no more vectors than have positions. NEON has no masks: there all of a vector is stored.
+    // In the last panel, only vectors that have positions are computed. NEON has no masks: it stores whole vectors.
     const int64_t here = std::min(width, total - panel * width);
     tile.cols = static_cast<int>(width == kNeonWidth ? round_up(here, kNeonLanes) : here);
     tile.store = gemm_impl::Store::Overwrite;
@@ -208,7 +208,7 @@ void multiply_planes(const PlaneProduct& p) {
   const int64_t width = kernel.cols, count = divide_up(p.batch * p.source.positions(), width);
   const int64_t size = p.depth * width, bytes = size * static_cast<int64_t>(sizeof(float));
   const int64_t held = equal_part(count, std::max<int64_t>(1, kPackedBytes / bytes));
-  // A unit is some rows of the matrix with a group of panels, which stays in the second cache meanwhile.
+  // A unit of work is some rows of the matrix with a group of panels, which stays in the second cache meanwhile.
   const int64_t most = std::max<int64_t>(1, std::max(kGroupBytes, kernel.block_bytes) / bytes);
   const MatrixPanels matrix(p, kernel, step, count <= most);
   const Panels panels{p, matrix, step};
@@ -227,7 +227,7 @@ void multiply_planes(const PlaneProduct& p) {
         const int64_t row_panel = unit % row_panels, first = unit / row_panels * group;
         const int64_t last = std::min(here, first + group);
         const float* factors = matrix.panel(row_panel, own.as<float>());
-        // Floats of the next rows that are fetched with one panel, and bytes with one depth.
+        // How many floats of the next rows are fetched with one panel, and how many bytes with one depth.
         const float* soon = row_panel + 1 < row_panels ? matrix.fetched(row_panel + 1) : nullptr;
         const int64_t part = divide_up(matrix.fetched_floats(), last - first);
         const int64_t fetched = soon ? divide_up(part * static_cast<int64_t>(sizeof(float)), p.depth) : 0;

@@ -1,4 +1,4 @@
-// target = matrix @ source + bias for every image, whose channels are rows: float32, channels first.
+// target = matrix @ source + bias for every image, whose rows are its channels. For float32 with channels first.
 #pragma once
 
 #include "backends/cpu/convolution/problem.h"
@@ -13,7 +13,7 @@ struct PlaneProduct {
   int64_t row_stride, depth_stride;
   const float* bias;  // one per row, or null
   recording::BlockWork* work = nullptr;
-  const recording::ChannelFactors* factors = nullptr;  // of the source
+  const recording::ChannelFactors* factors = nullptr;  // what to multiply the source by, or null
 };
 
 bool suits_planes(const PlaneProduct& p);

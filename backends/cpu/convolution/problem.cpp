@@ -13,7 +13,7 @@ Images images_of(const TensorView& t) {
     images.sizes[3 - dims + d] = t.size(2 + d);
     images.strides[3 - dims + d] = t.stride(2 + d);
   }
-  // Strides of extents of one are arbitrary; these let positions follow each other.
+  // The stride of an extent of one is arbitrary. It is set so that positions follow each other.
   if (images.sizes[2] == 1) images.strides[2] = images.channel_stride == 1 ? t.size(1) : 1;
   for (int d = 1; d >= 0; --d) {
     if (images.sizes[d] == 1) images.strides[d] = images.sizes[d + 1] * images.strides[d + 1];
@@ -56,7 +56,7 @@ bool drop_unmet_taps(Problem& p) {
   if (p.input.positions() != 1 || p.output.positions() != 1 || p.taps() == 1 || p.groups != 1) return false;
   int64_t offset = 0;
   for (int d = 0; d < 3; ++d) {
-    if (p.padding[d] % p.dilation[d] || p.padding[d] / p.dilation[d] >= p.kernel[d]) return false;  // none meets it
+    if (p.padding[d] % p.dilation[d] || p.padding[d] / p.dilation[d] >= p.kernel[d]) return false;  // no tap meets it
     offset += p.padding[d] / p.dilation[d] * p.tap_strides[d];
   }
   p.weight += offset * p.element_size;

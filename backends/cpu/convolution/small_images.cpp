@@ -1,5 +1,5 @@
-// Convolutions of small images, float32 with channels first. A product for each image would read the filters for each;
-// here the columns of many images lie side by side, and one product takes them all.
+// Convolutions of small images, float32 with channels first. A product for each image would read the filters once per
+// image. Here the columns of many images lie side by side, and one product takes them all.
 #include <algorithm>
 #include <vector>
 
@@ -12,8 +12,8 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kSmallImage = 64;        // positions from which an image has columns enough
-constexpr int64_t kColumnBytes = 1 << 22;  // of the images that are taken together
+constexpr int64_t kSmallImage = 64;        // an image of so many positions has enough columns for a product of its own
+constexpr int64_t kColumnBytes = 1 << 22;  // the most bytes of columns of the images that are taken together
 constexpr int64_t kCopyGrain = 1 << 14;
 
 bool has_dense_planes(const Images& images) {
@@ -36,7 +36,7 @@ struct Together {
   int64_t group, first, images;
   int64_t positions = p.output.positions(), columns = images * positions;
 
-  // Calls body(image, its channel, channels of the part) for parts of all images, in many threads.
+  // Calls body(image, first channel, number of channels) for parts of all images, in many threads.
   template <class Body>
   void for_each_channel(int64_t channels, int64_t work, const Body& body) const {
     parallel_for(0, images * channels, std::max<int64_t>(1, kCopyGrain / work), [&](int64_t begin, int64_t end) {
@@ -59,7 +59,7 @@ struct Together {
       scatter_columns(p, target, channel, channel + 1, columns_of(image, data));
     });
   }
-  // The images of the output as a matrix of one row per filter: from there, and back with the bias.
+  // Copy the images of the output to a matrix with one row per filter, and back, adding the bias.
   void gather_output(float* rows) const {
     for_each_channel(p.filters, positions, [&](int64_t image, int64_t filter) {
       const float* from = floats(p.output_at(first + image, group)) + filter * positions;

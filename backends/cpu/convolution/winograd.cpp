@@ -16,9 +16,9 @@ namespace {
 using gemm_impl::MicroKernel;
 using gemm_impl::MicroTile;
 
-constexpr int64_t kBlockBytes = 1 << 20;  // of coefficients, in the second cache
-constexpr int64_t kLeastTiles = 112;      // or the filters' coefficients are read for too few
-// What a filter's coefficients of one channel cost beyond its plain taps, in multiply-adds.
+constexpr int64_t kBlockBytes = 1 << 20;  // the coefficients of a block, which stay in the second cache
+constexpr int64_t kLeastTiles = 112;      // with fewer tiles, reading the filters' coefficients costs too much
+// What the coefficients of a filter for one channel cost beyond its plain taps, in multiply-adds.
 #if defined(__aarch64__)
 constexpr int64_t kFilterWork = 100;
 #else
@@ -29,9 +29,9 @@ constexpr int64_t kFilterWork = 700;
 struct Tiling {
   const WinogradTransforms& transforms = winograd_transforms();
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
-  int64_t rows, cols;         // tiles of an image
-  int64_t block, blocks;      // rows of tiles at a time, and how often
-  int64_t channels, filters;  // padded to whole vectors
+  int64_t rows, cols;         // the tiles of an image
+  int64_t block, blocks;      // how many rows of tiles a block has, and how many blocks there are
+  int64_t channels, filters;  // their numbers, padded to whole vectors
   int64_t band_cols;
 
   explicit Tiling(const Correlation& c) {
@@ -48,12 +48,12 @@ struct Tiling {
     band_cols = 2 * cols + 2;
   }
 
-  // Rows that lie a power of two apart would meet in few sets of the cache.
+  // Rows that lie a power of two apart would fall into few sets of the cache.
   int64_t padded(int64_t n) const {
     const int64_t whole = round_up(n, transforms.lanes);
     return whole % 512 == 0 ? whole + transforms.lanes : whole;
   }
-  int64_t image_rows() const { return std::min(block, rows); }  // most that lie in one image
+  int64_t image_rows() const { return std::min(block, rows); }  // the most rows of a block that lie in one image
   int64_t coefficients(int64_t width) const { return kCoefficients * block * cols * width + transforms.lanes; }
   int64_t band_floats(int64_t c) const { return (2 * image_rows() + 2) * band_cols * c + transforms.lanes; }
   int64_t target_floats(const Correlation& c) const { return 2 * image_rows() * c.target.width * c.filters; }
@@ -68,7 +68,7 @@ struct Tiling {
     }
   }
 
-  // The coefficients of a block's inputs.
+  // Computes the coefficients of a block's inputs.
   void transform_source(const Correlation& c, int64_t first, int64_t count, float* band_data, float* to) const {
     const int64_t plane = count * cols * channels, row = band_cols * c.channels;
     for_each_image(first, count, [&](int64_t image, int64_t top, int64_t n, int64_t before) {
@@ -98,7 +98,7 @@ struct TargetRows {
 struct FilterPanels {
   int64_t width, panels, panel_size;
   int64_t
-      plane;  // floats of a coefficient: one line more than whole pages, or all 16 would meet in one set of the cache
+      plane;  // floats of a coefficient: one line more than whole pages, so that the 16 fall into different cache sets
 
   FilterPanels(const Correlation& c, int64_t width)
       : width(width), panels(divide_up(c.filters, width)), panel_size(c.channels * width) {
@@ -130,7 +130,8 @@ void transform_filters(const Correlation& c, const WinogradTransforms& transform
     for (int64_t i = begin; i < end; ++i) {
       const int64_t panel = i / parts, first = panel * p.width, count = std::min(p.width, c.filters - first);
       const int64_t channel = i % parts * kTogether, channels = std::min(kTogether, c.channels - channel);
-      if (count < p.width) std::fill_n(taps.as<float>(), kTogether * 9 * p.width, 0.0f);  // of the panel before
+      if (count < p.width)
+        std::fill_n(taps.as<float>(), kTogether * 9 * p.width, 0.0f);  // removes those of the panel before
       gather_taps(c, first, count, channel, channels, p.width, taps.as<float>());
       for (int64_t ch = 0; ch < channels; ++ch)
         transforms.filters(taps.as<float>() + ch * 9 * p.width, p.width, p.width,
@@ -211,7 +212,7 @@ void convolve_winograd(const Correlation& c) {
     });
   });
   if (c.work) c.work->set_done();
-  // Differences of infinities, and of what overflows, are not what the sums would be.
+  // The transforms subtract. Where a number is infinite or overflows, the result is not what plain sums would give.
   if (!finite) convolve_direct(c);
 }
 
@@ -270,7 +271,7 @@ void weight_gradient_winograd(const Problem& p) {
       }
     }
   });
-  // Some channels at a time, which lie together in the weight.
+  // Some channels are taken at a time, which lie together in the weight.
   constexpr int64_t kChannels = 16;
   float* weight = reinterpret_cast<float*>(p.weight);
   std::atomic<bool> finite{true};

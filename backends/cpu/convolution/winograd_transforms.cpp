@@ -49,7 +49,7 @@ void input(const float* source, int64_t row, int64_t channels, int64_t tiles, fl
   for (int64_t c = 0; c < channels; c += lanes) {
     const float* from = source + c;
     float* at = to + c;
-    V columns[4][4];  // the first two are the last two of the tile before
+    V columns[4][4];  // the first two columns are the last two of the tile before
     load_column(from, row, columns[0]);
     load_column(from + channels, row, columns[1]);
     for (int64_t t = 0; t < tiles; ++t, at += step) {
@@ -69,7 +69,7 @@ void input(const float* source, int64_t row, int64_t channels, int64_t tiles, fl
   }
 }
 
-// The first n lanes, where the vector need not fit.
+// Stores the first n lanes, where a whole vector need not fit.
 HWY_INLINE void store_first(V v, int64_t n, float* to) {
   const D d;
   if (n >= static_cast<int64_t>(hn::Lanes(d))) {
@@ -88,7 +88,7 @@ HWY_INLINE V load_first(const float* from, int64_t n) {
   return hn::Load(d, lanes);
 }
 
-// Zero times the sum of what is finite is zero.
+// The transforms add up zero times each result. That is zero as long as all results are finite.
 HWY_INLINE bool is_zero(V v) { return hn::AllTrue(D(), hn::Eq(v, hn::Zero(D()))); }
 
 bool output(const float* from, int64_t step, int64_t plane, int64_t tiles, int64_t filters, const float* bias,
