@@ -1,5 +1,7 @@
 """Programs of modules that batch, derive or talk to other processes: they follow their inputs, or are refused."""
 
+import io
+
 import mica as torch
 import pytest
 from mica import nn
@@ -152,3 +154,48 @@ def test_parts_of_tensors_with_classes_of_their_own_are_refused():
 
     with pytest.raises(RuntimeError, match="reads a tensor within a Pair that it has computed"):
         export(Model(), (torch.rand(3),))
+
+
+class Summed(Pair):
+    """Two tensors whose sum is what operators give, `clone` among them; only views are of the class."""
+
+    @staticmethod
+    def __tensor_unflatten__(inner, meta, size, stride):
+        return Summed(inner["a"], inner["b"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        made = [
+            func(*(getattr(each, name) if isinstance(each, Summed) else each for each in args), **(kwargs or {}))
+            for name in ("a", "b")
+        ]
+        return Summed(*made) if func.is_view else made[0] + made[1]
+
+
+class AddsSummed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        parts = [Summed(torch.tensor([i + 1.0, 0.0]), torch.tensor([0.0, i + 2.0])) for i in (0, 2)]
+        self.weight = nn.Parameter(Summed(*parts))
+
+    def forward(self, x):
+        return x + (x + self.weight).sum()
+
+
+class CallsModule(nn.Module):
+    def forward(self, x, module):
+        return module(x) * 2
+
+
+@pytest.mark.parametrize("is_argument", [False, True])
+def test_parameters_made_of_other_tensors_keep_their_parts(is_argument):
+    inner, x = AddsSummed(), torch.tensor([1.0, -3.0])
+    module, args = (CallsModule(), (inner,)) if is_argument else (inner, ())
+    wanted = [6.0, -2.0] if is_argument else [3.0, -1.0]  # torch 2.13's
+    assert module(x, *args).tolist() == wanted
+    program = export(module, (torch.zeros(2), *args), strict=False)
+    assert program.module()(x, *args).tolist() == wanted
+    if not is_argument:
+        assert torch.export.unflatten(program)(x).tolist() == wanted
+        with pytest.raises(NotImplementedError, match="'weight' is a Summed, which is made of others"):
+            torch.export.save(program, io.BytesIO())

@@ -12,6 +12,7 @@ from mica import _C
 from mica._generated.archive_names import OVERLOADS
 from mica.export._archive_signatures import written_call, written_input, written_output
 from mica.fx.node import Node
+from mica.utils._python_dispatch import is_traceable_wrapper_subclass
 from mica.utils._pytree import treespec_dumps
 
 SCHEMA = {"major": 8, "minor": 20}
@@ -297,6 +298,11 @@ def _payloads(values, parameters, prefix):
     """(config, {file: bytes}) of tensors by name; tensors that are one are written once."""
     config, files, known = {}, {}, {}
     for name, value in values.items():
+        if is_traceable_wrapper_subclass(value):
+            kind = type(value).__name__
+            raise NotImplementedError(
+                f"a .pt2 archive holds plain tensors, and {name!r} is a {kind}, which is made of others"
+            )
         plain = value.detach().contiguous()
         if id(value) not in known:
             known[id(value)] = f"{prefix}{len(known)}"

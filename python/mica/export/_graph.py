@@ -8,6 +8,7 @@ from mica._subclasses.fake_tensor import FakeTensor
 from mica.export._data import UnseenError, tensors_in
 from mica.export._grad_regions import apply_is_running
 from mica.export._nodes import Unseen, as_identifier, meta_of, placeholder
+from mica.export._state import copied
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.graph import Graph
 from mica.fx.node import Node
@@ -90,7 +91,7 @@ class ProgramGraph:
             self._bind(tensor, node)  # of the graph around
             return node
         with _C.DisableTorchFunction(), _disable_current_modes():
-            self.constants[node.name] = tensor.detach().clone()
+            self.constants[node.name] = copied(tensor)
         if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
             node = self.graph.create_node(
                 "call_function", mica.ops.aten.lift_fresh_copy.default, (node,), {}, "lift_fresh_copy"

@@ -4,6 +4,7 @@ import copy
 import operator
 
 import mica
+from mica.export._state import copied
 from mica.export.exported_program import _check_nesting, _in_order, _Nested
 from mica.export.graph_signature import ConstantArgument
 from mica.fx._pytree import tree_flatten_spec
@@ -116,9 +117,9 @@ class ModulePart:
 
     def own(self, value):
         if id(value) not in self.copies:
-            copied = value.detach().clone()
+            same = copied(value)
             is_parameter = isinstance(value, mica.nn.Parameter)
-            self.copies[id(value)] = mica.nn.Parameter(copied, value.requires_grad) if is_parameter else copied
+            self.copies[id(value)] = mica.nn.Parameter(same, value.requires_grad) if is_parameter else same
         return self.copies[id(value)]
 
     def add(self, nodes):

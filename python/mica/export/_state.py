@@ -6,10 +6,18 @@ import operator
 import warnings
 
 import mica
+from mica.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
 
-__all__ = ["kept_attributes", "original_state", "unchanged", "version_of"]
+__all__ = ["copied", "kept_attributes", "original_state", "unchanged", "version_of"]
 
 _CONTAINERS = (list, dict, set)
+
+
+def copied(tensor):
+    """A copy without a history. Of a tensor that is made of others, these are copied: what its class makes of `clone` may be something else."""
+    if is_traceable_wrapper_subclass(tensor):
+        return transform_subclass(tensor, lambda _, part: copied(part))
+    return tensor.detach().clone()
 
 
 @contextlib.contextmanager
