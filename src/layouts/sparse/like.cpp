@@ -57,13 +57,16 @@ Tensor empty_compressed(const Tensor& self, Layout layout, const TensorOptions& 
 
 }  // namespace
 
-Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
+Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   const TensorOptions own = own_options(self, options);
   const Layout layout = options.layout_opt().value_or(self.layout());
   if (layout == Layout::Strided) {
     check_layout_kept(self, layout);
-    return mica::zeros(self.sizes(), own);
+    const Tensor made = mica::zeros(self.sizes(), own);
+    return memory_format && *memory_format != MemoryFormat::Preserve ? made.contiguous(*memory_format) : made;
   }
+  MICA_CHECK(!memory_format || *memory_format == MemoryFormat::Preserve || *memory_format == MemoryFormat::Contiguous,
+             "memory format option is only supported by strided tensors");
   NoGradGuard below;
   if (layout != Layout::SparseCoo) return empty_compressed(self, layout, own, true);
   const SparseParts& p = sparse_parts(self);

@@ -295,7 +295,16 @@ Tensor pow(const Tensor& self, const Scalar& exponent) {
 
 static Tensor copied_indices(const Tensor& t) { return t.defined() ? t.clone() : t; }
 
-Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
+// The order of a sparse tensor's elements is that of its indices: it cannot have channels last.
+static void check_order(std::optional<MemoryFormat> memory_format) {
+  MICA_CHECK(memory_format != MemoryFormat::ChannelsLast && memory_format != MemoryFormat::ChannelsLast3d,
+             "unsupported memory format option ",
+             memory_format == MemoryFormat::ChannelsLast ? "ChannelsLast" : "ChannelsLast3d",
+             ": a sparse tensor has its elements in the order of their indices");
+}
+
+Tensor clone(const Tensor& self, std::optional<MemoryFormat> memory_format) {
+  check_order(memory_format);
   const SparseParts& p = sparse_parts(self);
   const Tensor values = values_of(self).clone();
   if (is_coo(self)) {
@@ -309,9 +318,14 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
                                                 self.layout());
 }
 
-Tensor contiguous(const Tensor& self, MemoryFormat) { return self; }
+Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
+  check_order(memory_format);
+  return self;
+}
 
-Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking, std::optional<MemoryFormat>) {
+Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking,
+                std::optional<MemoryFormat> memory_format) {
+  check_order(memory_format);
   const TensorOptions strided = options.layout(std::nullopt);
   const SparseParts& p = sparse_parts(self);
   const Tensor values = mica::_to_copy(values_of(self), strided, non_blocking, std::nullopt);
