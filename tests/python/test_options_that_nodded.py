@@ -221,3 +221,75 @@ def test_what_quantization_by_graphs_is_told_again():
         convert(nn.Linear(2, 2), use_precomputed_fake_quant=True)
     with pytest.warns(UserWarning, match="Please use `is_dynamic` instead of `compute_dtype`"):
         assert PlaceholderObserver(compute_dtype=mica.qint8).is_dynamic
+
+
+def test_a_ref_of_a_fork_is_not_fetched(monkeypatch, tmp_path):
+    import io
+    import json
+    import zipfile
+
+    from mica.hub import _repositories
+
+    asked = []
+
+    def answered(request):
+        asked.append(request.full_url)
+        first = request.full_url.endswith("&page=1")
+        listed = [{"name": "v1", "commit": {"sha": "abcdef"}}] if first and "/tags" in request.full_url else []
+        return io.BytesIO(json.dumps(listed).encode())
+
+    def fetched(url, path, progress):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("top/hubconf.py", "def small():\n    return 5\n")
+
+    monkeypatch.setattr(_repositories.urllib.request, "urlopen", answered)
+    monkeypatch.setattr(_repositories, "download_url_to_file", fetched)
+    monkeypatch.setattr(_repositories, "get_dir", lambda: str(tmp_path))
+    for ref in ("v1", "abc"):
+        assert mica.hub.load(f"me/mine:{ref}", "small", trust_repo=True, verbose=False) == 5
+    assert len(asked) == 2 * 2 and all(url.startswith("https://api.github.com/repos/me/mine/") for url in asked)
+    with pytest.raises(
+        ValueError, match="Cannot find 1234 in https://github.com/me/mine. If it's a commit from a fork"
+    ):
+        mica.hub.load("me/mine:1234", "small", trust_repo=True)
+    assert not (tmp_path / "me_mine_1234").exists()
+    asked.clear()
+    assert mica.hub.load("me/mine:1234", "small", trust_repo=True, skip_validation=True) == 5
+    assert mica.hub.load("me/mine", "small", trust_repo=True) == 5 and not asked
+
+
+def test_states_of_devices_go_back_to_their_devices(monkeypatch):
+    from mica.utils.checkpoint import set_device_states
+
+    done = []
+    monkeypatch.setattr(mica.cuda, "set_rng_state", lambda state, device: done.append((device, state)))
+    set_device_states([3, 1], ["a", "b"])
+    assert done == [(3, "a"), (1, "b")]
+    set_device_states([0], ["a"], device_type="meta")
+    assert len(done) == 2
+    with pytest.raises(NotImplementedError, match="not of 'xpu'"):
+        set_device_states([0], ["a"], device_type="xpu")
+
+
+def test_make_fx_knows_its_options():
+    from mica.fx.experimental.proxy_tensor import make_fx
+
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tracing'"):
+        make_fx(mica.sin, tracing="real")
+    with pytest.raises(NotImplementedError, match="proxy_module_inputs"):
+        make_fx(mica.sin, proxy_module_inputs=True)
+
+
+@pytest.mark.parametrize("layout", [mica.sparse_coo, mica.sparse_csr])
+def test_sparse_tensors_have_no_channels_last(layout):
+    x = mica.eye(3).to_sparse(layout=layout)
+    for call in (
+        lambda: x.clone(memory_format=mica.channels_last),
+        lambda: x.contiguous(memory_format=mica.channels_last_3d),
+        lambda: x.to(mica.float64, memory_format=mica.channels_last),
+        lambda: x.to(memory_format=mica.channels_last),
+        lambda: mica.zeros_like(x, memory_format=mica.channels_last),
+    ):
+        with pytest.raises(RuntimeError, match="memory format"):
+            call()
+    assert x.clone(memory_format=mica.preserve_format).to_dense().equal(mica.eye(3))

@@ -17,20 +17,25 @@ __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_stat
 
 def list(github, force_reload=False, skip_validation=False, trust_repo="check", verbose=True, source="github"):
     """The names of the models that a repository offers."""
-    return _repositories.names(github, force_reload, trust_repo, verbose, source)
+    return _repositories.names(github, force_reload, trust_repo, verbose, source, skip_validation)
 
 
 def help(github, model, force_reload=False, skip_validation=False, trust_repo="check", verbose=True, source="github"):
     """What a repository says about a model."""
-    return _repositories.entry_point(github, model, force_reload, trust_repo, verbose, source).__doc__
+    entry = _repositories.entry_point(github, model, force_reload, trust_repo, verbose, source, skip_validation)
+    return entry.__doc__
 
 
 def load(
     repo_or_dir, model, *args, source="github", trust_repo="check", force_reload=False, verbose=True,
     skip_validation=False, **kwargs,
 ):  # fmt: skip
-    """The model that a function of a repository's hubconf.py makes: of a folder (source="local"), or of GitHub."""
-    entry = _repositories.entry_point(repo_or_dir, model, force_reload, trust_repo, verbose, source)
+    """The model that a function of a repository's hubconf.py makes: of a folder (source="local"), or of GitHub.
+
+    Before a branch, a tag or a commit that is named is fetched, GitHub is asked whether the repository has it, unless
+    `skip_validation` is set.
+    """
+    entry = _repositories.entry_point(repo_or_dir, model, force_reload, trust_repo, verbose, source, skip_validation)
     return entry(*args, **kwargs)
 
 

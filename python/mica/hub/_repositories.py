@@ -1,9 +1,12 @@
 """Repositories with a hubconf.py: functions that make models."""
 
 import importlib.util
+import itertools
+import json
 import os
 import shutil
 import sys
+import urllib.request
 import zipfile
 
 from mica.hub._files import download_url_to_file, get_dir
@@ -11,13 +14,13 @@ from mica.hub._files import download_url_to_file, get_dir
 _HUBCONF = "hubconf.py"
 
 
-def _folder(repository, force_reload, trust_repo, verbose, source):
+def _folder(repository, force_reload, trust_repo, verbose, source, skip_validation):
     source = source.lower()
     if source not in ("github", "local"):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
     if source == "local":
         return repository
-    return _fetched(repository, force_reload, trust_repo, verbose)
+    return _fetched(repository, force_reload, trust_repo, verbose, skip_validation)
 
 
 def _parts(repository):
@@ -53,7 +56,32 @@ def _check_trust(owner, name, trust_repo):
         file.write(key + "\n")
 
 
-def _fetched(repository, force_reload, trust_repo, verbose):
+def _listed(owner, name, kind):
+    """The branches or the tags of a repository, page by page."""
+    headers = {"Accept": "application/vnd.github.v3+json"}
+    if token := os.environ.get("GITHUB_TOKEN"):
+        headers["Authorization"] = f"token {token}"
+    for page in itertools.count(1):
+        url = f"https://api.github.com/repos/{owner}/{name}/{kind}?per_page=100&page={page}"
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+            found = json.load(answer)
+        if not found:
+            return
+        yield from found
+
+
+def _check_ref(owner, name, ref):
+    """GitHub gives out commits of forks by the name of the repository they were forked from: such code is somebody else's."""
+    for kind in ("branches", "tags"):
+        if any(each["name"] == ref or each["commit"]["sha"].startswith(ref) for each in _listed(owner, name, kind)):
+            return
+    raise ValueError(
+        f"Cannot find {ref} in https://github.com/{owner}/{name}. If it's a commit from a forked repo, please call "
+        "hub.load() with forked repo directly."
+    )
+
+
+def _fetched(repository, force_reload, trust_repo, verbose, skip_validation):
     owner, name, ref = _parts(repository)
     target = os.path.join(get_dir(), f"{owner}_{name}_{ref.replace('/', '_')}")
     _check_trust(owner, name, trust_repo)
@@ -61,6 +89,8 @@ def _fetched(repository, force_reload, trust_repo, verbose):
         if verbose:
             sys.stderr.write(f"Using cache found in {target}\n")
         return target
+    if ref != "HEAD" and not skip_validation:
+        _check_ref(owner, name, ref)
     archive = target + ".zip"
     download_url_to_file(f"https://github.com/{owner}/{name}/zipball/{ref}", archive, progress=False)
     shutil.rmtree(target, ignore_errors=True)
@@ -89,15 +119,16 @@ def _hubconf(folder):
     return module
 
 
-def names(repository, force_reload, trust_repo, verbose, source):
-    module = _hubconf(_folder(repository, force_reload, trust_repo, verbose, source))
+def names(repository, force_reload, trust_repo, verbose, source, skip_validation):
+    module = _hubconf(_folder(repository, force_reload, trust_repo, verbose, source, skip_validation))
     return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
 
 
-def entry_point(repository, model, force_reload, trust_repo, verbose, source):
+def entry_point(repository, model, force_reload, trust_repo, verbose, source, skip_validation):
     if not isinstance(model, str):
         raise ValueError("Invalid input: model should be a string of function name")
-    function = getattr(_hubconf(_folder(repository, force_reload, trust_repo, verbose, source)), model, None)
+    folder = _folder(repository, force_reload, trust_repo, verbose, source, skip_validation)
+    function = getattr(_hubconf(folder), model, None)
     if not callable(function):
         raise RuntimeError(f"Cannot find callable {model} in hubconf")
     return function

@@ -49,14 +49,21 @@ def get_device_states(*args):
     from mica import cuda
 
     devices = sorted({each.get_device() for each in args if isinstance(each, _C.Tensor) and each.is_cuda})
-    return devices, cuda.get_rng_state_all() if devices else []
+    return devices, [cuda.get_rng_state(device) for device in devices]
 
 
 def set_device_states(devices, states, *, device_type=None):
     """Set the random streams of devices as `get_device_states` has found them."""
     from mica import cuda
 
-    cuda.set_rng_state_all(states)
+    if device_type not in (None, "cuda", "meta"):
+        raise NotImplementedError(
+            f"set_device_states: there are random streams of CUDA's devices, not of {device_type!r}"
+        )
+    if device_type == "meta":
+        return
+    for device, state in zip(devices, states, strict=True):
+        cuda.set_rng_state(state, device)
 
 
 def noop_context_fn():

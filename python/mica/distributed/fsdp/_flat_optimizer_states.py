@@ -202,6 +202,10 @@ def _numbered(model, optim, whole):
 
 def optim_state_dict_to_load(model, optim, optim_state_dict, is_named_optimizer=False, load_directly=False, group=None):
     """A state by names, whole or in pieces, in the form that this process's optimizer loads."""
+    if is_named_optimizer:
+        raise NotImplementedError(
+            "optim_state_dict_to_load(is_named_optimizer=True): optimizers here number their states"
+        )
     config = settings_of(model).optim_state_dict_config
     if getattr(config, "rank0_only", False):
         optim_state_dict = _from_first(optim_state_dict)

@@ -25,11 +25,14 @@ __all__ = ["get_isolated_graphmodule", "make_fx"]
 
 def make_fx(f, decomposition_table=None, tracing_mode="real", _allow_non_fake_inputs=False, *, pre_dispatch=False,
             record_module_stack=False, _allow_fake_constant=False, _error_on_data_dependent_ops=True,
-            record_stack_traces=False, **options):  # fmt: skip
+            record_stack_traces=False, proxy_module_inputs=False, _disable_torch_fn_metadata_mode=False):  # fmt: skip
     """A function of arguments like f's that returns the graph of f for them, in aten's operators.
 
-    They are those below autograd, or with `pre_dispatch` those that the function calls.
+    They are those below autograd, or with `pre_dispatch` those that the function calls. Nodes do not say which modules
+    and lines they come from: `record_module_stack` and `record_stack_traces` change nothing.
     """
+    if proxy_module_inputs:
+        raise NotImplementedError("make_fx(proxy_module_inputs=True): modules among the inputs are constants here")
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise AssertionError(f'Expected tracing_mode to be one of "real", "fake", or "symbolic", got {tracing_mode}')
     if pre_dispatch and decomposition_table:
