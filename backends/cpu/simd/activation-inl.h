@@ -20,7 +20,7 @@ HWY_INLINE V sigmoid_from_decay(D d, V x, V t) {
   const V one = hn::Set(d, hn::TFromD<D>(1));
   const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), t, one);
   const Pair<V> denominator = fast_two_sum(one, t);
-  const V r = quick_reciprocal(d, denominator.hi);
+  const V r = reciprocal_estimate(d, denominator.hi);
   const V q = hn::Mul(numerator, r);
   const V remainder = hn::NegMulAdd(denominator.lo, q, hn::NegMulAdd(denominator.hi, q, numerator));
   return hn::MulAdd(remainder, r, q);
@@ -44,11 +44,53 @@ HWY_INLINE void sigmoid(D d, V (&x)[kCount]) {
   }
 }
 
-// x / (1 + exp(-x)), as torch computes it, where exp(-x) is neither subnormal nor infinite; `e` is exp(-x). That takes
-// half of the operations that a product with sigmoid takes.
-template <class D, class V>
-HWY_INLINE V silu_from_exp(D d, V x, V e) {
-  return quotient(d, x, hn::Add(hn::Set(d, hn::TFromD<D>(1)), e));
+template <class T>
+struct SiluAddends {
+  static constexpr size_t kTerms = sizeof(Polynomials<T>::kExp) / sizeof(T);
+  struct Series {
+    T terms[kTerms];
+  };
+  static constexpr Series kAlternating = [] {
+    Series series{};
+    for (size_t i = 0; i < kTerms; ++i) series.terms[i] = i % 2 ? -Polynomials<T>::kExp[i] : Polynomials<T>::kExp[i];
+    return series;
+  }();
+  static constexpr const T (&kSigned)[kTerms] = kAlternating.terms;
+  static constexpr T kNumbers[] = {T(1), FloatFormat<T>::kRoundingMagic + FloatFormat<T>::kBias};
+  static constexpr Addends kSeries{kAlternating.terms};
+  static constexpr Addends kOthers{kNumbers};
+};
+
+// 1 + exp(-x) where exp(-x) is neither subnormal nor infinite. The power of two comes in with the last sum. The signs
+// of the series stand for that of x.
+template <class D, class V, size_t kCount>
+HWY_INLINE void one_plus_exp_of_minus(D d, const V (&x)[kCount], V (&sum)[kCount]) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  using Format = FloatFormat<T>;
+  using A = SiluAddends<T>;
+  constexpr size_t kTerms = sizeof(P::kExp) / sizeof(T);
+  const hn::RebindToUnsigned<D> du;
+  V shifted[kCount], s[kCount];
+  // The low bits of magic + bias + n hold the exponent's field of 2^n.
+  const V magic = hn::Set(d, Format::kRoundingMagic + Format::kBias), minus_log2e = hn::Set(d, -P::kLog2E);
+#define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
+  MICA_SIMD_EACH shifted[k] = hn::MulAdd(x[k], minus_log2e, A::kOthers.get(d, 1));
+  MICA_SIMD_EACH sum[k] = hn::Sub(shifted[k], magic);
+  MICA_SIMD_EACH s[k] = hn::MulAdd(sum[k], hn::Set(d, P::kLn2Hi), x[k]);
+  MICA_SIMD_EACH s[k] = hn::MulAdd(sum[k], hn::Set(d, P::kLn2Lo), s[k]);
+  MICA_SIMD_EACH sum[k] = hn::Set(d, A::kSigned[kTerms - 1]);
+#pragma GCC unroll 16
+  for (size_t i = 2; i <= kTerms; ++i) {
+    MICA_SIMD_EACH sum[k] = hn::MulAdd(sum[k], s[k], A::kSeries.get(d, kTerms - i));
+  }
+  MICA_SIMD_EACH sum[k] = hn::NegMulAdd(sum[k], s[k], A::kOthers.get(d, 0));
+  MICA_SIMD_EACH sum[k] = hn::NegMulAdd(sum[k], s[k], A::kOthers.get(d, 0));
+  MICA_SIMD_EACH {
+    const V power = hn::BitCast(d, hn::ShiftLeft<Format::kMantissaBits>(hn::BitCast(du, shifted[k])));
+    sum[k] = hn::MulAdd(sum[k], power, A::kOthers.get(d, 0));
+  }
+#undef MICA_SIMD_EACH
 }
 
 template <class D, class V>
@@ -59,19 +101,25 @@ HWY_NOINLINE V far_silu(D d, V x) {
 template <class D, class V>
 HWY_INLINE V silu(D d, V x) {
   const auto normal = hn::Lt(hn::Abs(x), hn::Set(d, kExpNormal<hn::TFromD<D>>));
-  const V near = silu_from_exp(d, x, exp_of_normal(d, hn::Neg(hn::IfThenElseZero(normal, x))));
+  const V in[] = {hn::IfThenElseZero(normal, x)};
+  V denominator[1];
+  one_plus_exp_of_minus(d, in, denominator);
+  const V near = corrected_quotient(d, in[0], denominator[0]);
   if (HWY_LIKELY(hn::AllTrue(d, normal))) return near;
   return hn::IfThenElse(normal, near, far_silu(d, x));  // for numbers far from zero, and NaN
 }
 
-// Several vectors at once; each element's result is that of silu.
+// Several vectors at once; each element's result is that of silu. Where the sum of their squares is small, all are near
+// zero and none is NaN.
 template <class D, class V, size_t kCount>
 HWY_INLINE void silu(D d, V (&x)[kCount]) {
-  if (have_normal_exp(d, x)) {
-    V e[kCount];
-    for (size_t i = 0; i < kCount; ++i) e[i] = hn::Neg(x[i]);
-    exp_of_normal(d, e);
-    for (size_t i = 0; i < kCount; ++i) x[i] = silu_from_exp(d, x[i], e[i]);
+  constexpr auto kNear = kExpNormal<hn::TFromD<D>> - 1;
+  V squares = hn::Mul(x[0], x[0]);
+  for (size_t i = 1; i < kCount; ++i) squares = hn::MulAdd(x[i], x[i], squares);
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(squares, hn::Set(d, kNear * kNear))))) {
+    V denominators[kCount];
+    one_plus_exp_of_minus(d, x, denominators);
+    for (size_t i = 0; i < kCount; ++i) x[i] = corrected_quotient(d, x[i], denominators[i]);
   } else {
     for (V& v : x) v = silu(d, v);
   }
