@@ -5,6 +5,7 @@
 
 #include "core/recorded_batch_norm.h"
 #include "core/recorded_convolution.h"
+#include "core/silu_of_line.h"
 #include "mica/backend.h"
 #include "mica/core/scalar.h"
 
@@ -145,6 +146,7 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
   e->order_ = schedule(indices, e->calls_.data(), static_cast<int>(all));
   e->units_ =
       make_units(e->order_, e->calls_.data(), {kChannel, e->channels_}, asked_for, e->segments_, in_registers, 1);
+  e->join_silus(asked_for, in_registers);
   if (!e->keeps_what_is_reduced(asked_for) || !e->find_homes(asked_for, in_registers)) return nullptr;
   for (const Call& call : e->calls_)
     for (int k = 0; k < call.noperands; ++k)
@@ -194,6 +196,35 @@ bool Epilogue::keeps_what_is_reduced(const std::vector<char>& in_memory) {
       if (calls_[order_[later]].operands[0].slot == read) return false;
   }
   return true;
+}
+
+// A norm and the silu that is all that reads it become one pass: a pass over the block for the norm alone costs several
+// times what its product and sum do.
+void Epilogue::join_silus(const std::vector<char>& asked_for, std::vector<char>& in_registers) {
+  for (size_t u = 0; u + 1 < units_.size(); ++u) {
+    if (units_[u].count != 1 || units_[u + 1].count != 1) continue;
+    Call& norm = calls_[order_[units_[u].first]];
+    const Call& silu = calls_[order_[units_[u + 1].first]];
+    const int between = norm.operands[0].slot;
+    if (norm.noperands != 4 || norm.operands[1].slot < static_cast<int>(slots_->size()) || asked_for[between] ||
+        std::string_view(silu.name) != "silu" || silu.operands[1].slot != between ||
+        silu.operands[0].dtype != DType::Float32)
+      continue;
+    const auto uses = std::count_if(calls_.begin(), calls_.end(), [&](const Call& call) {
+      return std::any_of(call.operands, call.operands + call.noperands,
+                         [&](const Operand& o) { return o.storage && o.slot == between; });
+    });
+    if (uses != 2) continue;
+    norm.operands[0] = silu.operands[0];
+    set_kernel(norm, silu_of_line);
+    in_registers[between] = 1;
+    if (const int segment = units_[u].segment; segment >= 0) {
+      segments_.erase(segments_.begin() + segment);
+      for (Unit& unit : units_) unit.segment -= unit.segment > segment;
+    }
+    units_[u] = {units_[u].first, 2};
+    units_.erase(units_.begin() + static_cast<std::ptrdiff_t>(u) + 1);
+  }
 }
 
 bool Epilogue::take_factors(int index, const Call* calls, const std::vector<char>& in_memory) {

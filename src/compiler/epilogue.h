@@ -58,6 +58,7 @@ class Epilogue {
   bool fills_its_storage(const Operand& o) const;
   bool writes_only_fresh_memory() const;
   bool keeps_what_is_reduced(const std::vector<char>& in_memory);
+  void join_silus(const std::vector<char>& asked_for, std::vector<char>& in_registers);
   bool find_homes(const std::vector<char>& in_memory, const std::vector<char>& in_registers);
   bool follow(int earlier, int later) const;
   int unit_of(int position) const;

@@ -288,7 +288,8 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
       const Call& call = calls[c];
       ++member;
       while (unit < static_cast<int>(units.size()) && member >= units[unit].first + units[unit].count) ++unit;
-      const bool coded = member >= 0 && unit < static_cast<int>(units.size()) && units[unit].segment >= 0;
+      const bool coded =
+          member >= 0 && unit < static_cast<int>(units.size()) && (units[unit].segment >= 0 || units[unit].count > 1);
       text += cat(coded ? member == units[unit].first ? "    / " : "    | " : "    ", call.name, " ", call.dtype, "[");
       for (int d = 0; d < dims_of(call, is_pointwise(call) ? 0 : call.noutputs); ++d)
         text += cat(d ? ", " : "", sizes_of(call, is_pointwise(call) ? 0 : call.noutputs)[d]);

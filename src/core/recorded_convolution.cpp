@@ -12,6 +12,8 @@ namespace mica::recording {
 namespace {
 
 constexpr int kMostSpatial = 3;
+// Of fewer elements there is little to gain. Of more, a norm and a sum that follow need no kernels' calls of their own.
+constexpr int64_t kLeastResult = kLeastElements;
 
 struct ConvolutionNumbers {
   ConvolutionKernel* kernel;
@@ -72,7 +74,7 @@ bool put_off_convolution(ConvolutionKernel* kernel, const Tensor& out, const Ten
                          const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                          int64_t groups) {
   if (!in_function() || stride.size() > kMostSpatial || !is_own_memory(out) || out.storage()->address() ||
-      !out.is_contiguous() || out.numel() < least_elements.load(std::memory_order_relaxed))
+      !out.is_contiguous() || out.numel() < std::min(kLeastResult, least_elements.load(std::memory_order_relaxed)))
     return false;
   for (const Tensor* t : {&input, &weight, &bias}) {
     if (!t->defined()) continue;

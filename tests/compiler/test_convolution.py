@@ -151,6 +151,42 @@ def test_the_convolution_has_no_memory_of_its_own():
     assert f"writes {size} bytes of memory, keeps {2 * size} bytes out of it" in text
 
 
+@pytest.mark.parametrize("size", [4, 7, 28])
+def test_a_norm_and_a_silu_are_one_pass(size):
+    layer, bn = conv(96, 96, 3, groups=96, bias=False), norm(96, 3)
+    x = mica.randn(2, 96, size, size)
+    x[0, 0], x[0, 1, 0, 0], x[1, 2], x[1, 3] = 90.0, mica.inf, -90.0, mica.nan
+    with mica.no_grad():
+        wanted = F.silu(bn(layer(x)))
+        compiled = mica.compile(lambda x: F.silu(bn(layer(x))))
+        for _ in range(3):
+            assert mica.equal(compiled(x).view(mica.int32), wanted.view(mica.int32))
+    if size > 4:
+        text = said(lambda x: F.silu(bn(layer(x))), x)
+        assert "    / batch_norm" in text and "    | silu" in text
+
+
+def test_a_norm_that_others_read_stays_apart(parts):
+    layer, bn, x = parts
+    both(lambda x: (lambda z: F.silu(z) * z)(bn(layer(x))), x)
+    both(lambda x: (lambda z: (F.silu(z), z))(bn(layer(x))), x)
+    both(lambda x: (lambda z: F.silu(z) + F.silu(z + 1))(bn(layer(x))), x)
+    both(lambda x: F.silu(F.silu(bn(layer(x)))), x)
+    both(lambda x: F.silu(bn(layer(x)), inplace=True), x)
+
+
+def test_small_results_are_put_off_too():
+    layer, bn = conv(480, 80, 1, bias=False), norm(80, 3)
+    mica.manual_seed(6)
+    x, scale, y = mica.randn(1, 480, 14, 14), mica.randn(1, 480, 1, 1), mica.randn(1, 80, 14, 14)
+
+    def function(x, scale, y):
+        return bn(layer(x * scale)) + y
+
+    both(function, x, scale, y)
+    assert "4 calls of kernels were put off and ran as 1 loops" in said(function, x, scale, y)
+
+
 @pytest.fixture
 def parts():
     mica.manual_seed(9)

@@ -11,6 +11,7 @@
 #include "backends/cpu/simd/activation-inl.h"
 #include "backends/cpu/simd/exp-inl.h"
 #include "backends/cpu/simd/gaussian-inl.h"
+#include "core/silu_of_line.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -25,7 +26,28 @@ HWY_INLINE V between(D d, V x, double low, double high) {
   return smaller_or_nan(lanes_of(d, high), larger_or_nan(lanes_of(d, low), x));
 }
 
-MICA_LANES_GROUP(SiluLanes, silu)
+struct SiluLanes {
+  static constexpr size_t kGroup = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return silu(d, x);
+  }
+  template <class D, class V>
+  HWY_INLINE void group(D d, V (&x)[kGroup]) const {
+    silu(d, x);
+  }
+};
+// Of shift + scale * x, as addcmul computes it.
+struct SiluOfLineLanes : SiluLanes {
+  template <class D, class V>
+  static HWY_INLINE V join(D, V shift, V scale, V x) {
+    return hn::MulAdd(scale, x, shift);
+  }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V shift, V scale, V x) const {
+    return silu(d, join(d, shift, scale, x));
+  }
+};
 struct GeluLanes {
   // As many vectors as fit the registers.
   static constexpr size_t kGroup = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;
@@ -105,6 +127,7 @@ void silu_kernel(const PointwiseLoop& loop) {
   if (is_complex(loop.dtype)) return complex_silu("silu_cpu", loop);
   run_floating<1>("silu_cpu", loop, SiluLanes{}, kHeavyGrain);
 }
+void silu_of_line_kernel(const PointwiseLoop& loop) { run_lanes<float, 3>(loop, SiluOfLineLanes{}, kHeavyGrain); }
 void gelu_kernel(const PointwiseLoop& loop, std::string_view approximate) {
   if (approximate == "tanh") return run_floating<1>("GeluKernelImpl", loop, GeluTanhLanes{}, kHeavyGrain);
   run_floating<1>("GeluKernelImpl", loop, GeluLanes{}, kHeavyGrain);
@@ -144,6 +167,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mica::cpu {
 MICA_POINTWISE_SLOT(silu)
+HWY_EXPORT(silu_of_line_kernel);
+static void silu_of_line(const PointwiseLoop& loop) { HWY_DYNAMIC_DISPATCH(silu_of_line_kernel)(loop); }
 MICA_POINTWISE_SLOT(gelu)
 MICA_POINTWISE_SLOT(mish)
 MICA_POINTWISE_SLOT(log_sigmoid)
@@ -156,4 +181,6 @@ MICA_POINTWISE_SLOT(prelu)
 MICA_POINTWISE_SLOT(hardshrink)
 MICA_POINTWISE_SLOT(softshrink)
 }  // namespace mica::cpu
+
+void mica::recording::silu_of_line(const PointwiseLoop& loop) { cpu::silu_of_line(loop); }
 #endif

@@ -124,7 +124,8 @@ HWY_INLINE hn::VFromD<D> first_input_lanes(D d, hn::VFromD<D> kept, const T* p, 
   }
 }
 
-// One row: out[i] = f(d, a[i], ...) where f maps vectors to a vector, or f.group(d, x) maps kGroup of them in place.
+// One row: out[i] = f(d, a[i], ...) where f maps vectors to a vector, or f.group(d, x) maps kGroup of them in place; of
+// several inputs f.join(d, a[i], ...) makes the one that it maps.
 // Input kKept is one value. Another input of one value is a run of kTogether vectors, and its step is 0.
 template <class T, size_t kKept, class F, size_t... I>
 HWY_ATTR HWY_INLINE void map_row(T* out, const T* const* row, const size_t* step, size_t count, const F& f,
@@ -156,7 +157,13 @@ HWY_ATTR HWY_INLINE void map_row(T* out, const T* const* row, const size_t* step
     for (; left >= kTogether * lanes; left -= kTogether * lanes, out += kTogether * lanes) {
       V results[kTogether];
       if constexpr (requires { F::kGroup; }) {
-        for (size_t k = 0; k < kTogether; ++k) results[k] = Element<T>::load(d, in[0] + k * lanes);
+        for (size_t k = 0; k < kTogether; ++k) {
+          if constexpr (kInputs == 1) {
+            results[k] = Element<T>::load(d, in[0] + k * lanes);
+          } else {
+            results[k] = f.join(d, input_lanes<T, kKept, I>(d, kept, in[I] + k * lanes)...);
+          }
+        }
         f.group(d, results);
       } else {
         for (size_t k = 0; k < kTogether; ++k)
