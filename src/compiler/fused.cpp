@@ -1,6 +1,8 @@
 #include "compiler/fused.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <memory>
 
 #include "mica/backend.h"
@@ -9,6 +11,18 @@
 #include "mica/error.h"
 
 namespace mica::recording {
+
+void take_numbers(Call& to, const Call& from) {
+  if (to.form != Call::Form::Loop) return;
+  take_numbers_of_step(to, from);
+  std::memcpy(to.arguments, from.arguments, sizeof to.arguments);
+  for (int k = to.noutputs; k < to.noperands; ++k)
+    if (!to.operands[k].storage) std::memcpy(to.operands[k].number, from.operands[k].number, sizeof(Operand::number));
+}
+
+void FusedPlan::take_numbers() {
+  for (MadeCall& made : halves_) recording::take_numbers(made, *made.origin);
+}
 
 FusedGroup::FusedGroup(const Call& first) : calls_{&first} {
   if (first.form == Call::Form::Norm) norm_.emplace(first);
@@ -64,8 +78,8 @@ bool FusedGroup::fits(const std::vector<char>& in_memory) const {
   if (!is_loop()) return true;
   // As many values as there are registers fit in any case. With more of them, it depends on when each is asked for.
   if (uses_.size() <= kFusedRegisters && 2 * calls_.size() + uses_.size() <= kFusedInstructions) return true;
-  const auto loop = std::make_unique<FusedLoop>();
-  return write_loop(*loop, calls_, in_memory, nullptr);
+  const auto written = std::make_unique<WrittenLoop>();
+  return write_loop(*written, calls_, in_memory);
 }
 
 // Products of the same row run side by side, where none needs the result of another.
@@ -148,12 +162,14 @@ bool FusedGroup::precedes(const FusedGroup& later) const {
   return std::any_of(later.calls_.begin(), later.calls_.end(), [this](const Call* call) { return precedes(*call); });
 }
 
-bool FusedGroup::write(FusedLoop& loop, const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
-  const Call& first = *calls_[0];
-  loop.device = first.device;
-  loop.ndim = first.ndim;
-  std::copy(first.shape, first.shape + first.ndim, loop.shape);
-  return write_loop(loop, calls_, in_memory, &slots);
+const FusedLoop* FusedGroup::write(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
+  if (!written_) {
+    auto written = std::make_unique<WrittenLoop>();
+    if (!write_loop(*written, calls_, in_memory)) return nullptr;
+    written_ = std::move(written);
+  }
+  written_->fill_in(slots);
+  return &written_->loop;
 }
 
 bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
@@ -173,8 +189,8 @@ bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in
     norm_->run(slots, in_memory);
     return false;
   }
-  const auto loop = std::make_unique<FusedLoop>();
-  MICA_CHECK(write(*loop, slots, in_memory), "a fused loop outgrew its registers");
+  const FusedLoop* loop = write(slots, in_memory);
+  MICA_CHECK(loop, "a fused loop outgrew its registers");
   return fusion_of(loop->device)->run(*loop);
 }
 
@@ -270,7 +286,6 @@ std::string FusedPlan::describe() const {
 // then.
 bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const {
   const Device device = groups_[first].calls()[0]->device;
-  std::vector<FusedLoop> loops(last - first);
   std::vector<FusedPart> parts(last - first);
   for (size_t i = 0; i < parts.size(); ++i) {
     const FusedGroup& group = groups_[first + i];
@@ -278,49 +293,56 @@ bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>&
       parts[i] = {nullptr, group.sum(slots)};
       continue;
     }
-    if (!group.write(loops[i], slots, in_memory_)) return false;
-    parts[i] = {&loops[i], {}};
+    const FusedLoop* loop = group.write(slots, in_memory_);
+    if (!loop) return false;
+    parts[i] = {loop, {}};
   }
   return fusion_of(device)->run_sequence(device, parts.data(), static_cast<int>(parts.size()));
 }
 
+// Notes how far calls have come when the groups before `first` have run, and those from there to before `last` have
+// begun. A call may have become several.
+void FusedPlan::note(size_t first, size_t last, const Call* calls, std::vector<Progress>& progress) const {
+  std::vector<char> waits(progress.size());  // by call: whether a part of it has not begun
+  for (size_t g = groups_.size(); g-- > 0;)
+    for (const Call* call : groups_[g].calls()) {
+      const int c = origin(call, calls, static_cast<int>(progress.size()));
+      if (g >= last) {
+        waits[c] = 1;
+      } else if (g >= first || waits[c]) {
+        progress[c] = Progress::Begun;
+      } else if (progress[c] == Progress::Waits) {
+        progress[c] = Progress::Done;
+      }
+    }
+}
+
 int64_t FusedPlan::run(const Call* calls, const std::vector<Slot>& slots, std::vector<Progress>& progress) const {
-  std::vector<int> parts(progress.size());  // by call: those that it became and that have yet to run
-  const auto each_origin = [&](const FusedGroup& group, const auto& visit) {
-    for (const Call* call : group.calls()) {
-      while (call < calls || call >= calls + progress.size()) call = static_cast<const MadeCall*>(call)->origin;
-      visit(static_cast<size_t>(call - calls));
-    }
-  };
-  const auto begin = [&](const FusedGroup& group) {
-    each_origin(group, [&](size_t c) { progress[c] = Progress::Begun; });
-  };
-  const auto end_of = [&](const FusedGroup& group) {
-    each_origin(group, [&](size_t c) {
-      if (--parts[c] == 0) progress[c] = Progress::Done;
-    });
-  };
-  for (const FusedGroup& group : groups_) each_origin(group, [&](size_t c) { ++parts[c]; });
   int64_t generated = 0;
-  for (size_t g = 0; g < groups_.size();) {
-    // In a graph that is captured, neighbouring groups of few elements run as one kernel.
-    const Device device = groups_[g].calls()[0]->device;
-    size_t end = g;
-    if (least_fused <= 1 && fusion_of(device)->run_sequence)
-      while (end < groups_.size() && end - g < kFusedParts && groups_[end].is_short() &&
-             groups_[end].calls()[0]->device == device)
-        ++end;
-    for (size_t i = g; i < end; ++i) begin(groups_[i]);
-    if (end > g + 1 && run_sequence(g, end, slots)) {
-      ++generated;
-      for (; g < end; ++g) end_of(groups_[g]);
-      continue;
+  size_t g = 0, end = 0;
+  try {
+    while (g < groups_.size()) {
+      // In a graph that is captured, neighbouring groups of few elements run as one kernel.
+      const Device device = groups_[g].calls()[0]->device;
+      end = g;
+      if (least_fused <= 1 && fusion_of(device)->run_sequence)
+        while (end < groups_.size() && end - g < kFusedParts && groups_[end].is_short() &&
+               groups_[end].calls()[0]->device == device)
+          ++end;
+      if (end > g + 1 && run_sequence(g, end, slots)) {
+        ++generated;
+        g = end;
+        continue;
+      }
+      const size_t last = end;
+      do {
+        end = g + 1;
+        generated += groups_[g].run(slots, in_memory_);
+      } while (++g < last);
     }
-    do {
-      begin(groups_[g]);
-      generated += groups_[g].run(slots, in_memory_);
-      end_of(groups_[g++]);
-    } while (g < end);
+  } catch (...) {
+    note(g, end, calls, progress);
+    throw;
   }
   return generated;
 }

@@ -2,7 +2,10 @@
 // products of one row, and norms with their neighbours.
 #pragma once
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +26,14 @@ struct MadeCall : Call {
 // calls, one for each half. Dimensions of one element are left out. New calls are put into `made`.
 std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<MadeCall>& made);
 
+// Gives a call the numbers and further arguments of another one that is the same call otherwise.
+void take_numbers(Call& to, const Call& from);
+// The same for a call that only runs as an instruction of a loop.
+inline void take_numbers_of_step(Call& to, const Call& from) {
+  std::copy(std::begin(from.step.numbers), std::end(from.step.numbers), to.step.numbers);
+  std::copy(std::begin(from.step.parameters), std::end(from.step.parameters), to.step.parameters);
+}
+
 class FusedGroup {
  public:
   explicit FusedGroup(const Call& first);
@@ -35,6 +46,7 @@ class FusedGroup {
   // calls run one by one, and all that they use is in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void fall_apart() { apart_ = true; }
+  bool runs_one_by_one() const { return apart_ || calls_.size() == 1; }
   bool is_loop() const { return !norm_ && in_loop(*calls_[0]); }
   bool is_sum() const { return calls_[0]->form == Call::Form::Sum; }
   // Whether a call, or a group, that is not part of this group has to run after it.
@@ -44,8 +56,9 @@ class FusedGroup {
   bool uses(int slot) const;
   // Whether the group can be a part of a sequence: it is a loop of few elements or a sum.
   bool is_short() const;
-  // Writes the group's loop. Returns false where its instructions are too many.
-  bool write(FusedLoop& loop, const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
+  // Writes the group's loop, the first time that it is asked for, and fills it in. Returns null where its instructions
+  // are too many.
+  const FusedLoop* write(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
   // The group's sum, as a part of a sequence.
   FusedSum sum(const std::vector<Slot>& slots) const;
   // Runs the calls. Returns whether they ran as code that was made for them.
@@ -66,6 +79,7 @@ class FusedGroup {
   std::optional<NormChain> norm_;
   std::vector<Use> uses_;
   bool apart_ = false;
+  mutable std::unique_ptr<WrittenLoop> written_;
 };
 
 class FusedPlan {
@@ -77,13 +91,21 @@ class FusedPlan {
   bool in_memory(int slot) const { return in_memory_[slot]; }
   int64_t kept_apart() const { return kept_; }  // the bytes of results that are never stored
   std::string describe() const;
-  // Runs the groups, and notes how far each of the `calls` has come that the plan was made of. Returns how many groups
-  // ran as code that was made for them.
+  // Runs the groups. Returns how many of them ran as code that was made for them. After an error, `progress` says how
+  // far each of the `calls` has come that the plan was made of.
   int64_t run(const Call* calls, const std::vector<Slot>& slots, std::vector<Progress>& progress) const;
+  // The number of the call, among the `count` ones that the plan was made of, that a call of a group was made of.
+  static int origin(const Call* call, const Call* calls, int count) {
+    while (call < calls || call >= calls + count) call = static_cast<const MadeCall*>(call)->origin;
+    return static_cast<int>(call - calls);
+  }
+  // Gives calls that were made of others the numbers that those have now.
+  void take_numbers();
 
  private:
   void absorb_into_last();
   bool run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const;
+  void note(size_t first, size_t last, const Call* calls, std::vector<Progress>& progress) const;
 
   std::deque<MadeCall> halves_;
   std::vector<FusedGroup> groups_;

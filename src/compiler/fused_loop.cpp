@@ -1,6 +1,7 @@
 #include "compiler/fused_loop.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace mica::recording {
 
@@ -22,7 +23,7 @@ namespace {
 
 class LoopWriter {
  public:
-  LoopWriter(FusedLoop& loop, const std::vector<Slot>* slots) : loop_(loop), slots_(slots) {}
+  explicit LoopWriter(WrittenLoop& to) : to_(to), loop_(to.loop) {}
   bool write(const std::vector<const Call*>& calls, const std::vector<char>& in_memory);
 
  private:
@@ -40,11 +41,13 @@ class LoopWriter {
   bool compute(const Call& call, int index);
   int8_t take_register();
   FusedInstruction* next() {
-    return loop_.ninstructions < kFusedInstructions ? &loop_.instructions[loop_.ninstructions++] : nullptr;
+    if (loop_.ninstructions == kFusedInstructions) return nullptr;
+    to_.calls[loop_.ninstructions] = nullptr;
+    return &loop_.instructions[loop_.ninstructions++];
   }
 
+  WrittenLoop& to_;
   FusedLoop& loop_;
-  const std::vector<Slot>* slots_;
   std::vector<Value> values_;
   std::vector<const Value*> operands_;
   bool taken_[kFusedRegisters] = {};  // by register: whether it holds a value that is still asked for
@@ -62,13 +65,11 @@ int LoopWriter::operand_of(const Value& v) {
   for (size_t i = 0; i < operands_.size(); ++i)
     if (operands_[i] == &v) return static_cast<int>(i);
   if (operands_.size() == kFusedOperands) return -1;
+  to_.places[loop_.noperands] = {v.slot, v.access.offset, v.access.index, v.access.index_offset};
   FusedLoop::Operand& o = loop_.operands[loop_.noperands++];
-  o.data = slots_ ? static_cast<char*>((*slots_)[v.slot].storage->address()) + v.access.offset : nullptr;
   o.dtype = v.access.dtype;
   std::copy(v.access.strides, v.access.strides + kFusedDims, o.strides);
   if (v.access.index >= 0) {
-    const char* numbers = slots_ ? static_cast<const char*>((*slots_)[v.access.index].storage->address()) : nullptr;
-    o.index = reinterpret_cast<const int64_t*>(numbers + v.access.index_offset);
     o.step = v.access.place.step;
     o.size = v.access.place.size;
     o.dim = v.access.place.dim;
@@ -120,6 +121,7 @@ bool LoopWriter::compute(const Call& call, int index) {
   if (!to || result.at < 0) return false;
   step.out = result.at;
   *to = step;
+  to_.calls[loop_.ninstructions - 1] = &call;
   return true;
 }
 
@@ -166,11 +168,30 @@ void shorten(FusedLoop& loop) {
 
 }  // namespace
 
-bool write_loop(FusedLoop& loop, const std::vector<const Call*>& calls, const std::vector<char>& in_memory,
-                const std::vector<Slot>* slots) {
-  if (!LoopWriter(loop, slots).write(calls, in_memory)) return false;
-  shorten(loop);
+bool write_loop(WrittenLoop& to, const std::vector<const Call*>& calls, const std::vector<char>& in_memory) {
+  const Call& first = *calls[0];
+  to.loop.device = first.device;
+  to.loop.ndim = first.ndim;
+  std::copy(first.shape, first.shape + first.ndim, to.loop.shape);
+  if (!LoopWriter(to).write(calls, in_memory)) return false;
+  shorten(to.loop);
   return true;
+}
+
+void WrittenLoop::fill_in(const std::vector<Slot>& slots) {
+  for (int i = 0; i < loop.noperands; ++i) {
+    const Place& place = places[i];
+    loop.operands[i].data = static_cast<char*>(slots[place.slot].storage->address()) + place.offset;
+    if (place.index < 0) continue;
+    const char* numbers = static_cast<const char*>(slots[place.index].storage->address());
+    loop.operands[i].index = reinterpret_cast<const int64_t*>(numbers + place.index_offset);
+  }
+  for (int i = 0; i < loop.ninstructions; ++i) {
+    if (!calls[i]) continue;
+    const FusedInstruction& step = calls[i]->step;
+    std::copy(std::begin(step.numbers), std::end(step.numbers), loop.instructions[i].numbers);
+    std::copy(std::begin(step.parameters), std::end(step.parameters), loop.instructions[i].parameters);
+  }
 }
 
 }  // namespace mica::recording

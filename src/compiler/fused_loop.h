@@ -24,10 +24,25 @@ struct Access {
 };
 Access access_of(const Call& call, int operand);
 
+// A loop, and what may differ the next time that it runs: where its operands lie, and the numbers of its calls.
+struct WrittenLoop {
+  // Where an operand lies. `index` is as in Access.
+  struct Place {
+    int slot;
+    int64_t offset;
+    int index;
+    int64_t index_offset;
+  };
+  FusedLoop loop;
+  Place places[kFusedOperands];
+  const Call* calls[kFusedInstructions];  // by instruction; null for those that load or store
+
+  // Gives the operands their addresses, and the instructions the numbers that their calls have now.
+  void fill_in(const std::vector<Slot>& slots);
+};
+
 // Writes the instructions of a loop. `in_memory` says by slot which results are stored. Returns false where the calls
-// need more registers, operands or instructions than a loop has. Without `slots` operands have no addresses: that is
-// enough to learn whether the calls fit.
-bool write_loop(FusedLoop& loop, const std::vector<const Call*>& calls, const std::vector<char>& in_memory,
-                const std::vector<Slot>* slots);
+// need more registers, operands or instructions than a loop has.
+bool write_loop(WrittenLoop& to, const std::vector<const Call*>& calls, const std::vector<char>& in_memory);
 
 }  // namespace mica::recording

@@ -125,7 +125,9 @@ void PendingCalls::keep_rest(const std::string& reason, bool told) {
   int kept = 0;
   for (int c = 0; c < count_; ++c) {
     if (!rest.stays[c]) continue;
-    if (kept != c) calls_[kept] = calls_[c];
+    if (kept != c) {
+      calls_[kept] = calls_[c];
+    }
     for (int k = 0; k < calls_[kept].noperands; ++k)
       if (Operand& o = calls_[kept].operands[k]; o.storage) o.slot = numbers[o.slot];
     ++kept;
@@ -166,6 +168,8 @@ void PendingCalls::finish() {
 }
 
 void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
+  if (!explains)
+    if (const KnownPlan* known = plans_.find(calls_.get(), count_, slots_)) return run_known(*known);
   const Plan plan(calls_.get(), count_, kMostHalves, slots_);
   const FusedPlan fused(calls_.get(), count_, slots_, plan.needed());
   // All memory is allocated first. Where there is none, nothing has changed, and whoever asks again gets the error
@@ -192,6 +196,19 @@ void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
     plan.note(g, Progress::Done, progress_);
   }
   counts.generated += fused.run(calls_.get(), slots_, progress_);
+}
+
+// Runs the calls by a plan that was made for calls like them.
+void PendingCalls::run_known(const KnownPlan& plan) {
+  for (const int s : plan.stored()) slots_[s].storage->keep_promise();
+  counts.flushes += 1;
+  counts.calls += count_;
+  counts.dead += plan.dead();
+  counts.loops += static_cast<int64_t>(plan.fused().groups().size());
+  counts.kept_apart += plan.fused().kept_apart();
+  for (int c = 0; c < count_; ++c)
+    if (!plan.needed()[c]) progress_[c] = Progress::Done;
+  counts.generated += plan.fused().run(plan.calls(), slots_, progress_);
 }
 
 // Runs a single call, which needs no plan.

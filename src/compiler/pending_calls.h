@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/plan.h"
+#include "compiler/known_plans.h"
 #include "mica/core/recording.h"
 
 namespace mica::recording {
@@ -45,6 +45,7 @@ class PendingCalls {
   void give_up(const std::string& reason);
   void run_all(const char* reason, const std::string& asked_from);
   void run_one();
+  void run_known(const KnownPlan& plan);
   void keep_rest(const std::string& reason, bool told);
 
   // Behind the calls there is room for those that the plan cuts into halves.
@@ -55,6 +56,7 @@ class PendingCalls {
   std::vector<size_t> filled_;                             // the entries of the table that are in use
   std::vector<Progress> progress_;                         // by call, while the calls run
   bool broken_ = false;                                    // whether it is unknown which calls have run
+  KnownPlans plans_;
 };
 
 }  // namespace mica::recording

@@ -59,9 +59,10 @@ class Plan {
   // Notes how far the calls have come that run with a group.
   void note(size_t group, Progress reached, std::vector<Progress>& progress) const;
   std::string describe(const Call* calls, const std::vector<Slot>& slots) const;
+  // By call: whether anybody can ask for what it computes.
+  static std::vector<bool> find_needed(const Call* calls, int count, const std::vector<Slot>& slots);
 
  private:
-  static std::vector<bool> find_needed(const Call* calls, int count, const std::vector<Slot>& slots);
   void find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users);
   void cut(size_t group, const Call* calls);
   void give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers);

@@ -28,3 +28,7 @@ def test_stub_backend():
 
 def test_slots_write_over_garbage():
     run_cases("strict_cases.py")
+
+
+def test_a_backend_that_fuses_calls():
+    run_cases("fusing_cases.py")

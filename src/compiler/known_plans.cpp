@@ -1,0 +1,166 @@
+#include "compiler/known_plans.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <tuple>
+
+#include "mica/core/recording.h"
+#include "mica/core/scalar.h"
+
+namespace mica::recording {
+
+namespace {
+
+constexpr int kKeptCalls = 4096;  // of all plans that are kept, which is 7 MB
+constexpr size_t kSeen = 1024;
+// The words of a call in a key, at most.
+constexpr size_t kCallWords = 3 + kDims + 5 + kOperands * (3 + 2 * kDims);
+
+// Whether a call is a sum without a factor: only then a norm can take it along.
+bool is_plain_sum(const Call& call) {
+  const char* name = call.name;
+  if (name[0] != 'a' || name[1] != 'd' || name[2] != 'd' || name[3] != 0) return false;
+  const auto& [alpha] = *reinterpret_cast<const std::tuple<Scalar>*>(call.arguments);
+  return alpha == Scalar(1) || alpha == Scalar(1.0);
+}
+
+template <class... T>
+uint64_t packed(T... bytes) {
+  uint64_t word = 0;
+  ((word = word << 8 | static_cast<uint8_t>(bytes)), ...);
+  return word;
+}
+
+uint64_t* write_operand(uint64_t* to, const Operand& o, int ndim, bool has_sizes) {
+  *to++ = static_cast<uint64_t>(o.storage ? o.slot + 1 : 0) << 8 | static_cast<uint8_t>(o.dtype);
+  if (!o.storage) return to;
+  *to++ = static_cast<uint64_t>(o.offset);
+  for (int d = 0; d < ndim; ++d) *to++ = static_cast<uint64_t>(o.strides[d]);
+  for (int d = 0; d < ndim && has_sizes; ++d) *to++ = static_cast<uint64_t>(o.sizes[d]);
+  return to;
+}
+
+uint64_t* write_call(uint64_t* to, const Call& call) {
+  *to++ = reinterpret_cast<uintptr_t>(call.name);
+  *to++ = packed(call.form, call.ndim, call.noutputs, call.noperands, call.dtype, call.result_dtype, call.device.type(),
+                 call.device.index());
+  if (call.form == Call::Form::Norm) {
+    const auto& a = *reinterpret_cast<const NormArguments*>(call.arguments);
+    *to++ = static_cast<uint64_t>(a.rows);
+    *to++ = static_cast<uint64_t>(a.count);
+    *to++ = std::bit_cast<uint64_t>(a.eps);
+    *to++ = packed(a.centred, a.backward, a.out, a.mean, a.rstd, a.grad_weight, a.grad_bias, a.grad);
+    *to++ = packed(a.input, a.weight, a.bias);
+    for (int k = 0; k < call.noperands; ++k) {
+      *to++ = static_cast<uint64_t>(call.operands[k].ndim);
+      to = write_operand(to, call.operands[k], call.operands[k].ndim, true);
+    }
+    return to;
+  }
+  const FusedInstruction& step = call.step;
+  *to++ = packed(step.code >> 8, step.code, step.inputs > 0 ? step.in[0] : 0, step.inputs > 1 ? step.in[1] : 0,
+                 step.inputs > 2 ? step.in[2] : 0, step.inputs, step.dtype, is_plain_sum(call));
+  for (int d = 0; d < call.ndim; ++d) *to++ = static_cast<uint64_t>(call.shape[d]);
+  for (int k = 0; k < call.noperands; ++k) to = write_operand(to, call.operands[k], call.ndim, false);
+  return to;
+}
+
+uint64_t hash_of(const uint64_t* words, size_t count) {
+  uint64_t hash = count;
+  for (size_t i = 0; i < count; ++i) {
+    hash = (hash ^ words[i]) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+}  // namespace
+
+KnownPlan::KnownPlan(const Call* calls, int count, const std::vector<Slot>& slots)
+    : calls_(new Call[static_cast<size_t>(count)]), count_(count) {
+  std::copy(calls, calls + count, calls_.get());
+  needed_ = Plan::find_needed(calls_.get(), count, slots);
+  dead_ = static_cast<int>(std::count(needed_.begin(), needed_.end(), false));
+  fused_ = std::make_unique<FusedPlan>(calls_.get(), count, slots, needed_);
+  runs_itself_.resize(static_cast<size_t>(count));
+  for (const FusedGroup& group : fused_->groups())
+    for (const Call* call : group.calls())
+      if (group.runs_one_by_one()) runs_itself_[static_cast<size_t>(fused_->origin(call, calls_.get(), count))] = 1;
+  for (int s = 0; s < static_cast<int>(slots.size()); ++s)
+    if (fused_->uses(s) && fused_->in_memory(s)) stored_.push_back(s);
+}
+
+void KnownPlan::take_numbers(const Call* calls) {
+  for (int c = 0; c < count_; ++c)
+    if (runs_itself_[c]) {
+      recording::take_numbers(calls_[c], calls[c]);
+    } else {
+      take_numbers_of_step(calls_[c], calls[c]);
+    }
+  fused_->take_numbers();
+}
+
+// False where a call is of a kind whose plans are not kept: those of the CPU, and those of graphs that are captured.
+bool KnownPlans::write_key(const Call* calls, int count, const std::vector<Slot>& slots) {
+  const size_t most = static_cast<size_t>(count) * kCallWords + slots.size() / 64 + 2;
+  if (most > room_) {
+    room_ = 2 * most;
+    key_.reset(new uint64_t[room_]);
+  }
+  uint64_t* to = key_.get();
+  *to++ = static_cast<uint64_t>(count) << 32 | slots.size();
+  for (int c = 0; c < count; ++c) {
+    if (calls[c].device.is_cpu() || (calls[c].form != Call::Form::Loop && calls[c].form != Call::Form::Norm))
+      return false;
+    to = write_call(to, calls[c]);
+  }
+  uint64_t wanted = 0;
+  for (size_t s = 0; s < slots.size(); ++s) {
+    wanted = wanted << 1 | (!is_dead(slots[s]) || !is_promised(slots[s]));
+    if (s % 64 != 63 && s + 1 != slots.size()) continue;
+    *to++ = wanted;
+    wanted = 0;
+  }
+  words_ = static_cast<size_t>(to - key_.get());
+  return true;
+}
+
+bool KnownPlans::has_key(const KnownPlan& plan) const {
+  return plan.key_.size() == words_ && std::memcmp(plan.key_.data(), key_.get(), words_ * sizeof(uint64_t)) == 0;
+}
+
+KnownPlan* KnownPlans::look_up(const Call* calls, int count, const std::vector<Slot>& slots) {
+  const uint64_t hash = hash_of(key_.get(), words_);
+  const auto [begin, end] = plans_.equal_range(hash);
+  for (auto at = begin; at != end; ++at)
+    if (has_key(*at->second)) return at->second.get();
+  seen_.resize(kSeen);
+  if (seen_[hash % kSeen] != hash) {
+    seen_[hash % kSeen] = hash;
+    return nullptr;
+  }
+  if (kept_calls_ + count > kKeptCalls) {  // they are found again soon if they are needed
+    plans_.clear();
+    kept_calls_ = 0;
+    last_ = nullptr;
+  }
+  auto made = std::make_unique<KnownPlan>(calls, count, slots);
+  made->key_.assign(key_.get(), key_.get() + words_);
+  kept_calls_ += count;
+  return plans_.emplace(hash, std::move(made))->second.get();
+}
+
+const KnownPlan* KnownPlans::find(const Call* calls, int count, const std::vector<Slot>& slots) {
+  if (least_fused <= 1 || !write_key(calls, count, slots)) return nullptr;
+  KnownPlan* plan = last_ ? last_->next_ : nullptr;
+  if (!plan || !has_key(*plan)) {
+    plan = look_up(calls, count, slots);
+    if (last_) last_->next_ = plan;
+  }
+  last_ = plan;
+  if (plan) plan->take_numbers(calls);
+  return plan;
+}
+
+}  // namespace mica::recording

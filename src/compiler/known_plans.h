@@ -1,0 +1,59 @@
+// Plans of recordings on devices whose backend fuses calls, kept for recordings of the same calls. A program makes the
+// same calls again and again, and the plan of calls takes the host longer than the calls themselves.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/fused.h"
+
+namespace mica::recording {
+
+// A plan with calls of its own. These have the numbers of the recording that runs; storages are known by slot alone.
+class KnownPlan {
+ public:
+  KnownPlan(const Call* calls, int count, const std::vector<Slot>& slots);
+  void take_numbers(const Call* calls);
+  bool runs_itself(int call) const { return runs_itself_[call]; }
+
+  const Call* calls() const { return calls_.get(); }
+  const FusedPlan& fused() const { return *fused_; }
+  const std::vector<int>& stored() const { return stored_; }  // the slots that are in memory
+  // By call: whether anybody needs it, and how many nobody needs.
+  const std::vector<bool>& needed() const { return needed_; }
+  int dead() const { return dead_; }
+
+ private:
+  friend class KnownPlans;
+  std::unique_ptr<Call[]> calls_;
+  int count_, dead_ = 0;
+  std::unique_ptr<FusedPlan> fused_;
+  std::vector<int> stored_;
+  std::vector<bool> needed_;
+  std::vector<char> runs_itself_;  // by call: whether it runs by its own kernel
+  std::vector<uint64_t> key_;      // all that the plan depends on
+  KnownPlan* next_ = nullptr;      // the plan that was asked for after this one
+};
+
+class KnownPlans {
+ public:
+  // The plan of the calls, with their numbers. Null where they are not all on devices that fuse calls, or where they
+  // come for the first time: programs whose calls are never the same twice do not pay for what is kept.
+  const KnownPlan* find(const Call* calls, int count, const std::vector<Slot>& slots);
+
+ private:
+  bool write_key(const Call* calls, int count, const std::vector<Slot>& slots);
+  bool has_key(const KnownPlan& plan) const;
+  KnownPlan* look_up(const Call* calls, int count, const std::vector<Slot>& slots);
+
+  std::unique_ptr<uint64_t[]> key_;  // of the recording that is asked for
+  size_t words_ = 0, room_ = 0;
+  std::unordered_multimap<uint64_t, std::unique_ptr<KnownPlan>> plans_;  // by the hash of the key
+  int kept_calls_ = 0;
+  KnownPlan* last_ = nullptr;
+  std::vector<uint64_t> seen_;  // hashes of keys that were asked for, by their lowest bits
+};
+
+}  // namespace mica::recording
