@@ -300,13 +300,27 @@ bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>&
   return fusion_of(device)->run_sequence(device, parts.data(), static_cast<int>(parts.size()));
 }
 
+// The number of the call, among those that a plan was made of, that a call of a group was made of.
+static size_t origin(const Call* call, const Call* calls, size_t count) {
+  while (call < calls || call >= calls + count) call = static_cast<const MadeCall*>(call)->origin;
+  return static_cast<size_t>(call - calls);
+}
+
+std::vector<char> FusedPlan::run_alone(const Call* calls, int count) const {
+  std::vector<char> found(static_cast<size_t>(count));
+  for (const FusedGroup& group : groups_)
+    for (const Call* call : group.calls())
+      if (group.runs_one_by_one()) found[origin(call, calls, found.size())] = 1;
+  return found;
+}
+
 // Notes how far calls have come when the groups before `first` have run, and those from there to before `last` have
 // begun. A call may have become several.
 void FusedPlan::note(size_t first, size_t last, const Call* calls, std::vector<Progress>& progress) const {
   std::vector<char> waits(progress.size());  // by call: whether a part of it has not begun
   for (size_t g = groups_.size(); g-- > 0;)
     for (const Call* call : groups_[g].calls()) {
-      const int c = origin(call, calls, static_cast<int>(progress.size()));
+      const size_t c = origin(call, calls, progress.size());
       if (g >= last) {
         waits[c] = 1;
       } else if (g >= first || waits[c]) {

@@ -94,11 +94,8 @@ class FusedPlan {
   // Runs the groups. Returns how many of them ran as code that was made for them. After an error, `progress` says how
   // far each of the `calls` has come that the plan was made of.
   int64_t run(const Call* calls, const std::vector<Slot>& slots, std::vector<Progress>& progress) const;
-  // The number of the call, among the `count` ones that the plan was made of, that a call of a group was made of.
-  static int origin(const Call* call, const Call* calls, int count) {
-    while (call < calls || call >= calls + count) call = static_cast<const MadeCall*>(call)->origin;
-    return static_cast<int>(call - calls);
-  }
+  // By call, of those that the plan was made of: whether it runs by its own kernel.
+  std::vector<char> run_alone(const Call* calls, int count) const;
   // Gives calls that were made of others the numbers that those have now.
   void take_numbers();
 

@@ -83,17 +83,14 @@ KnownPlan::KnownPlan(const Call* calls, int count, const std::vector<Slot>& slot
   needed_ = Plan::find_needed(calls_.get(), count, slots);
   dead_ = static_cast<int>(std::count(needed_.begin(), needed_.end(), false));
   fused_ = std::make_unique<FusedPlan>(calls_.get(), count, slots, needed_);
-  runs_itself_.resize(static_cast<size_t>(count));
-  for (const FusedGroup& group : fused_->groups())
-    for (const Call* call : group.calls())
-      if (group.runs_one_by_one()) runs_itself_[static_cast<size_t>(fused_->origin(call, calls_.get(), count))] = 1;
+  run_alone_ = fused_->run_alone(calls_.get(), count);
   for (int s = 0; s < static_cast<int>(slots.size()); ++s)
     if (fused_->uses(s) && fused_->in_memory(s)) stored_.push_back(s);
 }
 
 void KnownPlan::take_numbers(const Call* calls) {
   for (int c = 0; c < count_; ++c)
-    if (runs_itself_[c]) {
+    if (run_alone_[c]) {
       recording::take_numbers(calls_[c], calls[c]);
     } else {
       take_numbers_of_step(calls_[c], calls[c]);

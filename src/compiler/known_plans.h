@@ -16,7 +16,7 @@ class KnownPlan {
  public:
   KnownPlan(const Call* calls, int count, const std::vector<Slot>& slots);
   void take_numbers(const Call* calls);
-  bool runs_itself(int call) const { return runs_itself_[call]; }
+  const std::vector<char>& run_alone() const { return run_alone_; }  // by call: whether it runs by its own kernel
 
   const Call* calls() const { return calls_.get(); }
   const FusedPlan& fused() const { return *fused_; }
@@ -32,9 +32,9 @@ class KnownPlan {
   std::unique_ptr<FusedPlan> fused_;
   std::vector<int> stored_;
   std::vector<bool> needed_;
-  std::vector<char> runs_itself_;  // by call: whether it runs by its own kernel
-  std::vector<uint64_t> key_;      // all that the plan depends on
-  KnownPlan* next_ = nullptr;      // the plan that was asked for after this one
+  std::vector<char> run_alone_;
+  std::vector<uint64_t> key_;  // all that the plan depends on
+  KnownPlan* next_ = nullptr;  // the plan that was asked for after this one
 };
 
 class KnownPlans {

@@ -1,5 +1,7 @@
 #include "compiler/pending_calls.h"
 
+#include <utility>
+
 #include "compiler/fused.h"
 #include "compiler/unfinished.h"
 #include "core/kept.h"
@@ -36,6 +38,7 @@ int PendingCalls::slot_of(StorageImpl* storage, bool keeps) {
 
 void PendingCalls::add() {
   Call& call = calls_[count_];
+  kind_of_[count_] = std::exchange(next_kind_, 0);
   const int weight = is_convolution(call) ? kConvolutionWeight : -1;
   for (int k = 0; k < call.noperands; ++k) {
     Operand& o = call.operands[k];
@@ -46,6 +49,32 @@ void PendingCalls::add() {
     o.storage->set_written_later(true);
   }
   ++count_;
+}
+
+// A kind is known to run alone after this many calls. Of as many calls that then run at once, one is put off.
+static constexpr uint32_t kEnoughAlone = 16, kCallsToTry = 64;
+
+bool PendingCalls::runs_alone(uint64_t hash) {
+  Kind& kind = kinds_[hash / 2 % kKinds];
+  const bool alone = kind.hash == hash && kind.alone >= kEnoughAlone && ++kind.asked % kCallsToTry != 0 && !explains;
+  next_kind_ = alone ? 0 : hash;
+  return alone;
+}
+
+void PendingCalls::note_kind(uint64_t hash, bool alone) {
+  Kind& kind = kinds_[hash / 2 % kKinds];
+  if (kind.hash != hash) {
+    if (alone) kind = {hash, 1, 0};
+  } else if (alone) {
+    ++kind.alone;
+  } else {
+    kind.alone = 0;
+  }
+}
+
+void PendingCalls::note_kinds(const std::vector<char>& alone) {
+  for (int c = 0; c < count_; ++c)
+    if (kind_of_[c]) note_kind(kind_of_[c], alone[c]);
 }
 
 void PendingCalls::let_go(Slot& slot) {
@@ -127,6 +156,7 @@ void PendingCalls::keep_rest(const std::string& reason, bool told) {
     if (!rest.stays[c]) continue;
     if (kept != c) {
       calls_[kept] = calls_[c];
+      kind_of_[kept] = kind_of_[c];
     }
     for (int k = 0; k < calls_[kept].noperands; ++k)
       if (Operand& o = calls_[kept].operands[k]; o.storage) o.slot = numbers[o.slot];
@@ -195,6 +225,7 @@ void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
     recording::run(plan, g, calls_.get(), slots_);
     plan.note(g, Progress::Done, progress_);
   }
+  note_kinds(fused.run_alone(calls_.get(), count_));
   counts.generated += fused.run(calls_.get(), slots_, progress_);
 }
 
@@ -208,6 +239,7 @@ void PendingCalls::run_known(const KnownPlan& plan) {
   counts.kept_apart += plan.fused().kept_apart();
   for (int c = 0; c < count_; ++c)
     if (!plan.needed()[c]) progress_[c] = Progress::Done;
+  note_kinds(plan.run_alone());
   counts.generated += plan.fused().run(plan.calls(), slots_, progress_);
 }
 
@@ -229,7 +261,8 @@ void PendingCalls::run_one() {
     return;
   }
   progress_[0] = Progress::Begun;
-  run_alone(call, slots_);
+  if (kind_of_[0]) note_kind(kind_of_[0], true);
+  recording::run_alone(call, slots_);
 }
 
 }  // namespace mica::recording

@@ -27,6 +27,8 @@ class PendingCalls {
   void add();
   bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
   const Call* lone() const { return count_ == 1 ? &calls_[0] : nullptr; }
+  // Whether a call of this kind runs at once; if not, it is the next one that is added. Kinds are told by a hash.
+  bool runs_alone(uint64_t kind);
   // Runs all calls and forgets them. After an error, those stay that did not run and still can. `told` says whether the
   // error reaches the program that made the calls.
   void run(const char* reason, const std::string& asked_from = {}, bool told = true);
@@ -57,6 +59,19 @@ class PendingCalls {
   std::vector<Progress> progress_;                         // by call, while the calls run
   bool broken_ = false;                                    // whether it is unknown which calls have run
   KnownPlans plans_;
+
+  // How calls of a kind have fared.
+  struct Kind {
+    uint64_t hash = 0;
+    uint32_t alone = 0;  // how many were put off and ran alone, since the last one that did not
+    uint32_t asked = 0;  // how often calls of the kind were to be put off since
+  };
+  static constexpr size_t kKinds = 512;
+  void note_kind(uint64_t hash, bool alone);
+  void note_kinds(const std::vector<char>& alone);                 // by call
+  std::unique_ptr<Kind[]> kinds_{new Kind[kKinds]};                // by bits of the hash
+  std::unique_ptr<uint64_t[]> kind_of_{new uint64_t[kMostCalls]};  // by call; 0: it was not asked for
+  uint64_t next_kind_ = 0;
 };
 
 }  // namespace mica::recording

@@ -10,6 +10,7 @@
 #include "compiler/pending_calls.h"
 #include "compiler/unfinished.h"
 #include "core/compiler_switch.h"
+#include "core/lone_calls.h"
 #include "core/recorded_convolution.h"
 #include "mica/backend.h"
 #include "mica/core/fork.h"
@@ -173,6 +174,16 @@ uint32_t users(const StorageImpl& storage) {
 // once and 20 us when they were put off. As machine code they took 12 us, so that fewer elements of float32 are enough.
 std::atomic<int64_t> least_elements{4 * kLeastElements};
 thread_local int64_t least_fused = 2048;
+
+bool runs_alone(const char* name, DType dtype, IntArrayRef sizes) {
+  if (least_fused <= 1) return false;  // in a graph that is captured, more calls are put off and run together
+  uint64_t hash = reinterpret_cast<uintptr_t>(name) ^ static_cast<uint64_t>(dtype);
+  for (const int64_t n : sizes) hash = (hash ^ static_cast<uint64_t>(n)) * 0x9E3779B97F4A7C15u;
+  hash ^= hash >> 32;
+  if (!known) known = &mine();
+  const std::lock_guard lock(known->mutex);
+  return known->runs_alone(hash | 1);  // 0 stands for no kind
+}
 
 bool pending() { return known && !known->empty(); }
 

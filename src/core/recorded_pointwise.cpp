@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/lone_calls.h"
 #include "core/pointwise.h"
 #include "mica/core/recording.h"
 
@@ -36,7 +37,10 @@ bool PointwisePlan::can_wait() const {
   }
   int64_t count = 1;
   for (const int64_t n : sizes) count *= n;
-  if (!device_.is_cpu()) return (count >= recording::least_fused || (awaited && count > 0)) && count <= kFusedElements;
+  if (!device_.is_cpu()) {
+    if (count == 0 || count > kFusedElements) return false;
+    return awaited || (count >= recording::least_fused && !recording::runs_alone(op_.name, common_, sizes));
+  }
   const int64_t least = recording::least_elements.load(std::memory_order_relaxed);
   // A chain of float32 operations may become machine code, which gains even where the data fits the first cache.
   return (common_ == DType::Float32 ? 2 * count : count) >= least || (awaited && count > 0);

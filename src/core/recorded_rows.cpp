@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/lone_calls.h"
 #include "mica/backend.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/core/recording.h"
@@ -177,19 +178,21 @@ class NormCall {
 };
 
 // Rows of float32 whose memory nobody outside knows, from addresses that vectors can be read from.
-bool can_be_fused(std::initializer_list<const Tensor*> tensors, int64_t count) {
+bool can_be_fused(const char* name, std::initializer_list<const Tensor*> tensors, int64_t count) {
   const Tensor& first = **tensors.begin();
   if (!(thread_modes & mode_bit::kRecord) || first.is_cpu() || first.is_meta()) [[likely]]
     return false;
   const Fusion* fusion = fusion_of(first.device());
   if (!fusion || !fusion->takes_norm || !fusion->takes_norm(count)) return false;
+  bool awaited = false;
   for (const Tensor* t : tensors) {
     if (!t->defined()) continue;
     if (t->dtype() != DType::Float32 || t->device() != first.device() || !t->is_contiguous() || t->dim() > kDims ||
         t->numel() == 0 || !t->storage() || !t->storage()->resizable() || t->storage_offset() % 4)
       return false;
+    awaited |= t->storage()->written_later();
   }
-  return first.numel() >= least_fused;
+  return first.numel() >= least_fused && (awaited || !runs_alone(name, DType::Float32, first.sizes()));
 }
 
 void run_norm(const NormArguments& a, const TensorView* views) {
@@ -228,7 +231,7 @@ bool can_promise(Device device) { return device.is_cpu() || (!device.is_meta() &
 
 bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, const Tensor& weight,
                   const Tensor& bias, int64_t count, double eps) {
-  if (!can_be_fused({&input, &out, &mean, &rstd, &weight, &bias}, count)) return false;
+  if (!can_be_fused("norm", {&input, &out, &mean, &rstd, &weight, &bias}, count)) return false;
   Call& call = begin_call();
   NormCall operands(call);
   NormArguments a{input.numel() / count, count, eps, mean.defined(), false};
@@ -246,7 +249,8 @@ bool put_off_norm_gradient(const NormGradients& gradients, const Tensor& input, 
                            const Tensor& weight, int64_t count) {
   const auto& [grad_input, grad_weight, grad_bias, grad] = gradients;
   if (!grad_input.defined() ||
-      !can_be_fused({&input, &grad_input, &grad_weight, &grad_bias, &grad, &mean, &rstd, &weight}, count))
+      !can_be_fused("norm_backward", {&input, &grad_input, &grad_weight, &grad_bias, &grad, &mean, &rstd, &weight},
+                    count))
     return false;
   Call& call = begin_call();
   NormCall operands(call);

@@ -171,6 +171,30 @@ def test_many_kinds_of_calls():
         assert torch.equal(found, f(x))
 
 
+def test_calls_that_always_run_alone_are_not_put_off():
+    def lone(x, w):
+        return (x @ w).sin() @ w
+
+    def together(x, w):
+        return ((x @ w).sin() * 2 + 1).relu()
+
+    x, w = ramp(70, 70), ramp(70, 70) / 70
+    compiled, other = torch.compile(lone), torch.compile(together)
+    assert counted(compiled, x, w)[1]["calls"] == 1
+    for _ in range(20):
+        compiled(x, w)
+    for _ in range(30):
+        found, ran = counted(compiled, x, w)
+        assert torch.equal(found, lone(x, w)) and ran["calls"] == 0
+    said = str(torch.explain(compiled, x, w))
+    assert "1 calls" in said  # who asks sees what the function puts off
+    # A sine of that kind which does not run alone is noticed in a while.
+    for _ in range(70):
+        found, ran = counted(other, x, w)
+        assert torch.equal(found, together(x, w))
+    assert ran["calls"] == 4 and ran["loops"] == 1
+
+
 def test_training_gives_the_same_gradients():
     torch.manual_seed(0)
     model = torch.nn.Sequential(

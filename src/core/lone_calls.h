@@ -1,0 +1,14 @@
+// Calls that gain nothing by being put off, because each time they ran alone.
+#pragma once
+
+#include "mica/core/array_ref.h"
+#include "mica/dtype.h"
+
+namespace mica::recording {
+
+// Whether a call on a device that fuses calls runs at once, though it could be put off: calls like it were put off many
+// times, and none of them ran together with another call. To be asked of calls none of whose operands is pending. Now
+// and then such a call is put off nevertheless, because the program may have changed.
+bool runs_alone(const char* name, DType dtype, IntArrayRef sizes);
+
+}  // namespace mica::recording
