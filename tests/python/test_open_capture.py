@@ -285,3 +285,19 @@ def test_promises_that_only_the_engine_keeps_are_computed_again():
         x, t = torch.randn(count, 3, 16, 16), torch.randint(0, 100, (count,))
         for wanted, given in zip(function(x, t), compiled(x, t), strict=True):
             assert torch.equal(wanted, given)
+
+
+@pytest.mark.parametrize("options", [{}, {"dynamic": True}])
+def test_sizes_that_data_decide_end_the_graph(options):
+    def function(x):
+        order, kept = x.argsort(), []
+        while order.numel() > 0:
+            first, rest = order[0], order[1:]
+            kept.append(first.item())
+            order = rest[x[rest] - x[first] > 0.1]
+        return torch.tensor(kept)
+
+    compiled = torch.compile(function, backend="eager", recompile_limit=1000, **options)
+    for count in (5, 6, 40, 41):  # more sizes come up than a set of open sizes has room for
+        x = torch.rand(count)
+        assert torch.equal(compiled(x), function(x))

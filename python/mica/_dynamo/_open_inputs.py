@@ -87,13 +87,20 @@ class OpenInputs:
         if known is not None:
             return known
         axes = self.axes(tensor, name)
-        if not axes:
+        # A loop that breaks the graph brings new inputs with every turn. Those beyond what there is room for are fixed.
+        if not axes or (self.env is not None and self.env.worlds.room(self.env.avoid) < len(axes)):
             return self._fakes.from_tensor(tensor, static_shapes=True)
+        from mica._dynamo import config
+
         own = getattr(tensor, "__dict__", {})
         if self.env is None:
             self._fakes.shape_env = ShapeEnv()
             self.env.presets = dict(self.presets)
             self.env.shown = self._shown if self.shows_numbers else None
+            # Python sees numbers, and of a size that only data decide there is none before the graph has run.
+            self.env.refuses_data = self.shows_numbers and not (
+                self._owner.fullgraph or config.capture_dynamic_output_shape_ops
+            )
         apart = own.get("_dynamo_dynamic_indices", ()) if self._owner.sizes_apart else ()
         kinds = [
             DimDynamic.STATIC if axis not in axes else DimDynamic.DYNAMIC if axis in apart else DimDynamic.DUCK

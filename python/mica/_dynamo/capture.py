@@ -98,6 +98,7 @@ class Capture(RecordedGraph):
         names = InputNames(owner.function, args, kwargs)
         super().__init__(owner, names, _fakes.FakeTensorMode(allow_non_fake_inputs=True))
         self.active, self._asked, self._parts = True, set(), 0
+        self._pass = _C._current_graph_task_id()
         self.failed = None  # the exception of a call of torch
         self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values", _names.is_refused(name))
         self.fakes.arrays = self._array_of_promise
@@ -116,7 +117,8 @@ class Capture(RecordedGraph):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if not self.active:
+        # The engine wants real tensors of the Python functions and hooks of a backward pass.
+        if not self.active or _C._current_graph_task_id() != self._pass:
             return func(*args, **kwargs)
         kind = _names.kind_of(func, args)
         if kind == "plain":
@@ -223,7 +225,7 @@ class Capture(RecordedGraph):
             self.active = before
 
     def _recorded(self, func, args, kwargs, tensors):
-        originals = {}
+        originals, inner_args, inner_kwargs = {}, (), {}
 
         def fake(tensor):
             if isinstance(tensor, _fakes.FakeTensor) and tensor.fake_mode is self.fakes:

@@ -49,12 +49,12 @@ def result(mode, func, name, args, kwargs):
     if name in _INDEXING:
         if not any(index is not None and index.dtype in _MASKS for index in args[1]):
             return None
-        if env is None:
+        if env is None or env.refuses_data:
             raise mica._subclasses.fake_tensor.DynamicOutputShapeException(func)
         return mode.__torch_dispatch__(func, (), (args[0], _rows_of_masks(mode, args[1])))
     if name not in NAMES:
         return None
-    if env is None or name not in _RULES:
+    if env is None or env.refuses_data or name not in _RULES:
         raise mica._subclasses.fake_tensor.DynamicOutputShapeException(func)
     return _RULES[name](mode, env, *args, **kwargs)
 

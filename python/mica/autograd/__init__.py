@@ -78,8 +78,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         return mica.overrides.handle_torch_function(
             backward, asked, _listed(tensors), grad_tensors=grad_tensors, **options
         )
-    if _before_gradients is not None:
-        _before_gradients()
+    _compute_recorded()
     if _are_spread(tensors):
         from mica.distributed.tensor._gradients import run
 
@@ -137,9 +136,14 @@ _gradients_of_examples = None
 _before_gradients = None
 
 
-def _gradients(outputs, inputs, grad_outputs, *options):
+def _compute_recorded():
+    """What a capture of graphs has put off is computed: the engine sees tensors beneath calls."""
     if _before_gradients is not None:
         _before_gradients()
+
+
+def _gradients(outputs, inputs, grad_outputs, *options):
+    _compute_recorded()
     if grad_outputs is None and _C._len_torch_dispatch_stack():
         outputs = _listed(outputs)
         grad_outputs = _seeds(outputs)

@@ -5,7 +5,7 @@ Imported where vmap is first used; autograd.grad and Function.apply know of exam
 
 from typing import NamedTuple
 
-from mica import _C
+from mica import _C, autograd
 from mica.func import _batched, _generated_rule
 from mica.func._batched import (
     BatchedTensor,
@@ -56,6 +56,7 @@ def gradients(outputs, inputs, weights, retain_graph, create_graph, allow_unused
     """autograd.grad for tensors that may be examples of batches."""
     level = levels_in(outputs, levels_in(inputs, levels_in(weights or (), None)))
     if level is None:
+        autograd._compute_recorded()  # the seeds may be recorded
         return _C._autograd_grad(outputs, inputs, weights, retain_graph, create_graph, allow_unused)
     weights = _seeds(outputs, weights)
     if not all(is_batched(x, level) for x in inputs):

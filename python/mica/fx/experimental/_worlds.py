@@ -33,10 +33,17 @@ class Worlds:
     def __len__(self):
         return len(self.values)
 
+    def _usable(self, avoid):
+        taken = [size for size in avoid if size]
+        return [p for p in self._primes if not any(size % p == 0 or abs(size - p) <= 64 for size in taken)]
+
+    def room(self, avoid=()):
+        """How many symbols can still be added."""
+        return len(self._usable(avoid))
+
     def add(self, name, hint, avoid=()):
         """A new symbol."""
-        taken = [size for size in avoid if size]
-        prime = next((p for p in self._primes if not any(size % p == 0 or abs(size - p) <= 64 for size in taken)), None)
+        prime = next(iter(self._usable(avoid)), None)
         if prime is None:
             raise NotImplementedError(f"a ShapeEnv of Mica holds up to {len(_PRIMES)} open sizes")
         index = len(_PRIMES) - len(self._primes)

@@ -132,6 +132,7 @@ class ShapeEnv:
         self.presets, self._by_key, self._keys = {}, {}, {}
         # Makes what a program gets for a SymInt among the sizes of a tensor, if that is not the SymInt itself.
         self.shown = None
+        self.refuses_data = False  # sizes that only data decide are an error
 
     backed_var_to_val = property(lambda self: self.var_to_val)
 
