@@ -275,7 +275,7 @@ def kernel_registry(engine: dict[str, str], layers: dict[str, str]) -> str:
 
 
 def implementations_header(ops: list[Op], source: str = "ops/*.toml") -> str:
-    """What is written by hand: an operation whose definition is missing or differs from its schema fails to link."""
+    """Declarations of the functions that are written by hand. One whose definition is missing or differs fails to link."""
     groups: dict[str, list[str]] = {"shapes": [], "views": [], "composite": [], "inplace": [], "checks": []}
     seen = set()
     for op in ops:

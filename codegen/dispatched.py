@@ -69,7 +69,8 @@ class DispatchedForms:
         return f"{COLD}{text} {{\n" + "\n".join(self.take()) + "\n}\n"
 
     def put_parts(self, arguments: list[str], asked: str) -> None:
-        """Where the engine itself records what a class or a mode answers, it sees the parts: they have the nodes."""
+        """Writes the call of an operation's parts, where the engine itself records what a class or a mode answers: parts
+        have nodes."""
         tensors = [a.name for a in self.schema.arguments if a.type.base == "Tensor" and not a.type.optional]
         if tensors and not is_factory(self.schema):
             self.put(f"if ({asked}compute_requires_grad({', '.join(tensors)}))")
@@ -128,7 +129,8 @@ class DispatchedForms:
             self.put("const bool recorded = true;")
 
     def restore_views(self, is_list: bool) -> None:
-        """The mode made the view while nothing was recorded; the program did not."""
+        """Makes a view differentiable again: the mode made it while nothing was recorded, but the program did not ask
+        for that."""
         if is_list:
             self.put(
                 "for (const Tensor& t : result)",

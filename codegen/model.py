@@ -115,7 +115,8 @@ class Op:
 
     @property
     def unique_number(self) -> str:
-        """Set behind a name of this entry's, so that no other entry of its name has the same; the first has none."""
+        """A number that is put behind a name of this entry, so that no other entry with its name has the same. The first
+        has none."""
         return str(self.place or "")
 
     def node_label(self, schema: Schema) -> str:

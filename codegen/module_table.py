@@ -76,7 +76,7 @@ class Option:
         return "Dims" if self.takes_after else self.cpp_type
 
     def cpp_kept(self, place: str) -> str:
-        """What is kept, of an option that is found at `place`."""
+        """The value to keep of an option that is found at `place`."""
         if self.takes_after:
             place = f"{place}.value_or({self.takes_after})"
         return f'{place}.expand({COUNTS[self.type][1]}, "{self.name}")' if self.type in COUNTS else place

@@ -36,7 +36,7 @@ class Option:
 
     @property
     def count(self) -> int:
-        """How many numbers it is; 0 where it is one thing."""
+        """How many numbers the option consists of; 0 where it is a single value."""
         m = re.search(r"\[(\d)\]", self.type)
         return int(m[1]) if m else len(self.parts)
 

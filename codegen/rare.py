@@ -41,7 +41,7 @@ class RareForms:
         return bool(self.op.layouts_of(self.schema)) or self.schema.full_name in self.op.name_rules
 
     def mask(self) -> str:
-        """The bits that lead to the rare function: not those of layouts that the whole family is made for."""
+        """The bits that lead to the rare function, without those of layouts that the whole family is made for."""
         base = "tensor_bit::kSpecialView" if self.op.kind == "view" else "tensor_bit::kSpecial"
         if self.op.kind == "view" and "quantized" in self.op.layouts_of(self.schema):
             base = "(tensor_bit::kSpecialView | tensor_bit::kQuantized)"
@@ -254,7 +254,7 @@ def layout_header(layout: str, ops: list[Op]) -> str:
 
 
 def forward_declarations(ops: list[Op]) -> list[str]:
-    """For a family's source: only what it calls, so that a new implementation compiles one family."""
+    """The declarations for a family's source: only those that it calls, so that a new implementation compiles one family."""
     lines: list[str] = []
     for layout in LAYOUTS:
         own: list[str] = []

@@ -8,7 +8,7 @@ HEADER = '"""How spread tensors go through operations: docs/sharding.md. Generat
 
 
 def rule_of(op: Op) -> str:
-    """What the entry says, or what follows from its kind."""
+    """The rule that the entry says, or that follows from its kind."""
     return op.sharding or ("pointwise" if op.kind == "pointwise" else "")
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    """Attention over what came before, then a layer for every place by itself."""
+    """Attention over the characters so far, then a small network for each position."""
 
     def __init__(self, width, heads):
         super().__init__()

@@ -30,7 +30,8 @@ SUMMARIES = [
 
 
 def steps():
-    """Names with the targets of make; None where this machine cannot, with the reason."""
+    """Yields (name, targets of make, None) for each step. A step that this machine cannot run has a reason in the place
+    of None."""
     yield "test", ["test"], None
     yield "test-torch", ["test-torch", "PYTEST_ARGS=-n 2"], None
     yield "test-distributed", ["test-distributed"], None

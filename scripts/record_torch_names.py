@@ -69,7 +69,7 @@ IMPORTED_FROM = ("_functorch", "amp", "autograd", "cuda", "distributed", "distri
 
 
 def imported(path: Path):
-    """name=module.name for what a module that is no package imports from torch."""
+    """name=module.name for each name that a module, but not a package, imports from torch."""
     parts = path.relative_to(ROOT).parts
     if path.name == "__init__.py" or (len(parts) > 1 and parts[0] not in IMPORTED_FROM):
         return set()
@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def record_operators() -> None:
-    """The schemas of aten without their space, then those of the other spaces with it."""
+    """The schemas of aten without their namespace, then those of other namespaces with it."""
     import torch
     import torch.ao.quantization.fx._decomposed
     import torch.distributed._functional_collectives
