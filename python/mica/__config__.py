@@ -7,7 +7,7 @@ from mica.version import __version__
 
 
 def show():
-    """The version, what the CPU's kernels were chosen for, and the extension's file."""
+    """The versions of Mica and of Python, and the extension's file."""
     return f"Mica {__version__}\n  - Python {sys.version.split()[0]}\n  - extension {_C.__file__}\n"
 
 

@@ -7,7 +7,7 @@ from typing import Final  # noqa: F401
 
 
 class FunctionModifiers:
-    """What a mark says: torch keeps it in a function's `_torchscript_modifier`."""
+    """The marks that a function can have in its `_torchscript_modifier`, as in torch."""
 
     UNUSED = "unused (ignored and replaced with raising of an exception)"
     IGNORE = "ignore (leave as a call to Python, cannot be torch.jit.save'd)"

@@ -85,7 +85,7 @@ class _Search:
         return S if self.B is None else self.B @ S
 
     def orthonormal(self, S):
-        """A basis of S's range, orthonormal under B; directions that rounding has made of nothing are left out."""
+        """A basis of the range of S that is orthonormal under B. Directions that only come from rounding are left out."""
         for _ in range(2):
             S = S / S.norm(dim=0).clamp_min(torch.finfo(S.dtype).tiny)
             gram = S.mT @ self.through_B(S)

@@ -16,7 +16,7 @@ class OperatorBase:
 
 
 def _asked(args, kwargs):
-    """Those of the arguments, and of the items of lists, that get the operator itself: proxies."""
+    """The arguments, and items of lists among them, whose __torch_function__ gets the operator itself: proxies."""
     values = (*args, *kwargs.values()) if kwargs else args
     found = asked_among(values)
     for value in values:
@@ -339,7 +339,7 @@ class _Ops(types.ModuleType):
         return namespace
 
     def _forget(self, namespace, name):
-        """An operator was defined or undefined: what was found before is looked up again."""
+        """Forget which operators were found before, because one was defined or undefined."""
         space = self.__dict__.get(namespace)
         if space is not None:
             space.__dict__.pop(name, None)

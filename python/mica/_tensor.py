@@ -97,7 +97,7 @@ def storage(self):
 
 @_method
 def _typed_storage(self):
-    """The same for Mica's own use, without the warning."""
+    """The typed storage, for Mica's own use, without the warning."""
     # Made before the untyped storage's object, which dies with it. If a program keeps neither, the second object then
     # gets the memory of the first, and programs that compare their id() find them the same, as with torch.
     typed = TypedStorage.__new__(TypedStorage)
@@ -120,7 +120,7 @@ def _neg_view(self):
 
 @_method
 def _lazy_clone(self):
-    """A copy that shares the memory until one of the two is written, and takes a copy of its own then."""
+    """A copy that shares the tensor's memory until one of the two is written."""
     from mica._methods.lazy_clone import lazy_clone
 
     return lazy_clone(self)

@@ -81,7 +81,7 @@ def _rebuild_nested_tensor(buffer, sizes, strides, storage_offsets):
 
 
 def _rebuild_from_type_v2(func, new_type, args, state):
-    """A tensor of a subclass, or with attributes of its own. No type stands for a plain tensor."""
+    """Rebuild a tensor of a subclass, or one with further attributes. Without a type it is a plain tensor."""
     made = func(*args)
     if new_type is not None and type(made) is not new_type:
         made = made.as_subclass(new_type)

@@ -4,7 +4,7 @@ from mica.func import vmap
 
 
 def _vmap(func, in_dims=0, out_dims=0, allow_none_pass_through=False):
-    """vmap by its old name: what draws random numbers is refused, and None among the outputs is handed on if that is asked for."""
+    """vmap by its old name. It refuses functions that draw random numbers, and lets None be an output if that is asked for."""
     if not allow_none_pass_through:
         return vmap(func, in_dims, out_dims)
     from mica.utils._pytree import tree_flatten, tree_unflatten

@@ -186,7 +186,7 @@ def _into(out, result):
 
 
 def _pieces_into(name, out, pieces, resized):
-    """The pieces, or None if they are written to the tensors of a list."""
+    """The pieces, or None if they were written to a list of tensors given as out."""
     if out is None:
         return pieces
     if len(out) != len(pieces):

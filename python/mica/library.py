@@ -108,7 +108,8 @@ _keep_alive = []
 
 
 def define(qualname, schema=None, *, lib=None, tags=(), alias_analysis=""):
-    """Define an operator: define("ns::name", "(Tensor x) -> Tensor"). With a Library first, a decorator that defines and implements."""
+    """Define an operator: define("ns::name", "(Tensor x) -> Tensor"). With a Library first, a decorator that defines and
+    implements."""
     if isinstance(qualname, Library):
         library, text = qualname, schema
 
@@ -229,7 +230,7 @@ def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None)
 
 
 class _FakeContext:
-    """What register_fake's functions ask for sizes that depend on data: the meta device has none."""
+    """The context that register_fake's functions get for sizes that depend on data. The meta device has no data."""
 
     def __init__(self, env):
         self._env = env
@@ -244,7 +245,7 @@ class _FakeContext:
 
 
 def get_ctx():
-    """What a function of register_fake asks for sizes that depend on data."""
+    """The context in which a function of register_fake makes sizes that depend on data."""
     return _FakeContext(current_env())
 
 

@@ -70,7 +70,7 @@ def wrap_torch_function(dispatcher):
 
 
 def get_default_nowrap_functions():
-    """The functions whose results stay what they are when Tensor's own __torch_function__ answers for a subclass."""
+    """The functions whose results are not converted to the subclass by Tensor's own __torch_function__."""
     return {_C.Tensor._base.__get__, _C.Tensor.grad.__get__, _C.Tensor._grad.__get__}
 
 
@@ -157,7 +157,7 @@ class TorchFunctionMode:
 
 @contextlib.contextmanager
 def _enable_torch_function():
-    """Modes and classes are asked in a with block, whatever was switched off around it."""
+    """A with block in which modes and classes are asked again, whatever was switched off outside."""
     modes, classes = _C._set_torch_function_disabled(False), _C._set_torch_function_subclass_disabled(False)
     try:
         yield
@@ -167,7 +167,7 @@ def _enable_torch_function():
 
 
 def enable_reentrant_dispatch():
-    """Within a __torch_dispatch__: what plain tensors compute in a `with` block is recorded as outside of it."""
+    """A `with` block within a __torch_dispatch__ in which autograd records operations on plain tensors as it does outside."""
     from mica._subclasses import recorded
 
     return recorded.enable_reentrant_dispatch()

@@ -58,7 +58,7 @@ _INTEGERS = {_C.qint8: _C.int8, _C.quint8: _C.uint8, _C.qint32: _C.int32, _C.qui
 
 
 def _check_wrapping(args, wrap_storage, dtype, device):
-    """The dtype of a typed storage over an untyped one, where the arguments say that and no more."""
+    """Check the arguments for a typed storage over an untyped one, and return its dtype."""
     if args:
         raise RuntimeError("No positional arguments should be given when using 'wrap_storage'")
     if dtype is None:
@@ -310,8 +310,8 @@ def _rebuild_typed(untyped, dtype):
 
 
 class _StorageClass(type):
-    """The type of FloatStorage and its like: whatever TypedStorage has the dtype is an instance; of those of torch.cuda
-    whatever is on a GPU besides."""
+    """The type of FloatStorage and its like. A TypedStorage of the dtype is an instance; for the classes of torch.cuda it has
+    to be on a GPU too."""
 
     def __instancecheck__(cls, instance):
         return (

@@ -6,7 +6,8 @@ __all__ = ["TorchVersion"]
 
 
 def _key(version):
-    """What versions are ordered by: numbers; below them what comes before a release (2.0.0a0), above them builds (2.0+cpu)."""
+    """The key by which versions are ordered: by numbers, with pre-releases (2.0.0a0) before the release and local builds
+    (2.0+cpu) after it."""
     if isinstance(version, tuple | list):
         version = ".".join(str(part) for part in version)
     public, _, local = str(version).strip().partition("+")

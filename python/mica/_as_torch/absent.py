@@ -40,7 +40,7 @@ def _message(full_name):
 
 
 class AbsentType(type):
-    """The type of classes that cannot be made use of: nothing is an instance of one."""
+    """The type of the stand-ins for classes: no object is an instance of such a class, and using one is an error."""
 
     def __call__(cls, *args, **kwargs):
         raise NotImplementedError(_message(f"{cls.__module__}.{cls.__qualname__}"))

@@ -21,7 +21,8 @@ from mica.torch_version import TorchVersion
 
 
 def _name_of(module, name):
-    """What a module is called: where torch has what it defines. A package is called by its place, where Python seeks its modules."""
+    """The name of a module: where torch defines what this module defines. A package has the name of its place, where Python
+    looks for its modules."""
     return "torch" + name.removeprefix("mica") if hasattr(module, "__path__") else torch_module_name(name)
 
 
@@ -142,7 +143,7 @@ _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, _C._Function)
 
 
 def _rename(module, name):
-    """Give a module that ran under Mica's name, and what it defined, torch's."""
+    """Give torch's name to a module that ran under Mica's name, and to what it defined."""
     module.__name__ = _name_of(module, name)
     for value in list(vars(module).values()):
         if not isinstance(value, _NAMED):

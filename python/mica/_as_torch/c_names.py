@@ -129,7 +129,7 @@ def _add_docstr(function, text):
 
 
 def _is_any_autocast_enabled():
-    """Whether autocast is on for a device that there is."""
+    """Whether autocast is on for any device that exists."""
     return any(_C.is_autocast_enabled(device) for device in ("cpu", "cuda"))
 
 
@@ -150,7 +150,7 @@ def _set_print_stack_traces_on_fatal_signal(enabled):
 
 
 class _TorchFunctionState(enum.Enum):
-    """Who is asked by __torch_function__: everybody, modes only, nobody."""
+    """Whether __torch_function__ is called for modes and classes, for modes only, or not at all."""
 
     ENABLED = 0
     SUBCLASSES_DISABLED = 1
@@ -323,7 +323,8 @@ class _AutoDispatchBelowAutograd(_Guard):
 
 
 class _ExcludeDispatchKeyGuard(_Guard):
-    """A with block that passes over keys: over those of autocast, it switches autocast off."""
+    """A with block that leaves out dispatch keys. Leaving out those of autocast switches autocast off; others change
+    nothing."""
 
     _AUTOCAST = {DispatchKey.AutocastCPU: "cpu", DispatchKey.AutocastCUDA: "cuda"}  # noqa: RUF012
 

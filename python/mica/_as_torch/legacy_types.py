@@ -13,7 +13,7 @@ def _has_cuda():
 
 
 class tensortype(type):
-    """The type of the tensor types: they have instances, but no object is made of them."""
+    """The type of torch.FloatTensor and its like. Tensors are instances of them, but no object has one as its class."""
 
     def __instancecheck__(cls, instance):
         return isinstance(instance, _C.Tensor) and instance.dtype == cls.dtype and instance.is_cuda == cls.is_cuda

@@ -41,7 +41,7 @@ class BlockWeight:
         return _C._block_rows(indices, *self._parts)
 
     def dequantize(self):
-        """What the numbers stand for, a float32 tensor."""
+        """The numbers that the blocks stand for, as a float32 tensor."""
         return _C._block_rows(_C.arange(self._parts[-2]), *self._parts).view(self.shape)
 
     def _check_matrix(self, name):

@@ -97,7 +97,7 @@ def _tag_of_backend(storage):
 
 
 def _restore_to_backend(storage, location):
-    """To the device of a backend that has been opened; tags of device types that nobody brings are left alone."""
+    """Move a storage to the device of an opened backend. Tags of device types without a backend are left to others."""
     try:
         device = _C.device(location)
     except RuntimeError:

@@ -45,7 +45,8 @@ _THERE_MODULES = {
 
 
 def find_class(module, name):
-    """What a file means by torch's `module` and `name`: Mica's of the same name. Other modules are Python's business."""
+    """The object that a file means by torch's `module` and `name`: the one of Mica's that has this name. Python itself finds
+    those of other modules."""
     if module != "torch" and not module.startswith("torch."):
         raise ValueError(f"{module} is not torch's")
     if (module, name) in _HERE:
@@ -68,7 +69,7 @@ def find_class(module, name):
 
 
 def get_layout(name):
-    """The layout of this name: what a pickled layout calls in a file, as torch.serialization._get_layout."""
+    """The layout of this name. A pickled layout calls this function, which files know as torch.serialization._get_layout."""
     return getattr(_C, name.removeprefix("torch."))
 
 
@@ -108,7 +109,7 @@ _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, _C._Function)
 
 
 def name_in_file(obj):
-    """ "module, newline, name" for Mica's dtypes, classes and functions; None for what pickle itself names."""
+    """ "module, newline, name" for Mica's dtypes, classes and functions; None for objects that pickle itself can name."""
     if isinstance(obj, _C.dtype):
         return "torch\n" + str(obj).removeprefix("torch.")
     if isinstance(obj, qscheme):

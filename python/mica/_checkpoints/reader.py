@@ -164,7 +164,7 @@ def load_archive(archive, *, map_location, pickle_module, pickle_args, skip_data
 
 
 class _Bounded:
-    """A file that gives no more than it has: a size from a pickle may be any number."""
+    """A file that never tries to read more bytes than it has left: a size that comes from a pickle may be any number."""
 
     def __init__(self, file):
         self._file = file

@@ -7,7 +7,7 @@ from mica.serialization import load, save
 
 
 def _load_from_bytes(b):
-    """The storage that a plain pickle of torch's holds: as a file of its own."""
+    """The storage in a plain pickle of torch's, which holds it as a whole checkpoint file."""
     return load(io.BytesIO(b), weights_only=False)
 
 

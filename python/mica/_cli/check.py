@@ -45,7 +45,7 @@ def _after_steps(count):
 
 
 def _shown(found, everywhere):
-    """Findings with short paths, without those of installed packages."""
+    """The findings with short paths, leaving out those in installed packages."""
     kept = []
     for finding in found.findings:
         if everywhere or "site-packages" not in finding.file:

@@ -9,7 +9,7 @@ import time
 
 
 def record(folder, run):
-    """In each process: runs the program, and leaves what it did together with others in a file of the folder."""
+    """Run the program in one process, and write the collectives that it took part in to a file of the folder."""
     from mica import inspect
 
     began = time.time()

@@ -1,4 +1,5 @@
-"""Compilation of Python functions: `compile`. What is compiled runs as Python, and its kernels run together: docs/compiler.md."""
+"""Compilation of Python functions: `compile`. What is compiled runs as Python, and its kernels run together:
+docs/compiler.md."""
 
 import contextlib
 import functools
@@ -58,7 +59,7 @@ def compile(
 
 
 def _graph_compiler(backend, options, fullgraph):
-    """The function that is to be handed graphs, if there is one: the program's own, or one that runs them as they are."""
+    """The function that gets the graphs: the program's own backend, or one that runs graphs as they are. None without one."""
     if backend is None:
         from mica.compiler import get_default_backend
 
@@ -164,7 +165,8 @@ def optimize(
     backend="inductor", *, nopython=False, error_on_graph_break=None, guard_export_fn=None, guard_fail_fn=None,
     guard_filter_fn=None, disable=False, dynamic=None, recompile_limit=None, isolate_recompiles=False, shapes_spec=None,  # noqa: F811
 ):  # fmt: skip
-    """A decorator: torch.compile with a backend. There are no guards here to export, to filter or to tell of."""
+    """A decorator: torch.compile with a backend. There are no guards: arguments about them are refused, or
+    have no effect."""
     if guard_export_fn is not None or guard_fail_fn is not None:
         raise NotImplementedError("torch._dynamo.optimize: there are no guards, so that guard_export_fn and "
                                   "guard_fail_fn would never be called")  # fmt: skip
@@ -186,7 +188,7 @@ def optimize_assert(backend, **options):
 
 
 def reset():
-    """Forget what was counted, what backends have compiled, and graphs that are replayed. Nothing else is kept."""
+    """Forget the counters, the graphs that backends have compiled, and the graphs that are replayed."""
     _C._reset_recording_counts()
     for name in ("mica._dynamo.capture", "mica._dynamo.replay.calls"):
         if name in sys.modules:
@@ -197,7 +199,7 @@ reset_code_caches = reset
 
 
 def graph_break(msg=""):
-    """Run what was put off, as torch would end its graph."""
+    """Run the calls that were put off, where torch would end its graph."""
     capture = sys.modules.get("mica._dynamo.capture")
     if capture is not None and (now := capture.active()) is not None:
         now.flush(f"Call to `torch._dynamo.graph_break()`{': ' + msg if msg else ''}")
@@ -205,7 +207,7 @@ def graph_break(msg=""):
 
 
 class error_on_graph_break(contextlib.ContextDecorator):
-    """In this block, or in the functions that it decorates, a break of a captured graph is an error, or is none.
+    """Say whether a break of a captured graph is an error, in a with block or in the functions that this decorates.
 
     With fullgraph=True breaks are errors anyway.
     """
@@ -244,7 +246,8 @@ def patch_dynamo_config(arg1=None, arg2=None, **kwargs):
 
 
 def is_dynamo_disable_recursive(method):
-    """What a function of torch.compiler.disable was told of the functions that it calls; None of another function."""
+    """Whether torch.compiler.disable was told to include the functions that this one calls; None for a function that was
+    not disabled."""
     return getattr(method, "_torchdynamo_disable_recursive", None)
 
 
@@ -252,23 +255,23 @@ disallow_in_graph = forbid_in_graph = nonstrict_trace = run = skip_frame = dont_
 
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
-    """Say of a tensor that a size of it, or several, is to be left open in graphs."""
+    """Mark one or several sizes of a tensor, so that graphs leave them open."""
     for axis in _marked(t, index, "_dynamo_dynamic_indices"):
         vars(t).setdefault("_dynamo_dynamic_range", {})[axis] = (min, max)
 
 
 def maybe_mark_dynamic(t, index):
-    """Say of a tensor that a size of it, or several, may be left open in graphs: where the code needs a number, it has it."""
+    """Mark one or several sizes of a tensor, so that graphs may leave them open. Where the code needs a number, it gets one."""
     _marked(t, index, "_dynamo_weak_dynamic_indices")
 
 
 def mark_unbacked(t, index, *, hint_override=None, strict=False, specialize_on=None, shape_id=None):
-    """The same as maybe_mark_dynamic: a branch on the size goes the way that it goes in this call."""
+    """Mark sizes as maybe_mark_dynamic does. A branch on such a size goes the way that it goes in this call."""
     _marked(t, index, "_dynamo_weak_dynamic_indices")
 
 
 def mark_static(t, index=None):
-    """Say of a tensor that a size of it, several or all, is a number in graphs."""
+    """Mark one, several or all sizes of a tensor, so that they are numbers in graphs."""
     if isinstance(t, _C.TensorBase):
         _marked(t, range(t.dim()) if index is None else index, "_dynamo_static_indices")
 
@@ -319,7 +322,7 @@ def register_backend(compiler_fn=None, name=None, tags=()):
 
 
 def explain(f, *extra_args, **extra_kwargs):
-    """A function that calls `f` and says which graphs a backend of one's own is handed, and where and why they end."""
+    """A function that calls `f` and says which graphs a backend of the program's own would get, and where and why each ends."""
     from mica._dynamo.explanation import explain_graphs
 
     if extra_args or extra_kwargs:
@@ -336,7 +339,7 @@ def export(
     disable_constraint_solver=False, prefer_deferred_runtime_asserts_over_guards=False, _log_export_usage=True,
     constraints=None, **extra_kwargs,
 ):  # fmt: skip
-    """A function that gives the graph of `f` for its arguments, and what the graph relies on of their sizes.
+    """A function that returns the graph of `f` for given arguments, and the guards on their sizes that the graph relies on.
 
     It is an older way than torch.export: the graph has the calls of the function, or with `aten_graph` aten's operators.
 

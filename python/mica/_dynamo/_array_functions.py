@@ -44,7 +44,7 @@ def _dims(a, axis):
 
 
 def _widened(a):
-    """Whole numbers as NumPy adds them up; None where its dtype is one that torch lacks."""
+    """The integers in the dtype in which NumPy adds them up; None where torch lacks that dtype."""
     if a.dtype in (mica.bool, mica.int8, mica.int16, mica.int32, mica.int64):
         return a.to(mica.int64)
     return None if a.dtype in (mica.uint8, mica.uint16, mica.uint32, mica.uint64) else a

@@ -34,7 +34,7 @@ _STREAMS = {
 
 
 def stream_state():
-    """The state of the default random stream, whatever is recorded."""
+    """The state of the default random stream, read without recording anything."""
     return _STREAMS["get_state"](_C.default_generator)
 
 

@@ -121,7 +121,7 @@ def told_apart(value):
 
 
 def tensor_factor(func, kwargs):
-    """The tensor that x.addcmul_(y, z, value=tensor) takes for a number; None of other calls."""
+    """The tensor that x.addcmul_(y, z, value=tensor) takes in the place of a number; None for other calls."""
     if getattr(func, "__name__", "") != "addcmul_":
         return None
     return value if isinstance(value := kwargs.get("value"), _C.TensorBase) else None
@@ -175,7 +175,8 @@ def _written_as(name):
 
 
 def _is_tensor_on_the_right():
-    """Whether the program's line has `number * tensor`, as far as its right side is a variable: the method is the same."""
+    """Whether the program's line says `number * tensor`, which calls the same method as `tensor * number`. The right side
+    has to be a variable."""
     frame = _user_frame()
     before = instruction(frame, -1) if frame is not None else None
     return (
@@ -211,7 +212,7 @@ class GraphCompileReason:
 
 
 def end_of_graph(reason):
-    """The end of a graph: a break with its reason and lines, or with None the end of the function."""
+    """Describe the end of a graph: a break with its reason and lines, or the end of the function where the reason is None."""
     if reason is None:
         return GraphCompileReason("return_value", [], graph_break=False)
     import traceback
@@ -254,7 +255,8 @@ def modes_now():
 
 @contextlib.contextmanager
 def in_modes(modes):
-    """A block in which a graph runs, in the modes that it began in. A graph that fails leaves none behind."""
+    """A block in which a graph runs in the modes that were active when it began. The modes outside are restored
+    afterwards, also after a failure."""
     autocast, inference = modes
     with contextlib.ExitStack() as stack:
         stack.callback(_set_casts, modes_now()[0])

@@ -18,7 +18,8 @@ _shared = weakref.WeakKeyDictionary()  # backend -> {code of a function: (its gr
 
 
 def _of_code(function, backend):
-    """(graphs, a lock) of all functions with the same code: as in torch, each layer of a kind uses what was compiled for one."""
+    """(graphs, a lock) that all functions with the same code share: as in torch, all layers of a class use what was
+    compiled for one of them."""
     function = getattr(type(function), "forward", function) if isinstance(function, Module) else function
     code = getattr(function, "__code__", None)
     if code is None:
@@ -30,7 +31,7 @@ def _of_code(function, backend):
 
 
 class CompiledGraphs:
-    """What a backend has made of a function's graphs."""
+    """The functions that a backend has returned for the graphs of one function."""
 
     def __init__(self, function, backend, fullgraph, limit=None):
         self.backend, self._fullgraph, self._limit = backend, fullgraph, limit

@@ -38,7 +38,7 @@ class SizeInput:
 
 
 def concrete(values):
-    """Values with numbers for open sizes: those of this call."""
+    """The values, with the numbers of this call in the place of open sizes."""
 
     def number(value):
         return mica.Size(map(int, value)) if isinstance(value, open_sizes.OpenSize) else int(value)
@@ -151,7 +151,7 @@ class OpenInputs:
         )
 
     def number(self, name):
-        """A symbol as an open number, whatever else is known of it."""
+        """A symbol as an open number."""
         from mica._functions.symbolic import SymNode
 
         return mica.SymInt(SymNode(symbol(name), self.env, int))
@@ -167,7 +167,7 @@ class OpenInputs:
                 )
 
     def kind(self, fake, tensor, tell):
-        """What a graph relies on of an input, with open sizes by their names."""
+        """What a graph relies on about an input, as a key in which open sizes are named."""
         sizes = getattr(fake, "__dict__", {}).get("_sizes")
         if sizes is None:
             return tell(tensor)
@@ -178,7 +178,7 @@ class OpenInputs:
     # ---- sizes that turn out to be fixed
 
     def fix(self, error, values):
-        """Let sizes be what an operation needs them to be. False if there is nothing to be fixed."""
+        """Fix the open sizes that an operation needs as numbers. Returns False if there are none."""
         if self.env is None:
             return False
         env, wanted = self.env, {}
@@ -215,7 +215,8 @@ class OpenInputs:
                 return made
 
     def _in_worlds(self, function, args, kwargs):
-        """What a function gives where its parts, seen one by one, hand sizes on that nobody recognises: None if that fails too."""
+        """The result of a function called in all worlds at once, for functions whose parts compute sizes that no expression fits.
+        None if that fails too."""
         env, fakes = self.env, [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
         if not any("_sizes" in fake.__dict__ for fake in fakes) or name_of(function).endswith("_"):
             return None

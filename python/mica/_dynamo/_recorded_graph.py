@@ -81,7 +81,7 @@ class RecordedGraph(TorchFunctionMode):
         return self._open.fake(tensor, self._names.of(tensor))
 
     def _living(self):
-        """[(promise, its node)] of those that somebody holds."""
+        """[(promise, its node)] of the promises that the program still holds."""
         return [(made, self._nodes[key][1]) for key, ref in self._promises.items() if (made := ref()) is not None]
 
     def _node(self, func, args, kwargs):
@@ -117,7 +117,7 @@ class RecordedGraph(TorchFunctionMode):
         return out
 
     def _likeness(self, fake):
-        """Another fake tensor of the same kind: a node does not keep a promise alive."""
+        """Another fake tensor of the same kind, which a node can hold without keeping the promise alive."""
         made = _fakes._as_fake(_fakes._plain(fake), self.fakes, fake.fake_device)
         if "_sizes" in fake.__dict__:
             made._sizes, made._others = fake._sizes, fake._others

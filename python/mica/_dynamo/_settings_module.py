@@ -26,7 +26,7 @@ def _recorded():
 
 
 class _Group:
-    """Settings that have a name of their own in common, as config.triton has."""
+    """A group of settings with a name of its own, such as config.triton."""
 
     def __init__(self, module, prefix):
         object.__setattr__(self, "_place", (module, prefix))
@@ -81,7 +81,7 @@ class SettingsModule(types.ModuleType):
             self._write({name: value})
 
     def __delattr__(self, name):
-        """A setting is hidden until it is set again: unittest.mock.patch deletes what it sets back."""
+        """Hide a setting until it is set again, because unittest.mock.patch deletes a setting before it restores it."""
         if name.startswith("_"):
             super().__delattr__(name)
         else:
@@ -92,7 +92,8 @@ class SettingsModule(types.ModuleType):
         return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._values)})
 
     def patch(self, arg1=None, arg2=None, **kwargs):
-        """Have other settings in a with block, a decorated function or a class of unittest. A setting that is none is an error there."""
+        """Change settings for a with block, a decorated function or a class of unittest. An unknown setting is an error
+        there."""
         changes = {arg1: arg2} if isinstance(arg1, str) else dict(arg1 or {})
         return _Patch(self, {**changes, **kwargs})
 

@@ -44,7 +44,7 @@ class Again(Exception):
 
 
 class Owner:
-    """What a capture asks of the function that it belongs to."""
+    """The function that a capture belongs to, with what the capture asks about it."""
 
     fullgraph, sizes_apart = True, True
 
@@ -124,7 +124,7 @@ class WholeCapture(Capture):
         return super()._named(out, node, originals)
 
     def constant(self, function, args, kwargs):
-        """The result of a function that is assumed to be the same in each call: the one for the example."""
+        """The result of a function that is assumed to return the same value in each call: its value for the example."""
         if any(isinstance(leaf, (FakeTensor, *_OPEN)) for leaf in tree_leaves((args, kwargs))):
             self.flush(
                 f"{getattr(function, '__name__', 'a function')} is to be constant, but its arguments are computed"
@@ -223,7 +223,8 @@ class WholeCapture(Capture):
         return value if isinstance(value, Node) else super()._argument(value)
 
     def end_with(self, result):
-        """(nodes of what a graph is to return, [(index into them, None) or (None, constant) for each leaf], nesting)."""
+        """(the nodes that a graph returns, [(index into them, None) or (None, constant) for each leaf of the result],
+        nesting)."""
         leaves, spec = tree_flatten(
             tree_map_only(OpenSize, tuple, result, is_leaf=lambda each: isinstance(each, OpenSize))
         )
@@ -260,7 +261,8 @@ class WholeCapture(Capture):
         return {axis for axis, size in enumerate(sizes) if not isinstance(size, int) and not replaced(size).is_number}
 
     def fixed(self, tensor, axis, named):
-        """A guard on a size that the operators of the graph need to be what it is; an error if it was said to be open."""
+        """Add a guard on a size whose value the operators of the graph rely on. It is an error if the size was declared
+        open."""
         where, size = f"{self._names.of(tensor)}.size()[{axis}]", tensor.shape[axis]
         if any(each is tensor and at == axis for each, at, _ in named):
             raise ConstraintViolationError(f"Constraints violated ({where})! The graph needs it to be {size}")
@@ -293,7 +295,8 @@ class WholeCapture(Capture):
                 )
 
     def _check_equalities(self, named):
-        """Raise if sizes have to be equal that were said to be open by different names, or one of them by none."""
+        """Raise if the graph needs two sizes to be equal that were declared open by different names, or one of them
+        without a name."""
         labels = {}
         for tensor, axis, label in named:
             size = self._fake(tensor).__dict__.get("_sizes", tensor.shape)[axis]

@@ -30,7 +30,7 @@ __all__ = ["ExportResult", "current", "export_graph"]
 
 
 class ExportResult(NamedTuple):
-    """A graph, and what it relies on of the sizes of its inputs, as texts."""
+    """A graph, and the guards on the sizes of its inputs, as texts."""
 
     graph_module: GraphModule
     guards: list

@@ -66,7 +66,7 @@ class CapturedArray:
     # ---- values
 
     def _value(self):
-        """The array itself; what was recorded runs first."""
+        """The array itself. The recorded calls run first."""
         if self._given is None:
             capture = _names.active()
             array = self._tensor.numpy() if capture is None else capture.array_of(self._tensor)

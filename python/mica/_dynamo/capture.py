@@ -164,7 +164,7 @@ class Capture(RecordedGraph):
             self._asked.discard(asked)
 
     def _looked(self, func, args, kwargs):
-        """What a tensor is. A size of an input that is open is no number."""
+        """The answer of a function that only looks at a tensor, such as its shape. Open sizes are open numbers in it."""
         if args and type(args[0]) is _C.Tensor and (name := _names.name_of(func)) in _names.SIZES:
             fake = self._fake(args[0])
             if "_sizes" in fake.__dict__:
@@ -172,7 +172,7 @@ class Capture(RecordedGraph):
         return func(*args, **kwargs)
 
     def _array(self, func, args, kwargs):
-        """x.numpy() and torch.tensor(array) within the graph; None of other calls."""
+        """The captured form of x.numpy() and torch.tensor(array); None for other calls."""
         name, first = getattr(func, "__name__", ""), args[0] if args else None
         if name == "tensor" and _arrays.is_captured(first):
             others = {key: each for key, each in kwargs.items() if each is not None}
@@ -207,7 +207,7 @@ class Capture(RecordedGraph):
             raise
 
     def draw(self):
-        """Run what was recorded if it draws random numbers: the program asks for the state of a generator."""
+        """Run the recorded calls if they draw random numbers, because the program asks for the state of a generator."""
         if self._random is not None:
             self.flush("the state of a random generator", whole=False)
 
@@ -217,7 +217,7 @@ class Capture(RecordedGraph):
         return self.aside(function, args, kwargs)
 
     def aside(self, function, args, kwargs):
-        """Call a function of which nothing is recorded. It reads no values that are still to be computed."""
+        """Call a function without recording it. The function reads no values that are still to be computed."""
         before, self.active = self.active, False
         try:
             return function(*args, **kwargs)
@@ -274,7 +274,8 @@ class Capture(RecordedGraph):
                     _exit_autocast(made[node])
 
     def _note_random(self):
-        """Draws are put off too: the generator is set back to where the first of them found it."""
+        """Note the state of the generator before a recorded call that draws from it. The graph ends where that state is not the
+        one that its earlier calls found."""
         state = _breaks.stream_state()
         if self._random is not None and not mica.equal(state, self._random):
             self.flush("a change of the random generator")
@@ -284,7 +285,8 @@ class Capture(RecordedGraph):
     # ---- graphs
 
     def end_with(self, result):
-        """Run what was recorded. A function that calls nothing and returns a tensor of its arguments is a graph, as in torch."""
+        """Run the recorded calls at the end of the function. As in torch, a function that calls nothing and returns one of its
+        arguments is a graph too."""
         if not self.count and not self._parts and type(result) is _C.Tensor and self._names.is_given(result):
             self._note_modes()
             self._returned = [self._node_of(result)]

@@ -22,7 +22,8 @@ def asks_for_replay(mode, options):
 
 
 def check_names(mode, options, backend):
-    """What a backend of the program's own, and one that runs a function as it is, may be told is theirs to say."""
+    """Refuse an unknown mode or option. A backend of the program's own, and one that runs functions as they are, may define
+    their own."""
     if backend != "inductor":
         return
     if mode is not None and mode not in MODES:

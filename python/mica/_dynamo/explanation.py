@@ -1,4 +1,5 @@
-"""What a compiled call ran, mica.explain(compiled, *args), and which graphs a function makes, torch._dynamo.explain(f)(*args)."""
+"""What a compiled call ran, mica.explain(compiled, *args), and which graphs a function makes,
+torch._dynamo.explain(f)(*args)."""
 
 import dataclasses
 
@@ -85,7 +86,7 @@ class ExplainOutput:
 
 
 def explain_graphs(function, *args, **kwargs):
-    """Call a function as one whose graphs a backend is handed, and say which these are.
+    """Call a function with a backend that collects its graphs, and describe them.
 
     There are no guards: Python runs on every call.
     """

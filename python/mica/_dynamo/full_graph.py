@@ -58,7 +58,7 @@ def instruction(frame, ahead=0):
 
 
 def branches(frame):
-    """Whether a frame asks for a truth value in order to choose its way; an assertion is no such choice, as in torch."""
+    """Whether a frame asks for a truth value in order to branch. As in torch, an assertion does not count as a branch."""
     for ahead in range(3):
         here = instruction(frame, ahead)
         if here is None:

@@ -27,7 +27,7 @@ class OptimizedModule(Module):
     forward = __call__
 
     def _keep_call(self, mod):
-        """Keep what a call runs, so that a call of a small module finds it at once."""
+        """Keep the function that a call runs, so that a call of a small module finds it without a search."""
         as_it_is = self._backend in AS_IT_IS or self._captured is not None
         object.__setattr__(self, "_run", mod if as_it_is else _C._CompiledCall(mod, self._fullgraph))
 

@@ -24,7 +24,7 @@ class CompileCounter:
 
 
 class CompileCounterWithBackend(CompileCounter):
-    """The same around another backend; keeps the graphs."""
+    """A backend that hands graphs to another one, counts them and keeps them."""
 
     def __init__(self, backend):
         super().__init__()

@@ -35,7 +35,7 @@ def warn_once(msg, stacklevel=1):
 
 
 class _Counters(collections.defaultdict):
-    """torch's counters. Those of "mica" say what compiled functions ran on this thread."""
+    """torch's counters. The entry "mica" counts what compiled functions ran on this thread."""
 
     def __getitem__(self, name):
         if name == "mica":

@@ -73,7 +73,7 @@ def _set(functions):
 
 
 class _Blocks(SharedPatch):
-    """While a thread is in such a block, the names mean functions that look at where they are called."""
+    """While some thread is in such a block, `max` and `min` are functions that look at who calls them."""
 
     def __init__(self):
         super().__init__(functools.partial(_set, _IN_PLACE), functools.partial(_set, _PLAIN))

@@ -27,7 +27,7 @@ def _functions():
 
 @functools.cache
 def _known():
-    """What the types of arguments are called in the stubs."""
+    """The names that the stubs use for types of arguments."""
     import collections.abc
     import typing
 
@@ -102,7 +102,7 @@ def _plain(known):
 
 
 def attribute(what, name, text):
-    """What a function answers when it is asked for __signature__, __doc__ and their like."""
+    """The value of a function's attribute such as __signature__ or __doc__."""
     try:
         known = signature(name)
     except (ValueError, OSError):

@@ -42,7 +42,7 @@ class Stream:
     cuda_stream = property(lambda self: 0)
 
     def is_capturing(self):
-        """Whether what is queued goes into a graph: not on this device."""
+        """False: nothing is captured into a graph on this device."""
         return False
 
     def query(self):
@@ -100,7 +100,8 @@ class Event:
         self._timed, self._at = enable_timing, None
 
     def record(self, stream=None):
-        """Let the event be here. With timing, the device is waited for, so that the time is that of its work."""
+        """Record the event at the present end of the stream. With timing, wait for the device, so that the time is that
+        of its work."""
         if self._timed:
             _wait_for(self.device)
         self._at = time.perf_counter()

@@ -246,7 +246,7 @@ class SymFloat(_Number):
         return math.trunc(float(self))
 
     def __floor__(self):
-        """The whole number below. That of a quotient of whole numbers stays open."""
+        """The largest whole number that is not greater. For a quotient of whole numbers it stays open."""
         ((atoms, factor),) = self.node._expr.terms.items() if len(self.node._expr.terms) == 1 else (((), 0),)
         if factor == 1 and len(atoms) == 1 and getattr(atoms[0], "name", "") == "TrueDiv":
             return _open(_expressions().floordiv(*atoms[0].args), self.node.shape_env, SymInt)
@@ -320,7 +320,7 @@ def sym_float(a):
 
 @asks_arguments
 def sym_not(a):
-    """True for what is false, and False for what is true."""
+    """The logical negation of a truth value, which may be an open one."""
     return a.__sym_not__() if isinstance(a, SymBool) else not a
 
 
@@ -369,7 +369,7 @@ def sym_fresh_size(expr):
 
 
 def _of_math(name):
-    """A function of math's on numbers. Of an open number it is that of the example, which fixes it, as float() does."""
+    """A function of the module math. An open number is fixed to the value of the example, as float() does."""
 
     def function(a):
         return getattr(math, name)(a)

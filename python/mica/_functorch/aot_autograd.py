@@ -17,7 +17,7 @@ __all__ = ["aot_export_joint_simple", "aot_export_module", "aot_function", "aot_
 
 
 def _called(compiled, args):
-    """Call what a compiler returned: with one list, or with arguments."""
+    """Call the function that a compiler returned: with one list, or with separate arguments."""
     return compiled(list(args)) if getattr(compiled, "_boxed_call", False) else compiled(*args)
 
 

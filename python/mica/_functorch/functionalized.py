@@ -38,7 +38,7 @@ def functional_target(target):
 
 
 class _Step:
-    """One view operator of a chain: of which value, and which item of a list of views."""
+    """One operator of a chain of views: the value that it views, and which item of its result where that is a list."""
 
     def __init__(self, node, item=None):
         self.target, self.args, self.kwargs, self.item = node.target, node.args[1:], dict(node.kwargs), item
@@ -84,7 +84,7 @@ class _Rewriter:
     # ---- writing
 
     def write(self, node, value):
-        """A node has another value from now on, and so has what it is a view of."""
+        """Give a node another value from now on. The value that it is a view of changes too."""
         root, chain = self.places.get(node, (node, ()))
         inner = [self.current[root]] if chain else []
         for step in chain[:-1]:
@@ -106,7 +106,7 @@ class _Rewriter:
         ]
 
     def inverse(self, step, base, value):
-        """What a viewed value is after its view has become `value`."""
+        """The new value of a viewed tensor after its view has become `value`."""
         name, args = step.name, map_arg(step.args, self.get)
         if name in ("slice", "select", "diagonal", "as_strided"):
             packet = getattr(aten, f"{name}_scatter")
@@ -226,7 +226,7 @@ class _Rewriter:
         self.values[node] = (made, self.versions[place[0]])
 
     def change_arguments(self, node, written):
-        """An operator of a program's own: it is called on copies of what it changes, which are further results."""
+        """Call an operator of the program's own on copies of the arguments that it changes. The copies are further results."""
         schema = node.target._schema
         given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
         bases, kwargs = [], {name: value for name, value in given.items() if all(a.name != name for a in written)}
@@ -273,7 +273,7 @@ class _Rewriter:
             self.write(base, item)
 
     def change_outputs(self, node, written):
-        """An operator with out=: the same without it, whose results are the new values of what it was given."""
+        """Replace an operator with out= by the one without it. Its results are the new values of the tensors given as out=."""
         outs = [node.kwargs.get(a.name) for a in written]
         target = target_without_out(node.target, {a.name for a in written})
         if target is None or not all(isinstance(out, Node) for out in outs):

@@ -23,7 +23,7 @@ def _needed(inputs, outputs):
 
 
 def _extract(joint, inputs, outputs, changes=()):
-    """The part of a graph that computes some nodes of it from others, and changes inputs."""
+    """The part of a graph that computes some of its nodes from others, with the changes of inputs."""
     needed = _needed(inputs, [*outputs, *changes])
     graph, values = Graph(), {}
     for node in inputs:

@@ -100,7 +100,8 @@ def _wrap_with_set_grad_enabled(enabled, graph, *operands):
 
 
 def _changed(op, _all_bases=(), **given):
-    """The results of an operator that changes arguments, then the new values of those, whose old ones stay as they are."""
+    """The results of an operator that changes arguments, followed by the new values of these arguments. The arguments
+    themselves stay as they are."""
     from mica._higher_order_ops.subgraphs import recorder
 
     around = recorder()
@@ -136,7 +137,7 @@ def _on_copies(op, bases, given):
 
 
 def _copy_with_strides(base):
-    """A copy with the strides and the place in its memory that the tensor has: views are made of it by both."""
+    """A copy with the same strides and storage offset, so that the same views can be made of it."""
     if base.numel() == 0 or (base.storage_offset() == 0 and base.is_contiguous()):
         return base.clone()
     reach = sum((size - 1) * stride for size, stride in zip(base.shape, base.stride(), strict=True))

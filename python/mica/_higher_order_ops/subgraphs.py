@@ -28,7 +28,7 @@ def recorder():
 
 
 def _others(around, leaves):
-    """Copies of tensors: a function that also reads one of them by its name means what it was at first."""
+    """Copies of tensors, for a function that may also read one of them as a global and then means its first value."""
     if not hasattr(around, "unseen"):
         return [around.likeness(leaf) if isinstance(leaf, mica.Tensor) else leaf for leaf in leaves]
     with around.unseen():

@@ -11,7 +11,7 @@ def _leaves(value):
 
 
 def _schema_holds(op, args, kwargs):
-    """What the schema does not call changed stays the same."""
+    """Check that the operator changes no argument that its schema does not declare as changed."""
     before = [t.detach().clone() for t in _leaves((args, kwargs))]
     op(*args, **kwargs)
     changed = [

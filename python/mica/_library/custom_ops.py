@@ -79,7 +79,7 @@ class CustomOpDef:
         return fn
 
     def register_autograd(self, backward, /, *, setup_context=None):
-        """The function that computes gradients, and what it keeps of the forward."""
+        """Register the function that computes gradients, and the one that says what to keep of the forward pass."""
         if self._operator.schema.is_mutable:
             raise RuntimeError(
                 f"Cannot register autograd formula for non-functional operator {self} with schema {self._schema}. Please create a functional operator and register an autograd formula for that."

@@ -62,7 +62,7 @@ class Operator:
         return tuple(values[a.name] for a in positional), {a.name: values[a.name] for a in declared if a.kwarg_only}
 
     def _without_defaults(self, args, kwargs):
-        """The arguments as a call writes them: what has its default is left out."""
+        """The arguments of a call, leaving out those that have their default."""
         declared = [a for a in self.schema.arguments if not a.kwarg_only]
         args, defaults = list(args), {a.name: a for a in self.schema.arguments if a.has_default_value()}
 
@@ -103,7 +103,8 @@ class Operator:
         return self.run(device, args, kwargs)
 
     def _wants_dense(self):
-        """Whether compiled functions are to hand it contiguous tensors; what it writes to cannot be another one."""
+        """Whether compiled functions should call the operator with contiguous tensors. That is not possible for one that writes
+        to its arguments."""
         return mica.Tag.needs_contiguous_strides in self.tags and not self.schema.is_mutable
 
     def add_dispatch_rule(self, kind, function=None):
@@ -199,7 +200,7 @@ def _device_of(tensors, args, kwargs):
 
 
 def operator(qualified_name):
-    """What is kept for a name, defined or not. "ns::name" and "ns::name.default" are the same."""
+    """The operator object of a name, whether it is defined yet or not. "ns::name" and "ns::name.default" are the same."""
     name = qualified_name.removesuffix(".default")
     with _lock:
         return _operators.setdefault(name, Operator(name))

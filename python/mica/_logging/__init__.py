@@ -91,7 +91,7 @@ class _Formatter(logging.Formatter):
 
 
 class _Stream(logging.StreamHandler):
-    """Writes to what the standard error is at the time."""
+    """Writes to whatever sys.stderr is at the time of writing."""
 
     def emit(self, record):
         self.stream = sys.stderr
@@ -149,7 +149,7 @@ def _set(levels, artifacts):
 
 
 def set_logs(*, all=None, modules=None, **names):
-    """Choose what is written: levels of logging for parts, True for artifacts. What is not named is off."""
+    """Choose what is logged: a level for each component, True for each artifact. Everything else is off."""
     levels, artifacts = {}, set()
     for name, value in {**names, **(modules or {})}.items():
         if name in ARTIFACTS:

@@ -176,7 +176,8 @@ def op_copy(self, src, non_blocking=False):
 
 
 def op_resize(self, size, *, memory_format=None):
-    """A copy of another size: its elements in their order in memory, then what has no value yet."""
+    """A copy with another size. It has the elements in the order in which they lie in memory; further ones have no value
+    yet."""
     made = mica.empty(size, dtype=self.dtype, device=self.device, memory_format=memory_format or mica.contiguous_format)
     return _with_first_elements(made, self)
 

@@ -74,7 +74,7 @@ def _bags(
     bits, weight, indices, offsets=None, scale_grad_by_freq=False, mode=0, pruned_weights=False,
     per_sample_weights=None, compressed_indices_mapping=None, include_last_offset=False,
 ):  # fmt: skip
-    """Sums of rows, as torch has them whatever the mode. Only the rows that are asked for are made float32."""
+    """Sums of rows. As in torch, the mode changes nothing. Only the rows that are asked for are converted to float32."""
     if indices.dim() == 1 and offsets is None:
         raise RuntimeError("embedding_bag_4bit/embedding_bag_2bit operator expects offsets to be set for 1D indices.")
     if pruned_weights and compressed_indices_mapping is not None:

@@ -106,7 +106,7 @@ class LinearPackedParams:
 
 
 class ConvPackedParams(LinearPackedParams):
-    """The same of a convolution, with its geometry."""
+    """The packed weight and bias of a convolution, with its geometry."""
 
     def __init__(self, weight, bias, stride, padding, dilation, groups):
         super().__init__(weight, bias)

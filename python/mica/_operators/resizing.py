@@ -5,7 +5,7 @@ from mica.nn import functional as F
 
 
 def resized(input, output_size, mode, align_corners, antialias, scales):
-    """F.interpolate to a size. Scales beside it, None or one for each of its dimensions, say how places are found."""
+    """F.interpolate to a size. Each of `scales`, if it is not None, says how positions along a dimension are computed."""
     given = [0.0 if scale is None else float(scale) for scale in scales]
     if not any(given) or input.dim() != 2 + len(given):
         return F.interpolate(input, list(output_size), None, mode, align_corners, antialias=antialias)

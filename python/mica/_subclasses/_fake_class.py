@@ -19,7 +19,7 @@ class UnsupportedFakeTensorException(RuntimeError):
 
 
 class UnsupportedOperatorException(RuntimeError):
-    """Raised for an operator that says nothing of its result's shape."""
+    """Raised for an operator that does not say which shape its result has."""
 
     def __init__(self, func):
         super().__init__(func)
@@ -250,7 +250,7 @@ class FakeTensor(mica.Tensor):
 
 
 def _as_fake(tensor, mode, device):
-    """The tensor itself, which is on the meta device and nobody else's, as one of the class."""
+    """Turn a tensor on the meta device, which nobody else uses, into a fake tensor."""
     tensor.__class__ = FakeTensor
     tensor.fake_mode, tensor.fake_device = mode, _normal(device)
     return tensor

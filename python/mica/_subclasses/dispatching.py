@@ -30,7 +30,8 @@ _READING = {"item": lambda number: number, "__bool__": bool, "__int__": int, "__
 
 @contextlib.contextmanager
 def aside():
-    """In this block the classes are not asked: their tensors are seen as plain ones, whose elements mean nothing."""
+    """A block in which the classes' __torch_dispatch__ is not called. Their tensors are plain ones, with elements that
+    mean nothing."""
     before = _C._set_dispatch_aside(True)
     try:
         yield
@@ -179,7 +180,7 @@ def _backward(tensor, gradient=None, retain_graph=None, create_graph=False, inpu
 
 
 def refuse_gradients_by(inputs):
-    """Raise for derivatives by a tensor whose class records what it is made of: they would be zeros without a word."""
+    """Refuse derivatives by a tensor whose class records operations on its parts: they would silently be zero."""
     for each in inputs:
         if _is_dispatched(each) and not recorded.is_recorded_class(type(each)):
             name = type(each).__name__

@@ -240,7 +240,8 @@ class FakeTensorMode(TorchDispatchMode):
         )
 
     def with_open_sizes(self, tensor):
-        """A tensor, if the engine hands it on without what its Python object knew: what a node has saved."""
+        """Give a tensor its open sizes again, if the engine returns it without its Python object, as a node does that
+        has saved it."""
         has_open = self.shape_env is not None and len(self.shape_env.worlds.values[0])
         if not has_open or "_sizes" in tensor.__dict__ or _C.TensorBase.device.__get__(tensor).type != "meta":
             return tensor

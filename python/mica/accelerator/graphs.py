@@ -7,7 +7,7 @@ __all__ = ["Graph"]
 
 
 class Graph:
-    """A recording of what the current stream is given, in a with block or from capture_begin to capture_end.
+    """A recording of the work that is queued on the current stream, in a with block or from capture_begin to capture_end.
 
     Graphs are there where the accelerator is a GPU of CUDA. As in torch, one does not capture on the default stream.
     """

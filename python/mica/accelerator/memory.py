@@ -76,7 +76,7 @@ def max_memory_reserved(device_index=None, /):
 
 
 def reset_accumulated_memory_stats(device_index=None, /):
-    """Let what is counted over time start again from zero."""
+    """Reset the counters of all allocations and frees to zero."""
     device = _device(device_index)
     if device.type != "cuda":
         raise RuntimeError(f"the backend of {device.type} counts nothing over time")
@@ -86,7 +86,7 @@ def reset_accumulated_memory_stats(device_index=None, /):
 
 
 def reset_peak_memory_stats(device_index=None, /):
-    """Let the peaks start again from what is held now."""
+    """Set the peaks to the memory that is held now."""
     _C._reset_peak_memory_stats(_device(device_index))
 
 

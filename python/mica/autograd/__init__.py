@@ -43,7 +43,7 @@ SavedTensor = _C._SavedTensor
 
 
 class _unsafe_preserve_version_counter:
-    """Within a `with` block, changes of a tensor, or of several, are not counted. What was saved of them may be wrong."""
+    """A `with` block in which changes of some tensors are not counted. Gradients that need their saved values may be wrong."""
 
     def __init__(self, tensors):
         self.tensors = (tensors,) if isinstance(tensors, _C.Tensor) else tuple(tensors)
@@ -122,7 +122,7 @@ def _are_spread(tensors):
 
 
 def _seeds_of_classes(tensors, gradients):
-    """The gradients that a pass begins with: a class with a __torch_dispatch__ makes those of its tensors itself."""
+    """The gradients that a pass begins with. A class with a __torch_dispatch__ makes those of its own tensors."""
     if type(tensors) is _C.Tensor or all(type(each) is _C.Tensor for each in _listed(tensors)):
         return gradients
     from mica._subclasses.recorded import seeds
@@ -159,7 +159,7 @@ def _gradients(outputs, inputs, grad_outputs, *options):
 
 
 def _seeds(outputs):
-    """The gradients that a pass begins with, made where modes see it: None where one has to be given."""
+    """The gradients that a pass begins with, made so that modes see it. None where the caller has to give one."""
     if any(not isinstance(each, _C.Tensor) or each.dim() != 0 for each in outputs):
         return None
     from mica import ones_like  # imports this module

@@ -8,7 +8,7 @@ from mica.autograd._profile_times import DeviceType
 
 
 def write_trace(events, path, with_memory=False, metadata=None):
-    """Write a file of events, with what a program wants to have in it; it is gzipped where its name ends in .gz."""
+    """Write a file of events, with the program's own metadata. The file is gzipped where its name ends in .gz."""
     process = os.getpid()
     trace = [{"ph": "M", "name": "process_name", "pid": process, "tid": 0, "ts": 0, "args": {"name": "python"}}]
     category = {"operation": "cpu_op", "node": "cpu_op", "range": "user_annotation"}

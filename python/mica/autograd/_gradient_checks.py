@@ -227,7 +227,7 @@ def _check_undefined(func, inputs, checked):
 
 
 def _check_batched(outputs, checked):
-    """Gradients of several weights at once (vmap) are those of one after the other."""
+    """Check that gradients for several weights at once (vmap) are the same as one after the other."""
     import mica  # imports this file
 
     for i, output in enumerate(_differentiable(outputs)):
@@ -247,7 +247,7 @@ def _check_batched(outputs, checked):
 
 
 def _check_batched_forwards(func, inputs, checked):
-    """Tangents of several directions at once (vmap) are those of one after the other."""
+    """Check that tangents for several directions at once (vmap) are the same as one after the other."""
     import mica  # imports this file
 
     for j, x in enumerate(checked):

@@ -102,7 +102,7 @@ def _analytical_rows(output, inputs):
 
 
 def _of_real_outputs(function):
-    """Warn as torch does, and refuse what it no longer takes."""
+    """Warn as torch does of this old function, and refuse a grad_out, which it no longer takes."""
 
     @functools.wraps(function)
     def called(*args, grad_out=1.0, **kwargs):

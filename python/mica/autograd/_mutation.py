@@ -13,7 +13,7 @@ _active = threading.local()
 
 
 class _Handle:
-    """Stands in the graph for a saved tensor; when the graph lets go of it, so does the context."""
+    """Stands in the graph for a saved tensor. When the graph frees it, the context frees the tensor."""
 
     __slots__ = ("__weakref__", "version")
 
@@ -27,7 +27,7 @@ def _memory_id(tensor):
 
 
 class _Context:
-    """What was saved within the block: as it is, until it is changed; then as a copy."""
+    """Keeps the tensors that were saved within the block: the tensor itself until it is changed, and then a copy."""
 
     def __init__(self):
         self.cloned = weakref.WeakKeyDictionary()

@@ -61,7 +61,8 @@ def _exit_no_grad(self, *exception):
 
 
 def _record_within_no_grad(wanted):
-    """no_grad asks for open levels only while there are some: it costs nothing otherwise."""
+    """Let no_grad look at open levels, or no longer. It does so only while there are some, so that it costs nothing
+    otherwise."""
     if wanted:
         grad_mode.no_grad.__enter__, grad_mode.no_grad.__exit__ = _enter_no_grad, _exit_no_grad
     else:

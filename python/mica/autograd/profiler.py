@@ -219,7 +219,8 @@ class emit_itt:
 
 
 class KinetoStepTracker:
-    """Counts the steps of a program, of which several may tell: an optimizer, a profiler. The highest count holds."""
+    """Counts the steps of a program. Several requesters, such as an optimizer and a profiler, may count; the highest is
+    taken."""
 
     _current_step = 0
     _step_dict: ClassVar[dict] = {}

@@ -151,7 +151,7 @@ class FunctionEventAvg(_Times):
         self.is_user_annotation = False
 
     def add(self, other):
-        """Count an event or another average of the same key."""
+        """Add an event, or another average, that has the same key."""
         if self.key is None:
             self.key = other.key
             self.input_shapes, self.overload_name = other.input_shapes, other.overload_name

@@ -57,7 +57,7 @@ def __getattr__(name):
 class _Module(types.ModuleType):
     @property
     def fp32_precision(self):
-        """How exact float32 has to be computed by all libraries that have no setting of their own."""
+        """The precision of float32 for all libraries that have no setting of their own."""
         from mica.backends import _precision
 
         return _precision.get("generic")

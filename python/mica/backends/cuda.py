@@ -34,7 +34,7 @@ class _Products:
 
     @property
     def fp32_precision(self):
-        """The same by torch's newer words: "tf32" rounds, "ieee" does not, "none" leaves it to the wider settings."""
+        """The precision in torch's newer words: "tf32" rounds, "ieee" does not, "none" leaves it to the wider settings."""
         return _precision.get("cuda", "matmul")
 
     @fp32_precision.setter

@@ -69,7 +69,7 @@ class _Module(types.ModuleType):
 
     @property
     def fp32_precision(self):
-        """The same for all that cuDNN and cuBLAS compute, by torch's newer words."""
+        """The precision of everything that cuDNN and cuBLAS compute, in torch's newer words."""
         return _precision.get("cuda")
 
     @fp32_precision.setter

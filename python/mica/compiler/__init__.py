@@ -127,7 +127,7 @@ def cudagraph_mark_step_begin():
 
 
 def reset():
-    """Forget what was counted, and what backends have compiled. Nothing else is kept."""
+    """Forget the counters, and the graphs that backends have compiled."""
     import mica  # imports this module
 
     mica._dynamo.reset()
@@ -202,7 +202,7 @@ _guard_collectives = False
 
 
 def set_enable_guard_collectives(enabled):
-    """Keeps a truth, and returns the one before. There are no guards that processes would have to agree on."""
+    """Keeps the setting, and returns the one before. It has no effect: there are no guards for processes to agree on."""
     global _guard_collectives
     before, _guard_collectives = _guard_collectives, bool(enabled)
     return before
@@ -232,7 +232,7 @@ def keep_tensor_guards_unsafe(guard_entries, keep_parameters=False):
 
 
 def keep_portable_guards_unsafe(guard_entries):
-    """Of each guard, whether it is kept: those on modes, on sizes, and on tensors that are no globals."""
+    """For each guard, whether to keep it: guards on modes, on sizes, and on tensors that are not globals are kept."""
     kinds = ("GLOBAL_STATE", "SHAPE_ENV")
     return [
         entry.guard_type in kinds or (entry.guard_type == "TENSOR_MATCH" and not entry.is_global)

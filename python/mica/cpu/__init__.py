@@ -36,7 +36,7 @@ def synchronize(device=None):
 
 
 def empty_cache():
-    """Give the memory that tensors have given up, and that is kept for the next ones, back to the system now. Without it,
+    """Return to the system the memory that freed tensors have left for the next ones. Without this call,
     memory goes back when nobody has wanted it for a second."""
     from mica import _C
 

@@ -108,7 +108,7 @@ def get_device_properties(device=None):
 
 
 def get_device_capability(device=None):
-    """The major and minor number of what a GPU can compute."""
+    """The compute capability of a GPU, as its major and minor number."""
     facts = get_device_properties(device)
     return facts.major, facts.minor
 
@@ -186,7 +186,7 @@ def init():
 
 
 def is_initialized():
-    """Whether CUDA has been started: where there is a GPU, asking for it has."""
+    """Whether CUDA has been started. Where there is a GPU, this question starts it."""
     return is_available()
 
 

@@ -222,7 +222,7 @@ _pools = weakref.WeakValueDictionary()  # by their names, those of graphs too
 
 
 def pool_of(name):
-    """The pool of a name, as graphs are told it; a new one where nobody has a pool of that name."""
+    """The pool with the name that a graph is given. It is a new one where there is none of that name."""
     made = _pools.get(tuple(name))
     if made is None:
         _pools[tuple(name)] = made = MemPool()

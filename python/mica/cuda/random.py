@@ -44,12 +44,12 @@ def manual_seed_all(seed):
 
 
 def seed():
-    """Seed the current GPU's random stream with a number that nobody knows."""
+    """Seed the current GPU's random stream with an unpredictable number."""
     manual_seed(secrets.randbits(63))
 
 
 def seed_all():
-    """Seed the random streams of all GPUs with one number that nobody knows."""
+    """Seed the random streams of all GPUs with one unpredictable number."""
     manual_seed_all(secrets.randbits(63))
 
 

@@ -130,7 +130,7 @@ def get_validators():
 
 
 def read_file(filename=None):
-    """Take the choices of a file; False where there is none, or it was tuned elsewhere."""
+    """Read the choices of a file. Returns False where there is none, or where it was tuned on another machine."""
     read = _ask("read", filename if filename is not None else get_filename()) == "1"
     trouble = _ask("trouble")
     if trouble:
@@ -148,7 +148,7 @@ def tune_gemm_in_file(filename):
 
 
 def _run(operation, parameters):
-    """A product of that name, of numbers that do not matter."""
+    """Run a product of the sizes that the name describes, on arbitrary numbers."""
     kind, dtype, *result = operation.split("_")[:-1]
     fields = parameters.split("_")
     m, n, k = map(int, fields[1:4])

@@ -12,7 +12,7 @@ _REDUCTIONS = {op.name.lower(): op for op in ReduceOp.RedOpType if op.name not i
 
 
 class AsyncCollectiveTensor(mica.Tensor):
-    """The result of a collective. It is done when it is returned; what is computed with it is a plain tensor."""
+    """The result of a collective, which is complete when it is returned. Operations on it return plain tensors."""
 
     __torch_function__ = mica._C._disabled_torch_function_impl
 
@@ -148,7 +148,7 @@ def _done(tensor):
 
 
 def wait_tensor(tensor):
-    """The tensor: what it is the result of is done."""
+    """Return the tensor. The collective that made it is complete already."""
     return tensor.view_as(tensor)
 
 

@@ -1,8 +1,8 @@
-"""A step of the optimizers that a parameter has for itself."""
+"""Lets the optimizers that belong to one parameter step during the backward pass."""
 
 
 def step_in_backward(parameter):
-    """Let them step with the parameter's gradient, if there is one, and drop it."""
+    """Let these optimizers step with the parameter's gradient, if there is one, and then drop the gradient."""
     if parameter.grad is None:
         return
     for optimizer in parameter._in_backward_optimizers:

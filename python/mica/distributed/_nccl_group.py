@@ -95,7 +95,7 @@ class NcclGroup:
         return device
 
     def _run(self, tensors, calls, result, finish=None, device=None):
-        """Queues calls(communicator, stream) after what the current stream has queued."""
+        """Queues calls(communicator, stream) after the work that is queued on the current stream."""
         device = device or self._check(tensors)
         communicator, stream = self._communicator(device)
         with mica.cuda.device(device):
@@ -172,7 +172,7 @@ class NcclGroup:
         return table._address(tensor), ctypes.c_size_t(tensor.numel() * tensor.element_size()), ctypes.c_int(_BYTES)
 
     def _messages(self, sends, receives, result, finish=None):
-        """Queues messages that go at the same time: lists of (tensor, rank)."""
+        """Queues messages that travel at the same time. `sends` and `receives` are lists of (tensor, rank)."""
 
         def calls(communicator, stream):
             for function, pairs in (("ncclSend", sends), ("ncclRecv", receives)):

@@ -23,7 +23,7 @@ def _check_keys(keys):
 
 
 class Store:
-    """Values by keys, which the processes of a group share. A store of one's own is a class with these methods."""
+    """Values by keys, which the processes of a group share. A program's own store is a class with these methods."""
 
     def __init__(self):
         self._timeout = _DEFAULT_TIMEOUT
@@ -132,7 +132,7 @@ class Store:
         return False
 
     def clone(self):
-        """Another way to the same keys, for another thread."""
+        """Another connection to the same keys, for another thread."""
         return self
 
 

@@ -12,7 +12,7 @@ def note(name):
 
 
 class standing_for:
-    """In this block collectives are those of another operator, such as `c10d_functional::all_reduce`."""
+    """A block in which watchers see collectives under the name of another operator, such as `c10d_functional::all_reduce`."""
 
     def __init__(self, name):
         self._name = name

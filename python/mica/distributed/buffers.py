@@ -16,7 +16,7 @@ def _is_plain(tensor):
 
 
 class _Buffers:
-    """Tensors as memory of the CPU. What is no such memory is copied, and results are copied back when they are there.
+    """Tensors as memory of the CPU. Other memory is copied first, and results are copied back when they are complete.
 
     Tensors of a GPU go through pinned memory, which it reads and writes by itself: copies are queued one behind the other,
     and waited for once, before the engine begins (`ready`) and when results are back (`finish`).
@@ -37,7 +37,7 @@ class _Buffers:
             self.queued.add(tensor.device)
 
     def ready(self):
-        """Waits until what was copied from a GPU is there."""
+        """Waits until copies from a GPU are complete."""
         for device in self.queued:
             mica.cuda.current_stream(device).synchronize()
         self.queued.clear()

@@ -255,7 +255,7 @@ class DeviceMesh:
         return DeviceMesh(self._device_type, None, mesh_dim_names=names, _root_mesh=root, _dims=dims)
 
     def _flatten(self, mesh_dim_name=None, backend_override=None):
-        """The dimensions as one, with groups of its own. The root knows it by its name from now on."""
+        """Joins the dimensions into one, which has groups of its own. The root mesh knows it by its name from now on."""
         root = self._get_root_mesh()
         if mesh_dim_name is None:
             if not self._names:

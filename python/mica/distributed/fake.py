@@ -4,7 +4,7 @@ from mica.distributed.work import Work
 
 
 class FakeBackend:
-    """Every collective is done when it is called; results are what the tensors held."""
+    """A backend whose collectives do nothing: each is complete when it is called, and tensors keep their values."""
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
 

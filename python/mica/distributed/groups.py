@@ -145,7 +145,7 @@ def config_name(config):
 
 
 class _BackendOptions:
-    """What a backend of others is made with (extended_api)."""
+    """The options that a backend of another package is made with (extended_api)."""
 
 
 def _make_backend(backend, device, name, ranks, rank, store, timeout, options):

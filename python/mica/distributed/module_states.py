@@ -1,4 +1,4 @@
-"""The parameters and buffers of a module on all processes: that they are the same, and how they become it."""
+"""The parameters and buffers of a module on all processes: whether they are the same, and how they are made so."""
 
 import mica
 

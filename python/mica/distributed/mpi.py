@@ -85,7 +85,8 @@ _desk = None
 
 
 def _make_desk(store, name, ranks, rank, timeout):
-    """Shared memory in which ranks of one host say what they call, so that what cannot end is seen; None across hosts."""
+    """Shared memory in which the ranks of one host write what they call, so that a call that can never end is noticed. None
+    across hosts."""
     global _desk
     from mica.distributed._engine import engine
     from mica.distributed.meeting import meet

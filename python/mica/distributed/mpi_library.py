@@ -18,7 +18,7 @@ def started_by_mpi():
 
 
 def _loaded():
-    """An MPI that this process has already, such as mpi4py's."""
+    """The path of an MPI library that this process has already loaded, such as mpi4py's."""
     with open("/proc/self/maps") as file:
         for line in file:
             path = line.rstrip("\n").partition("/")[2]

@@ -56,7 +56,7 @@ _ANY_SOURCE = -1
 
 
 def _watchers():
-    """Those of inspect.collectives() that are at work."""
+    """The recorders of inspect.collectives() that are active."""
     module = sys.modules.get("mica.inspect._collectives")
     return module.watchers if module is not None else ()
 

@@ -235,7 +235,7 @@ class ProcessGroup:
 
 
 class LocalBackend:
-    """The backend of a group of one process: results are what goes in, and nothing is waited for."""
+    """The backend of a group of one process: a collective returns its input at once."""
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
 

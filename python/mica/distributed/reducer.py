@@ -334,7 +334,7 @@ class Reducer:
     # ---- for processes that have run out of inputs ---------------------------------------------------------------
 
     def reduce_zeros(self):
-        """Takes part in the reductions of a pass in which this process has nothing to say."""
+        """Takes part, with zeros, in the reductions of a pass in which this process has no gradients."""
         for parameter in self.parameters:
             parameter.grad = None
         self._used = set()

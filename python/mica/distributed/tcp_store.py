@@ -83,7 +83,7 @@ class TCPStore(Store):
 
     @property
     def libuvBackend(self):
-        """What the program asked for: there is one kind of server."""
+        """The value that the program gave. It changes nothing, because there is one kind of server."""
         return self._use_libuv
 
     def set(self, key, value):

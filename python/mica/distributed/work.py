@@ -18,14 +18,14 @@ class Work:
         self._error = None
 
     def _finished(self):
-        """What is left to do once it is done: results that were computed elsewhere go where they belong."""
+        """Finishes a call that is complete: copies results to the tensors that they belong to."""
         self._handle = self._keep = None
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
 
     def wait(self, timeout=NO_TIMEOUT):
-        """Return when it is done, or raise what it failed with."""
+        """Return when the call is complete, or raise its error."""
         if self._error is not None:
             raise self._error
         if self._handle is not None:
@@ -104,7 +104,7 @@ _queue = None
 
 
 def _waiter():
-    """The queue of a thread that completes futures: an engine knows nothing of Python."""
+    """The queue of a thread that completes futures. The engine cannot do that, because it knows nothing of Python."""
     global _queue
     if _queue is None:
         import queue

@@ -11,7 +11,7 @@ def check_one_of_two(probs, logits):
 
 
 class BinaryOdds:
-    """The parameters of a distribution over two outcomes, or of one that counts such."""
+    """The parameters of a distribution over two outcomes, or of a distribution of counts of such outcomes."""
 
     @lazy_property
     def logits(self):

@@ -13,7 +13,7 @@ __all__ = ["Bernoulli"]
 
 
 class Bernoulli(BinaryOdds, ExponentialFamily):
-    """One with probability `probs`, else zero; `logits` are its log odds."""
+    """Samples are one with probability `probs`, otherwise zero. `logits` are the log odds of one."""
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.boolean

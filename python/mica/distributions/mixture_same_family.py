@@ -10,7 +10,7 @@ __all__ = ["MixtureSameFamily"]
 
 
 class MixtureSameFamily(Distribution):
-    """A component, chosen by a Categorical, of a batch of them along the last batch dimension."""
+    """A mixture: a Categorical chooses one of the components, which lie along the last batch dimension."""
 
     arg_constraints = {}
     has_rsample = False

@@ -42,7 +42,7 @@ class LogitRelaxedBernoulli(BinaryOdds, Distribution):
 
 
 class _Relaxed(TransformedDistribution):
-    """What a relaxed distribution passes on from the one it is made of."""
+    """Gives a relaxed distribution the parameters of the distribution that it is made of."""
 
     has_rsample = True
 

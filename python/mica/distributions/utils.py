@@ -83,7 +83,7 @@ class lazy_property:
 
 
 class _LazyOfClass(lazy_property, property):
-    """What a lazy property is on the class: a property to documentation, lazy to validation."""
+    """A lazy property as its class shows it: documentation sees a property, and validation sees that it is lazy."""
 
     def __init__(self, wrapped):
         property.__init__(self, wrapped)

@@ -303,7 +303,7 @@ def _output_argument(node, value, i):
 
 def draft_export(mod, args, kwargs=None, *, dynamic_shapes=None, preserve_module_call_signature=(), strict=False,
                  prefer_deferred_runtime_asserts_over_guards=False):  # fmt: skip
-    """`export`: where torch goes on with a guess, Mica says what is in the way."""
+    """The same as `export`. Where torch goes on with a guess, Mica raises an error that says what is in the way."""
     return export(
         mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
         preserve_module_call_signature=preserve_module_call_signature,

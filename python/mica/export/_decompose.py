@@ -145,7 +145,8 @@ def _is_composite(target):
 
 
 class _Steps(Interpreter):
-    """Runs a graph's calls; those that only switch gradients are left out. What is made of a call knows its modules."""
+    """Runs the calls of a graph, without those that only switch gradients. The nodes that a call becomes know the modules that
+    the call belongs to."""
 
     def __init__(self, module, mode, table, kept_names=()):
         super().__init__(module)
@@ -191,7 +192,7 @@ class _Steps(Interpreter):
 
 
 def _name_norms(graph):
-    """Batch norms that change nothing, by the names that torch's core operators have for them."""
+    """Gives batch norms that leave their statistics alone the names that torch's core operators have for them."""
     for node in graph.nodes:
         if node.target is not aten.native_batch_norm.default:
             continue

@@ -136,7 +136,7 @@ class ProgramGraph:
             self.sizes.add_number(node, number)
 
     def note_statement(self, relation):
-        """The program has stated something of such numbers."""
+        """Note a statement of the program about numbers that only data decide (torch._check)."""
         self.sizes.assertion(relation)
 
     def _record(self, op, target, args, kwargs, out, name):

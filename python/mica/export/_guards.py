@@ -26,7 +26,7 @@ def _walk(spec, path, found):
 
 
 def check(leaves, expected, ranges, relations):
-    """Raise AssertionError, in torch's words, if an input is not what the example was apart from what is open."""
+    """Raise AssertionError, in torch's words, if an input differs from the example in something that is not open."""
     values, places = {}, {}
     for leaf, (path, like) in zip(leaves, expected, strict=True):
         _check_one(leaf, path, like, values, places, ranges)

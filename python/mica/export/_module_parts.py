@@ -1,4 +1,5 @@
-"""The part of a program's graph that one module's calls are: its own graph, with its parameters and the modules that it calls."""
+"""The part of a program's graph that one module's calls are: its own graph, with its parameters and the modules that it
+calls."""
 
 import copy
 import operator
@@ -323,7 +324,7 @@ def _attribute(module, target):
 
 
 def keep_at(root, target, value):
-    """Let a module have an attribute at a path; modules that are there already keep what they have."""
+    """Set an attribute of a module at a path. Modules that exist along the path are kept."""
     *path, name = target.split(".")
     for part in path:
         if getattr(root, part, None) is None:

@@ -176,7 +176,7 @@ def _divisor(relation):
 
 
 class _Declared:
-    """What was said of the sizes, before the program was run."""
+    """What the caller has declared about the sizes, before the program runs."""
 
     def __init__(self, inputs):
         self._ranges = {

@@ -272,7 +272,7 @@ _active = []
 
 
 def _collectives():
-    """Who is told of collectives; nobody where torch.distributed was not imported."""
+    """The list of functions that are told of collectives; empty where torch.distributed was not imported."""
     watched = sys.modules.get("mica.distributed._watched")
     return [] if watched is None else watched.watchers
 
@@ -284,7 +284,7 @@ def _refuse_collective(name):
 
 
 def _has_effect(target):
-    """Whether an operator is called for what it does: it returns nothing, or changes an argument."""
+    """Whether an operator is called for its effect: it returns nothing, or changes an argument."""
     schema = getattr(target, "_schema", None)
     return schema is not None and (schema.is_mutable or not schema.returns)
 
@@ -305,7 +305,7 @@ def current():
 
 @contextlib.contextmanager
 def _aside(recorder):
-    """In this block a recorder sees nothing: it stays on the stack of modes, and passes calls on."""
+    """A block in which a recorder records nothing. It stays on the stack of modes, and passes calls on."""
     recorder.is_aside = True
     try:
         yield

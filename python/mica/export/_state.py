@@ -22,7 +22,7 @@ def copied(tensor):
 
 @contextlib.contextmanager
 def unchanged(mod, leaves=()):
-    """What is changed of a module's tensors, and of others, in this block is taken back."""
+    """A block after which changes of a module's tensors, and of the other given ones, are undone."""
     tensors = [*mod.buffers(), *mod.parameters(), *(leaf for leaf in leaves if type(leaf) is mica.Tensor)]
     before = [(value, version_of(value), value.detach().clone()) for value in tensors if value.layout is mica.strided]
     try:
@@ -52,13 +52,14 @@ def original_state(mod):
 
 
 def version_of(tensor):
-    """How often a tensor was changed, which those of inference mode do not know."""
+    """How often a tensor was changed; tensors of inference mode do not count that."""
     return None if tensor.is_inference() else tensor._version
 
 
 @contextlib.contextmanager
 def kept_attributes(mod, warns=True):
-    """Attributes of the modules are set back behind this block. It is given a function of [(buffer, what is assigned to it)]."""
+    """A block after which attributes of the modules are as before. It gives a function that lists (buffer, what was
+    assigned to it)."""
     modules = [(path, module, dict(vars(module))) for path, module in mod.named_modules()]
     held = [(each, copy.copy(each)) for _, _, attributes in modules for each in _contents(attributes)]
     tensors = []

@@ -24,7 +24,7 @@ class Violations:
         self._fixes += [fix for fix in fixes if fix not in self._fixes]
 
     def fixed(self, key, where, number, line=""):
-        """A size is a constant for what the program does."""
+        """Add the message for a size that the program fixes to a constant."""
         title = key or where
         self._add(
             title,

@@ -5,7 +5,7 @@ __all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims",
 
 
 class _Hint:
-    """Dim.AUTO and its like: what is said of a size without a name."""
+    """Dim.AUTO and its like: a statement about a size that gives it no name."""
 
     def __init__(self, name, min=None, max=None):
         self._name, self.min, self.max = name, min, max

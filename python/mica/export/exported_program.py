@@ -46,7 +46,8 @@ class ModuleCallEntry:
 
 
 def default_decompositions():
-    """What is taken apart for torch's core operators. A composite that is removed from it stays whole."""
+    """The table of operators that are taken apart into torch's core operators. A composite that is removed from it stays
+    whole."""
     from mica.export._core import core_table
 
     return core_table()
@@ -146,7 +147,7 @@ class ExportedProgram:
 
     @property
     def shape_env(self):
-        """What is known of the open sizes; None if there are none."""
+        """The ShapeEnv, which has what is known of the open sizes; None if there are none."""
         for node in self.graph.nodes:
             for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
                 if isinstance(size, mica.SymInt):

@@ -18,7 +18,7 @@ __all__ = ["FlatArgsAdapter", "InterpreterModule", "InterpreterModuleDispatcher"
 
 
 class FlatArgsAdapter(abc.ABC):
-    """Brings arguments that are nested otherwise than those of the export into their order."""
+    """Brings arguments that are nested in another way than those of the export into the order of these."""
 
     @abc.abstractmethod
     def adapt(self, target_spec, input_spec, input_args, metadata=None, obj=None):

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def functionalize(func, *, remove="mutations"):
-    """The function, whose changes of tensors in place are to be seen by nobody but its caller.
+    """The function, with changes of tensors in place that only its caller sees.
 
     Called under make_fx, the graph has no operators that change tensors in place, apart from a last copy_ into inputs that
     the function changes; with `remove="mutations_and_views"` it has no views either. Called otherwise, the function does

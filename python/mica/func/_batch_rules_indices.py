@@ -1,6 +1,6 @@
 """Rules for indices of each example's own: scattering, gathering, and rows by number.
 
-They stand on those that look at all examples at once, and take the cases that these leave.
+They are tried after the rules that look at all examples at once, for the cases that those leave.
 """
 
 import mica
@@ -13,7 +13,7 @@ Tensor = _C.Tensor
 
 
 def _widened(name):
-    """Scattering and gathering of examples of which some have no dimensions: those are given one."""
+    """Scattering and gathering where some examples have no dimensions: these get one."""
     before = RULES[name]
 
     def rule(call):

@@ -52,7 +52,7 @@ def _convolution(call):
 
 
 def _convolution_of_each(call, x, w, rank, given, transposed):
-    """Every example with a weight of its own: as many groups."""
+    """A convolution in which every example has its own weight: each example becomes a group."""
     weight = call.value(w)
     size, groups = call.size, given.pop("groups", 1)
     alone = x.dim() < rank  # an example without N

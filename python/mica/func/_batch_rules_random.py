@@ -46,7 +46,7 @@ def _rrelu(call):
 
 
 def _same_for_all(call):
-    """Each example with the same draws, of the generator of the device that it is on."""
+    """Call the function for each example with the same random numbers, drawn on the device of the example."""
     devices = [x.device for x in call.args if isinstance(x, Tensor)]
     device = mica.device(call.kwargs.get("device") or devices[0])
     if device.type == "cuda":
@@ -118,7 +118,7 @@ def _draws():
 
 
 def _is_idle(name, args, kwargs):
-    """Whether a layer draws nothing, because no network is trained."""
+    """Whether a layer draws nothing, because it is not in training or its probability is zero."""
     if name == "rrelu":
         return not (args[3] if len(args) > 3 else kwargs.get("training", False))
     if "dropout" not in name:
@@ -128,7 +128,8 @@ def _is_idle(name, args, kwargs):
 
 
 class DrawForEach(mica.overrides.TorchFunctionMode):
-    """While vmap runs: what draws new numbers is refused, or draws them for every example, as `randomness` says."""
+    """The mode that is active while vmap runs. As `randomness` says, it refuses functions that draw random numbers, or lets
+    them draw for every example."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}

@@ -19,7 +19,7 @@ Tensor = _C.Tensor
 
 
 class DataDependent(RuntimeError):
-    """A function asked for the value of an example: it cannot run on all of them at once."""
+    """Raised when a function asks for the value of an example: then it cannot run on all examples at once."""
 
 
 _ITEM = (
@@ -146,7 +146,8 @@ def _shell(plain, depth):
 
 
 def given(example):
-    """What an example is of, and in which dimension: the tensor that vmap was given while it is that, else the values."""
+    """(tensor, dimension) that an example is taken from: the tensor that vmap was given, as long as the example still has its
+    values, and otherwise the values of all examples."""
     value = example._batch_value
     source, dim, placed = getattr(example, "_batch_source", (None, 0, None))
     return (source, dim) if source is not None and placed is value and value.dim() == source.dim() else (value, 0)
@@ -351,7 +352,7 @@ def _attribute(name, x):
 
 
 def _values(x, level):
-    """The values of all examples. Where they are to have one tensor, each has a copy of it."""
+    """The values of all examples. A tensor that is not batched is copied for each example."""
     if is_batched(x, level) or not isinstance(x, Tensor):
         return getattr(x, "_batch_value", x)
     return x.expand(level.size, *x.shape).clone(memory_format=_C.contiguous_format)

@@ -39,7 +39,7 @@ def _has_level(x, level):
 
 
 def _expand_below(x, level):
-    """`x` with a batch of `level` put under those of deeper levels."""
+    """`x` as an example of `level` too, wrapped inside the wrappers of deeper levels."""
     if type(x) is BatchedTensor and x._batch_level.depth > level.depth:
         inner = _expand_below_values(x._batch_value, level)
         return wrap(inner, x._batch_level)
@@ -151,7 +151,7 @@ def _applied(cls, *args, **kwargs):
 
 
 def by_own_rule(own, name, call, leaves, tree, kwargs):
-    """What the `vmap` of a function or of an operator makes of the values of all examples."""
+    """The result that the registered `vmap` of a function or of an operator computes from the values of all examples."""
     level = call.level
     pairs = [given(x) if call.is_batched(x) else (x, None) for x in leaves]
     in_dims = tree_unflatten([dim for _, dim in pairs], tree)
@@ -202,7 +202,7 @@ def _placed(x, dim, level):
 
 
 def register_with_autograd():
-    """Let autograd know of examples; done when this module is first used, for who does not use it pays nothing."""
+    """Let autograd know of examples. That is done when this module is first used, so that programs without vmap pay nothing."""
     import mica.autograd
 
     mica.autograd._gradients_of_examples = gradients

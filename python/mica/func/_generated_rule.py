@@ -27,7 +27,7 @@ class _Call:
 
 
 class _Context:
-    """What the function's own methods see as ctx: it keeps values, and gives examples back."""
+    """The ctx that the function's own methods get. It keeps the values of all examples, and returns them as examples."""
 
     def __init__(self, ctx, call):
         self._ctx, self._call, self._saved, self._without = ctx, call, [], ()

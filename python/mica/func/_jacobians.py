@@ -50,7 +50,7 @@ def _without_randomness(func):
 
 
 def _by_columns(func, argnums, has_aux):
-    """The Jacobian by a derivative in the direction of every element of the inputs, each with numbers of its own."""
+    """The Jacobian from one derivative for each element of the inputs, each with its own random numbers."""
     import mica
     from mica.func._transforms import jvp
     from mica.func._vmap import vmap

@@ -15,7 +15,7 @@ _SPACES = {
 def rule(*names, space=None):
     """Enter a rule: a function of a Call that returns the values of all examples, or NotImplemented.
 
-    A rule of a space is for the functions found there; those without one of their own have the rule of their name.
+    A rule of a space is for the functions of that space only. A function without such a rule has the rule of its name.
     """
 
     def enter(function):
@@ -32,7 +32,7 @@ def rule_for(func, name):
 
 
 class Plain:
-    """A result of a rule that is no batch: handed on as it is."""
+    """A result of a rule that is not a batch, and is returned as it is."""
 
     __slots__ = ("value",)
 

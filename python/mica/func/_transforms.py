@@ -1,4 +1,4 @@
-"""Gradients as functions, by the graph: backwards once, or forwards as backwards of backwards.
+"""Gradients as functions, computed on the graph: a backward pass, or for forward derivatives a backward pass of one.
 
 A product of a vector with a Jacobian is linear in the vector. Its own derivative, again by a backward pass, is the product
 of the Jacobian with a tangent: that is how `jvp` and what stands on it are computed, for whatever can be differentiated
@@ -26,7 +26,7 @@ def _example(x):
 
 
 def gradients(outputs, inputs, weights=None, retain_graph=None, create_graph=False):
-    """autograd.grad with None for inputs that do not matter, also of examples under vmap."""
+    """autograd.grad, with None for inputs that the outputs do not depend on. It also takes examples under vmap."""
     import mica
 
     return mica.autograd.grad(
@@ -117,7 +117,7 @@ def _chosen(args, argnums):
 
 
 def value_and_aux(output, has_aux, call):
-    """What a function returned: its value, and with has_aux what it returned beside it."""
+    """(value, auxiliary result or None) of what a function returned. With has_aux it has to return both."""
     if not has_aux:
         return output, None
     if not (isinstance(output, tuple) and len(output) == 2):
@@ -129,7 +129,7 @@ def value_and_aux(output, has_aux, call):
 
 
 def check_outputs(outputs, call, returning="f(*primals)"):
-    """Refuse outputs that are no tensors, or none at all."""
+    """Refuse outputs that are not tensors, and a function without outputs."""
     if not outputs:
         raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output (got output = {outputs})")
     if len(outputs) == 1 and outputs[0] is None:

@@ -51,7 +51,7 @@ class Future:
             self._call(callback)
 
     def _call(self, callback):
-        """Call a function with this future; what it raises is its own affair, and goes to the log."""
+        """Call a function with this future. An exception of the function is logged and goes no further."""
         try:
             callback(self)
         except Exception:
@@ -78,7 +78,7 @@ class Future:
         self._call(callback)
 
     def then(self, callback):
-        """A future of what a function makes of this one."""
+        """A future of the result of a function that gets this future."""
         result = Future(devices=self.devices)
 
         def on_done(future):
@@ -94,7 +94,7 @@ class Future:
 
 
 def _of_callback(error):
-    """What a future that comes from a callback says when the callback fails."""
+    """The error of a future whose callback has failed."""
     import traceback
 
     place = "".join(traceback.format_tb(error.__traceback__))

@@ -250,7 +250,7 @@ class _Writer:
         return f"{'*' * stars}{raw}{self.type_of(node)}{default}"
 
     def type_of(self, node):
-        """What stands behind a node's name: what is known of its value, or the type that it was given."""
+        """The annotation behind a node's name: what is known of its value, or the type that it was given."""
         if self._notes is not None and (known := self._notes.type_of(node)):
             return known
         starred = node.op == "placeholder" and node.target.startswith("*")

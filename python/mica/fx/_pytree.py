@@ -1,4 +1,4 @@
-"""Taking nests apart by a form that is known before: what a graph was traced with says how, not what it is given."""
+"""Takes nests of arguments apart by a known form: the form of the arguments that a graph was traced with."""
 
 import collections
 

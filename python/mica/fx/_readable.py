@@ -58,7 +58,7 @@ class Notes:
         return ""
 
     def comment(self, node, begun):
-        """A line that says where the nodes from here on come from, where that changes; apart from what has `begun`."""
+        """The lines of a comment that says where the following nodes come from; none where that is the same place as before."""
         meta = "".join(f"{name}: {node.meta[name]} # " for name in self._meta if name in node.meta)
         text = self.dim(f"# {meta}{_origin(node.stack_trace)}")
         if text == self._last:

@@ -25,7 +25,7 @@ PH = PHBase()
 
 
 class PHWithMeta(PHBase):
-    """The same with a name, which the placeholder gets as `ph_key`."""
+    """A placeholder value with a name, which the node gets as `ph_key`."""
 
     def __init__(self, ph_key=None):
         self.ph_key = ph_key

@@ -297,7 +297,7 @@ class _InsertPoint:
 
 
 def _in_order(insert):
-    """After a node, what is inserted second comes second."""
+    """Keeps the order of insertion: of two nodes inserted after the same node, the second one comes second."""
     if insert.__name__ != "append":
         return insert
     last = []

@@ -246,7 +246,7 @@ class Node:
         self.meta["stack_trace"] = trace
 
     def is_impure(self, impure_random=True):
-        """Whether the node must stay though nobody uses it."""
+        """Whether the node must stay even if no other node uses it."""
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":

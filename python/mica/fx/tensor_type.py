@@ -29,7 +29,7 @@ class TensorType:
 
 
 class _DynType:
-    """What is known of a type or a size where nothing is known."""
+    """The type or the size of which nothing is known."""
 
     def __init__(self):
         self.__name__ = "_DynType"  # a graph's code asks a type for its name
@@ -48,7 +48,7 @@ Dyn = _DynType()
 
 
 def is_consistent(t1, t2):
-    """Whether a value may have both types: where one of them knows nothing, the other may say what it likes."""
+    """Whether a value may have both types. An unknown type or size is consistent with any other."""
     return _agree(t1, t2, lambda a, b: a == Dyn or b == Dyn or _is_variable(a) or _is_variable(b))
 
 

@@ -27,7 +27,7 @@ _is_preserved = [False]
 
 @contextlib.contextmanager
 def preserve_node_meta(enable=True):
-    """Let nodes that are made in a with block know what the node knows that makes them."""
+    """A block in which new nodes get the metadata of the node whose execution makes them."""
     before, meta = _is_preserved[0], current_meta.copy()
     _is_preserved[0] = enable
     try:
@@ -39,7 +39,7 @@ def preserve_node_meta(enable=True):
 
 
 def has_preserved_node_meta():
-    """Whether nodes know what the node knows that makes them."""
+    """Whether new nodes get the metadata of the node whose execution makes them."""
     return _is_preserved[0]
 
 

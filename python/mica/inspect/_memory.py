@@ -90,7 +90,7 @@ class memory:
         self._take(_C._memory_stop())
 
     def update(self):
-        """Take in what has happened so far, within the block."""
+        """Include what has happened so far, within the block."""
         mark_what_is_known()
         self._take(_C._memory_so_far())
         return self

@@ -19,7 +19,7 @@ class operations:
         self.totals = _C._operations_stop()
 
     def update(self):
-        """Take in what has happened so far, within the block."""
+        """Include what has happened so far, within the block."""
         self.totals = _C._operations_so_far()
         return self
 

@@ -34,11 +34,11 @@ class Error(RuntimeError):
 
 
 class ScriptFunction:
-    """The type of a compiled function: nothing is one."""
+    """The type of a compiled function. No object has it, because nothing is compiled."""
 
 
 class RecursiveScriptModule:
-    """The type of a compiled module: nothing is one."""
+    """The type of a compiled module. No object has it, because nothing is compiled."""
 
 
 class CompilationUnit:
@@ -143,7 +143,7 @@ def optimize_for_inference(mod, other_methods=None):
 
 
 def fuser(name):
-    """A with block that names who fuses operations: none are, without a program."""
+    """A with block that names a fuser. It has no effect, because no program is compiled."""
     if name not in ("fuser0", "fuser1", "fuser2", "fuser3", "none"):
         raise Exception(f"unrecognized fuser option (name: {name})")
     return _contextlib.nullcontext()

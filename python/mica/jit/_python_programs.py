@@ -13,7 +13,7 @@ _said = False
 
 
 def say_once():
-    """Tell, the first time, that nothing is compiled."""
+    """Log once that nothing is compiled."""
     global _said
     if not _said:
         _said = True
@@ -21,7 +21,7 @@ def say_once():
 
 
 class NoProgramError(AttributeError, NotImplementedError):
-    """Raised for what a compiled program has: to hasattr it is a name that is not there."""
+    """Raised for attributes that only a compiled program has. hasattr finds no such attribute."""
 
 
 def _refuse(name):

@@ -40,7 +40,7 @@ def _mapped():
 
 
 def _leave_the_network():
-    """A network of its own, where the system lets a user have one; says whether it does."""
+    """Move this process to an empty network of its own, where the system allows that. Returns whether it does."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)

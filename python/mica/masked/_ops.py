@@ -114,7 +114,7 @@ def _require_strided(name, input):
 
 
 def _combine_input_and_mask(op, input, mask, *args):
-    """The input with the operation's identity for what is masked out."""
+    """The input with the operation's identity in the place of masked-out elements."""
     if not callable(op):
         raise ValueError(f"_combine_input_and_mask expected masked operation (got {type(op).__name__} object)")
     return _filled(op.__name__, input, mask, *args)
@@ -178,7 +178,8 @@ def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_of_sparse_too
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The product of what is marked; one of nothing. An empty list of dimensions, unlike an empty tuple, is none of them."""
+    """The product of the marked elements; one where none is marked. An empty list of dimensions, unlike an empty tuple, means
+    no dimension."""
     result = _filled("prod", input, mask).to(dtype=_sum_dtype(input, dtype))
     for d in () if dim == [] else reversed(_canonical_dim(dim, input.ndim)):
         result = result.prod(dim=d, keepdim=bool(keepdim))
@@ -246,7 +247,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
-    """The median of what is marked; NaN of nothing."""
+    """The median of the marked elements; NaN where none is marked."""
     data, mask = _split(input, mask)
     dtype = data.dtype if dtype is None else dtype
     floating = data.is_floating_point()
@@ -260,13 +261,13 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
 
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The logarithm of the sum of the exponentials of what is marked."""
+    """The logarithm of the sum of the exponentials of the marked elements."""
     result = mica.logsumexp(_filled("logsumexp", input, mask), _canonical_dim(dim, input.ndim), keepdim=keepdim)
     return result.to(dtype=input.dtype if dtype is None else dtype)
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
-    """log(exp(a) + exp(b)), without what is masked out of either."""
+    """log(exp(a) + exp(b)), without the masked-out elements of either."""
     a, b = _filled("logaddexp", input, input_mask), _filled("logaddexp", other, other_mask)
     return mica.logaddexp(a, b).to(dtype=input.dtype if dtype is None else dtype)
 
@@ -279,7 +280,7 @@ def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
-    """The variance of what is marked; NaN of nothing."""
+    """The variance of the marked elements; NaN where none is marked."""
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
     if correction is None:
@@ -299,7 +300,7 @@ def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype
 
 
 def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
-    """The standard deviation of what is marked; NaN of nothing."""
+    """The standard deviation of the marked elements; NaN where none is marked."""
     return mica.sqrt(var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask))
 
 
@@ -314,7 +315,7 @@ def softmax(input, dim, *, dtype=None, mask=None):
 
 
 def log_softmax(input, dim, *, dtype=None, mask=None):
-    """The logarithm of softmax over what is marked; -inf elsewhere."""
+    """The logarithm of softmax over the marked elements; -inf elsewhere."""
     return _normalized(mica.nn.functional.log_softmax, "amax", input, dim, dtype, mask)
 
 

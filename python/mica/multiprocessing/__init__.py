@@ -42,7 +42,7 @@ def get_sharing_strategy():
 
 
 def set_sharing_strategy(new_strategy):
-    """Memory is shared by file descriptors whatever is asked for, which needs no files that could be left behind."""
+    """Accept a strategy and keep to file descriptors, which leave no files behind."""
     if new_strategy not in ("file_descriptor", "file_system"):
         raise AssertionError(f"{new_strategy!r} is not a sharing strategy")
 

@@ -7,7 +7,7 @@ __all__ = ["Pool", "clean_worker"]
 
 
 def clean_worker(*args, **kwargs):
-    """A worker that lets go of all tensors before it ends, cycles of them too."""
+    """A worker that frees all tensors before it ends, also those in cycles."""
     multiprocessing.pool.worker(*args, **kwargs)
     gc.collect()
 

@@ -55,7 +55,7 @@ def _run(fn, rank, args, errors, parent):
 
 
 def _end_with(parent):
-    """Let the kernel interrupt this process when the one that has started it dies. A server of forks has no such parent."""
+    """Let the kernel interrupt this process when its parent dies. A process of the fork server has no such parent."""
     if os.getppid() != parent:
         return
     # A shell makes programs in the background ignore interrupts, and so do the programs that these start.

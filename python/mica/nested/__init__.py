@@ -82,7 +82,7 @@ def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=Non
 
 
 def narrow(tensor, dim, start, length, layout=mica.strided):
-    """Stretches of the rows of a tensor, each with a start and a length of its own: a view of its memory."""
+    """A nested tensor of parts of a tensor's rows, each with its own start and length. It is a view."""
     for name, given in (("start", start), ("length", length)):
         if not isinstance(given, (int, mica.Tensor)):
             raise RuntimeError(f"{name} must be an integer or a tensor")

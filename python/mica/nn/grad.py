@@ -5,7 +5,7 @@ from mica import _C
 
 
 def _gradient(dims, by, other, input, weight, grad_output, *numbers):
-    """A convolution is linear in either operand, so that the one the gradient is of may be zeros."""
+    """The gradient of a convolution by one operand. The convolution is linear in it, so that zeros can stand for it."""
     recorded = mica.is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
     with mica.enable_grad():
         output = getattr(_C, f"conv{dims}d")(input, weight, None, *numbers)

@@ -21,7 +21,7 @@ class Value(str):
 
 
 def symbolic_of(func, opset):
-    """What was registered for an operator, of the latest version up to the opset; None if nothing was."""
+    """The function that was registered for an operator, for the latest version up to the opset; None if there is none."""
     if not symbolics:
         return None
     name = getattr(func, "_qualified_op_name", None) or getattr(func, "qualified_name", None)
@@ -43,7 +43,7 @@ def _attribute(key, value):
 
 
 class GraphContext:
-    """What a function of a program adds nodes with."""
+    """The context with which a program's own function adds nodes."""
 
     def __init__(self, writer):
         self._writer, self.opset = writer, writer.opset

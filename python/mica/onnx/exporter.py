@@ -104,7 +104,7 @@ def _with_telling_sizes(writer, bound, tensors, names, axes):
 
 
 def _save(model, destination, beside):
-    """Write a model; `beside`, its larger weights go to a file of their own, as torch has it for files with a path."""
+    """Write a model. With `beside`, larger weights go to a file of their own, as torch does for files with a path."""
     if not beside or not isinstance(destination, (str, os.PathLike)):
         _onnx().save(model, destination)
         return

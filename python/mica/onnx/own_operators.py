@@ -16,7 +16,7 @@ def own_operator(func):
 
 
 def decomposition(operator, opset):
-    """The function of what an operator is made of, where the opset lacks it; None where it is written."""
+    """The decomposition of an operator that the opset lacks; None where the operator itself is written."""
     from mica.onnx.ops import implementations
 
     if opset >= _OPSET:

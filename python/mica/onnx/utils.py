@@ -27,7 +27,7 @@ def select_model_mode_for_export(model, mode):
 
 
 def model_signature(model):
-    """The signature of what a call of `model` runs."""
+    """The signature of the function that a call of `model` runs."""
     from mica.nn import Module
 
     return inspect.signature(model.forward if isinstance(model, Module) else model)

@@ -1,4 +1,4 @@
-"""Adafactor: Adam's second moment in the memory of its rows and columns."""
+"""Adafactor: Adam whose second moment of a matrix is kept as one number for each row and each column."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import adafactor as _adafactor

@@ -54,7 +54,7 @@ def _check_optimizer(optimizer):
 
 
 def _note_steps(optimizer):
-    """Has the optimizer remember that it was stepped, so that a schedule can warn of the wrong order."""
+    """Makes the optimizer note its steps, so that a schedule can warn of a wrong order of calls."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
     step = optimizer.step.__func__

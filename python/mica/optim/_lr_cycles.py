@@ -15,7 +15,7 @@ from mica.optim._lr_base import (
 
 
 class _WithMomentum(LRScheduler):
-    """What cycles of rate and momentum share: momentum is the option of that name, or the first beta."""
+    """The base of cycles of rate and momentum. The momentum is the option of that name, or the first beta."""
 
     def _start_momentum(self, optimizer, last_epoch, first, second):
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:

@@ -142,7 +142,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Down to zero in `total_iters` epochs, along a power of what is left of them."""
+    """Lowers the rate to zero in `total_iters` epochs, by a power of the share of epochs that is left."""
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
         self.total_iters = total_iters
@@ -240,7 +240,7 @@ class SequentialLR(_OfSchedules):
 
 
 class ChainedScheduler(_OfSchedules):
-    """Several schedules at once: each changes what the one before it has set."""
+    """Several schedules at once. Each changes the rate that the one before it has set."""
 
     def __init__(self, schedulers, optimizer=None):
         if len(schedulers) < 1:

@@ -45,7 +45,7 @@ def _disable_dynamo_if_unsupported(single_tensor_fn=None):
 
 
 def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
-    """Both flags are accepted and change nothing: every step is fused where it can be."""
+    """Accepts both flags, which change nothing: every step is fused where that is possible."""
     return False, False
 
 

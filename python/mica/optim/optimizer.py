@@ -145,7 +145,7 @@ class Optimizer:
 
     @property
     def _has_spread(self):
-        """Whether a parameter is spread over processes: programs put others in the place of those they began with."""
+        """Whether a parameter is spread over processes. It is asked anew each time, because programs replace parameters."""
         if "mica.distributed.tensor._api" not in sys.modules:
             return False
         return any(getattr(type(p), "_is_spread", False) for group in self.param_groups for p in group["params"])
@@ -290,7 +290,7 @@ class Optimizer:
         return value.to(device=param.device)
 
     def load_state_dict(self, state_dict):
-        """Take over what state_dict() of an optimizer with the same groups has returned."""
+        """Load the state that state_dict() of an optimizer with the same groups has returned."""
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)

@@ -27,11 +27,11 @@ class PackagingErrorReason(enum.Enum):
 
 
 class EmptyMatchError(Exception):
-    """A pattern that had to match a module has matched none."""
+    """Raised when a pattern that had to match a module has matched none."""
 
 
 class PackagingError(Exception):
-    """Modules that a package needs and that nothing was said about, or that cannot be packaged."""
+    """Raised for modules that a package needs and that no rule covers, or that cannot be packaged."""
 
     def __init__(self, dependency_graph, debug=False):
         broken = {}

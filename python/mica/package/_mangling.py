@@ -1,4 +1,4 @@
-"""Names of modules that come from packages: "<torch_package_0>.my.module", so that they are nobody else's."""
+"""Names of modules that come from packages: "<torch_package_0>.my.module", which no other module has."""
 
 import itertools
 import re

@@ -101,7 +101,7 @@ class PackageExporter:
         return top not in DISALLOWED_MODULES and (top in sys.stdlib_module_names or top in sys.builtin_module_names)
 
     def add_dependency(self, module_name, dependencies=True):
-        """Note that the package needs a module, and do with it what was said of it."""
+        """Note that the package needs a module, and apply the rule that matches it."""
         if self.dependency_graph.nodes.get(module_name, {}).get("provided"):
             return
         add = self.dependency_graph.add_node

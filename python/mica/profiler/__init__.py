@@ -154,7 +154,7 @@ class profile:
         self._open_step()
 
     def stop(self):
-        """End; hands over what was recorded last, if anything."""
+        """End the recording, and call the handler with what was recorded last, if anything."""
         self._close_step()
         self._change(self.current_action, None)
 
@@ -239,7 +239,7 @@ class profile:
         self._metadata[key] = str(value)
 
     def add_metadata_json(self, key, value):
-        """Write a value of one's own, given as JSON, into the trace."""
+        """Write a value of the program's own, given as JSON, into the trace."""
         import json
 
         self._metadata[key] = json.loads(value)

@@ -82,7 +82,7 @@ def _finish(tensor, requires_grad, pin_memory):
 
 
 def _asking_modes(constructor):
-    """The constructor, after asking the active modes: they see it, and not what it is made of."""
+    """Wraps a constructor so that active modes see its call, and not the operations that it is made of."""
 
     @functools.wraps(constructor)
     def asking(*args, **kwargs):

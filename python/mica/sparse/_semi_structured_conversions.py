@@ -131,5 +131,5 @@ def tile_mask(dense, by_size=False):
 
 
 def _sparse_semi_structured_tile(dense):
-    """The matrix with zeros where `tile_mask` lets nothing stay."""
+    """The matrix, with zeros where `tile_mask` keeps nothing."""
     return dense * tile_mask(dense)

@@ -71,7 +71,8 @@ def _addmm(func, types, args, kwargs):
 
 
 class _Linear(mica.autograd.Function):
-    """Rows times a sparse weight, where the rows or the bias learn. The weight comes in a list: it is no input that learns."""
+    """The product of rows and a sparse weight, with gradients for the rows and the bias. The weight comes in a list, because it
+    gets no gradient."""
 
     @staticmethod
     def forward(ctx, rows, bias, held):

@@ -32,7 +32,7 @@ _PARTS = ("packed", "meta", "packed_t", "meta_t", "compressed_swizzled_bitmask")
 
 
 class SparseSemiStructuredTensor(mica.Tensor):
-    """The two kinds of such matrices have this in common: their parts, and what can be done with them."""
+    """The base of both kinds of such matrices: their parts, and the operations on them."""
 
     _DEFAULT_ALG_ID = 0
     _DTYPE_SHAPE_CONSTRAINTS = {}  # noqa: RUF012 - one table for a class

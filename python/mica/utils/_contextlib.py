@@ -13,7 +13,7 @@ def _is_generator_function(function):
 
 
 def _wrap_generator(make_context, function):
-    """A generator function of which every step runs in a context of its own, but not the caller between the steps."""
+    """Wraps a generator function so that each of its steps runs in a new context, and the caller between steps does not."""
 
     @functools.wraps(function)
     def generator(*args, **kwargs):

@@ -7,5 +7,5 @@ CURRENT_DEVICE = None
 
 
 def set_device(device):
-    """Decorate a function: what it makes lies on the device. A generator keeps the device while it runs."""
+    """Decorate a function, so that the tensors that it makes are on the device. A generator keeps the device while it runs."""
     return lambda function: context_decorator(lambda: _C.device(device), function)

@@ -79,7 +79,7 @@ def overloaded_types(args, kwargs):
 
 
 def ask(mode, operator, types, args, kwargs):
-    """What a mode that has been taken off the stack answers, or where it does not, the class of a tensor."""
+    """The answer of a mode that has been taken off the stack, or if it has none, that of the class of a tensor."""
     result = mode.__torch_dispatch__(operator, types, args, kwargs)
     for kind in types if result is NotImplemented else ():
         _C._push_on_torch_dispatch_stack(mode)  # so that it sees what the class calls
@@ -98,7 +98,7 @@ def ask(mode, operator, types, args, kwargs):
 
 
 def answer(mode, name, values):
-    """What the mode answers for an operation of the engine. The engine has taken it off the stack."""
+    """The answer of the mode for an operation of the engine. The engine has taken the mode off the stack."""
     by_formula = _C._asked_by_formula()
     if by_formula and name in _WITH_NUMBERS and not isinstance(values[1], _C.TensorBase):
         name = name.replace(".Tensor", ".Scalar")  # derivatives have numbers where a program has tensors
@@ -110,7 +110,7 @@ def answer(mode, name, values):
 
 
 def ask_innermost(operator, types, args, kwargs):
-    """What the innermost mode answers for an operator that was called from Python."""
+    """The answer of the innermost mode for an operator that was called from Python."""
     mode = _C._pop_torch_dispatch_stack()
     try:
         return ask(mode, operator, types, args, kwargs)

@@ -166,5 +166,5 @@ def return_and_correct_aliasing(func, args, kwargs, out):
 
 
 def autograd_would_have_decomposed(func, flat_args):
-    """Whether autograd takes an operator apart before a class sees it: what is composite has been taken apart."""
+    """Whether autograd takes an operator apart before a class sees it, which is so for composite operators."""
     return False

@@ -156,7 +156,7 @@ class TreeSpec:
         return _built(self, iter(leaves))
 
     def flatten_up_to(self, tree):
-        """What a nest that begins like this shape has at the places of its leaves."""
+        """The parts of a nest, which begins like this shape, at the places of the shape's leaves."""
         found = []
 
         def collect(spec, tree):

@@ -22,7 +22,7 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the operation and its arguments: the result."""
+    """The context that a policy gets beside the operation and its arguments. It has the result."""
 
     def __init__(self, *, is_recompute=False, op_output=None):
         self.is_recompute, self.op_output = is_recompute, op_output
@@ -72,7 +72,7 @@ class _Keeping(TorchDispatchMode):
 
 
 class _Giving(TorchDispatchMode):
-    """The second run: what is kept is given back, the rest is computed."""
+    """The mode of the second run: it returns kept results, and computes the others."""
 
     def __init__(self, kept, may_have_changed):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Names that mean something else while some thread is in a block."""
+"""Replaces names of a module while at least one thread is in a block."""
 
 import os
 import threading

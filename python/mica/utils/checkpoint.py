@@ -18,7 +18,7 @@ __all__ = [
 
 
 class CheckpointError(RuntimeError):
-    """The second run of a checkpointed function did not keep what the first had kept."""
+    """Raised when the second run of a checkpointed function does not save the same tensors as the first."""
 
 
 _TIP = (

@@ -151,7 +151,7 @@ class BackwardHook:
         return tuple(grads[i] for i in self.output_positions)
 
     def _run_without_inputs(self, grads):
-        """No input requires a gradient, so that no node will be left: the hooks run now."""
+        """Run the hooks now, because no input requires a gradient and no node of theirs will run later."""
         warnings.warn(
             "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
             "require gradients.",

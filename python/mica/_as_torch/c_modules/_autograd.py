@@ -32,7 +32,7 @@ def _saved_tensors_hooks_enable():
 
 
 def _saved_tensors_hooks_get_disabled_error_message():
-    """The message with which they are refused; None where they are allowed."""
+    """The message with which hooks of saved tensors are refused; None where they are allowed."""
     message = _C._disable_saved_tensor_hooks(None)
     if message is not None:
         _C._disable_saved_tensor_hooks(message)

@@ -27,7 +27,7 @@ class _Raising(Function):
 
 
 class DelayedError:
-    """Hands tensors on; a backward pass that comes there is an error with the message."""
+    """Hands tensors on. A backward pass that reaches this node fails with the message."""
 
     def __init__(self, msg, num_inputs):
         self._message, self._count = msg, num_inputs

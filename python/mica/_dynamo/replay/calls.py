@@ -34,7 +34,7 @@ def _settings():
 
 
 def _is_watched():
-    """Whether somebody would see each call of an operation, and would miss those of a replay."""
+    """Whether a mode or a vmap sees each call of an operation: it would miss the calls of a replay."""
     return (
         _C._len_torch_function_stack() or _C._len_torch_dispatch_stack() or _functorch.maybe_current_level() is not None
     )
@@ -68,7 +68,7 @@ class CudaGraphs:
 
     @classmethod
     def capture(cls, run):
-        """A function that queues what `run` queues, and what it returned."""
+        """A function that queues again the work that `run` queues, and the value that `run` returned."""
         device = mica.cuda.current_device()
         pool = cls._pools.setdefault(device, mica.cuda.graph_pool_handle())
         graph, side = mica.cuda.CUDAGraph(), cls._side.setdefault(device, mica.cuda.Stream())
@@ -91,7 +91,7 @@ def _place(tensor):
 
 
 class _Graph:
-    """A captured call: for arguments of one kind, some of them at these addresses, and this state."""
+    """A captured call. It is for arguments of one kind, some of them at fixed addresses, and for one state of the program."""
 
     def __init__(self, snapshot, replay, result, inputs, fixed):
         self.snapshot, self._replay, self._result = snapshot, replay, result
@@ -228,7 +228,7 @@ class Replayed:
         return kind
 
     def _let_go(self, arguments):
-        """Forget graphs for other objects than these, if they keep their objects alive and there are many."""
+        """Forget graphs that keep other objects than these alive, if there are many."""
         if not arguments.objects:
             return
         likeness = arguments.likeness
@@ -243,7 +243,7 @@ class Replayed:
     # ---- before there is a graph
 
     def _run(self, kind, arguments, args, kwargs):
-        """The next step: calls as they are, one that is observed, one that is checked, then the capture."""
+        """Take the next step of a function: some plain calls, one that is observed, one that is checked, then the capture."""
         kind.calls += 1
         if kind.observation is None and self._observation is not None:
             # The arguments are of another kind; the functions that run are compared below.

@@ -40,7 +40,8 @@ _OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc", "logging")
 
 
 class _Base:
-    """What a function can read without its arguments. Most of a model is here, and it is the same for the next arguments."""
+    """The part of a snapshot that does not depend on the arguments. It has most of a model, and serves the next
+    arguments too."""
 
     def __init__(self, snapshot):
         self._codes, self.records, self.seen = snapshot._codes, tuple(snapshot._records), dict(snapshot._seen)
@@ -134,7 +135,8 @@ class Snapshot:
             self._record_sequence(value)
 
     def _visit_closures(self):
-        """Functions that ran and were met nowhere, such as one that a decorator keeps: found by their code."""
+        """Visit functions that ran but were not reached from anywhere, such as one that a decorator keeps. Their code
+        finds them."""
         hidden = [code for code in self._codes if code.co_freevars and code not in self._found]
         if hidden:
             self._queue += [each for each in gc.get_referrers(*hidden) if isinstance(each, types.FunctionType)]
@@ -208,7 +210,7 @@ class Snapshot:
         self._queue.append(kind)
 
     def _visit_reference(self, reference):
-        """A weak reference: what it refers to is read, and is not kept alive."""
+        """Visit the object of a weak reference without keeping it alive."""
         target = reference()
         self._records.append((WEAK, reference, 0 if target is None else id(target)))
         if target is not None and id(target) not in self._seen:
@@ -240,7 +242,8 @@ class Snapshot:
                 self._queue.append(value)
 
     def _visit_function(self, function):
-        """A function that did not run would not run again: only of those that did is anything read."""
+        """Visit a function. Only the globals and closures of functions that ran are read, because the others would not
+        run again."""
         wrapped = vars(function).get("__wrapped__")
         if wrapped is not None:
             self._queue.append(wrapped)

@@ -11,7 +11,7 @@ from mica.nn import Module
 
 
 class FakeQuantizeBase(Module):
-    """The base of all of them: rounding and observing can be turned off."""
+    """The base of all modules that quantize and dequantize: rounding and observing can be turned off."""
 
     def __init__(self):
         super().__init__()
@@ -20,7 +20,7 @@ class FakeQuantizeBase(Module):
 
     @classmethod
     def with_args(cls, **kwargs):
-        """A maker of such modules, with these arguments."""
+        """A function that makes such modules with these arguments."""
         return _Partial(cls, **kwargs)
 
     def enable_fake_quant(self, enabled=True):
@@ -65,7 +65,7 @@ class FakeQuantize(FakeQuantizeBase):
         return self.activation_post_process.calculate_qparams()
 
     def _found(self):
-        """The scale and the zero point for what the observer has seen."""
+        """The scale and the zero point for the values that the observer has seen."""
         return self.calculate_qparams()
 
     def _observe(self, x):

@@ -35,7 +35,7 @@ class ObserverBase(Module):
 
     @classmethod
     def with_args(cls, **kwargs):
-        """A maker of such observers, with these arguments."""
+        """A function that makes such observers with these arguments."""
         return _Partial(cls, **kwargs)
 
     with_callable_args = with_args
@@ -201,7 +201,7 @@ class MovingAveragePerChannelMinMaxObserver(_MovingAverage, PerChannelMinMaxObse
 
 
 class FixedQParamsObserver(ObserverBase):
-    """Says a scale and a zero point that are known beforehand, as those of a sigmoid are."""
+    """Returns a scale and a zero point that are known beforehand, as those of a sigmoid are."""
 
     def __init__(
         self,

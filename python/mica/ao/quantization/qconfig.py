@@ -94,7 +94,7 @@ def get_default_qat_qconfig(backend="x86", version=1):
 
 
 def qconfig_equals(q1, q2):
-    """Whether two ask for the same observers with the same arguments."""
+    """Whether two qconfigs ask for the same observers with the same arguments."""
 
     def parts(maker):
         return (getattr(maker, "func", maker), sorted((getattr(maker, "keywords", None) or {}).items(), key=str))

@@ -8,7 +8,8 @@ __all__ = ["QuantType", "quant_type_to_str"]
 
 
 class QuantType(enum.IntEnum):
-    """Activations at every call, activations by what was observed, while training, or the weight alone."""
+    """What is quantized and when: activations at every call, activations by observed ranges, during training, or the
+    weight alone."""
 
     DYNAMIC = 0
     STATIC = 1

@@ -195,7 +195,7 @@ def trained_form(joined, qconfig, kind):
 
 
 def _draw_weights(layer, with_bias=True):
-    """Draw the numbers of a new layer like this one: torch makes one, so that what comes after is drawn as it is there."""
+    """Draw the random numbers that a new layer of this kind would draw. torch makes one here, so that later draws agree."""
     like = copy.copy(layer)
     like._parameters = {n: None if p is None else nn.Parameter(_C.empty_like(p)) for n, p in layer._parameters.items()}
     if not with_bias:
@@ -219,7 +219,7 @@ def _swap_below(module, mapping, custom):
 
 
 def _forget(module, and_qconfigs):
-    """Take what is left of observers, and the qconfigs, from a converted model."""
+    """Remove remaining observers and the qconfigs from a converted model."""
     for part in module.modules():
         observer = part._modules.get("activation_post_process")
         if isinstance(observer, ObserverBase | FakeQuantizeBase):

@@ -57,7 +57,7 @@ def read(data, shown):
 
 
 def _check(metadata):
-    """What a file says must have the form that the reader relies on; files of pieces lie in the folder."""
+    """Refuse metadata that do not have the form that the reader relies on, or that name files outside of the folder."""
     if type(metadata) is not Metadata or not isinstance(metadata.state_dict_metadata, dict):
         raise ValueError("it holds something else")
     for value in metadata.state_dict_metadata.values():

@@ -7,7 +7,7 @@ from mica.distributed.checkpoint._parameter_names import names_of_parameters
 
 
 def _init_optim_state(optim):
-    """Let an optimizer that has made no step yet make its state: by a step that changes nothing."""
+    """Let an optimizer that has not stepped yet make its state, by a step that changes no parameter."""
     parameters = [each for group in optim.param_groups for each in group["params"]]
     # An optimizer without a state although there are gradients needs none.
     if optim.state or any(each.grad is not None for each in parameters):

@@ -11,7 +11,7 @@ def is_wrapped(model):
 
 
 def kind_of_state(model, full):
-    """While this lasts such a model gives and takes whole tensors, or DTensors."""
+    """A block in which such a model saves and loads whole tensors, or DTensors."""
     if not is_wrapped(model):
         return contextlib.nullcontext()
     fsdp = mica.distributed.fsdp

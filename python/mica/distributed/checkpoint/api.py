@@ -8,7 +8,7 @@ WRAPPED_EXCEPTION = tuple[BaseException, traceback.StackSummary]
 
 
 def _wrap_exception(exc):
-    """An exception with its stack, as other ranks can be told of it."""
+    """An exception with its stack, in a form that can be sent to other ranks."""
     return exc, traceback.extract_tb(exc.__traceback__)
 
 

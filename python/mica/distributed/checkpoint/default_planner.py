@@ -90,7 +90,7 @@ class DefaultSavePlanner(SavePlanner):
         return plans, metadata
 
     def _create_global_plan_with_caching(self, all_plans):
-        """What is sent to each rank, the whole plan, and the metadata."""
+        """The plans to send to each rank, the plans of all ranks, and the metadata."""
         key, kept = self._cached_plans_key, SavePlanner
         unchanged = SavePlan([], usable=False)
         if key not in kept._cached_all_plans:

@@ -35,7 +35,7 @@ class SerializationFormat(Enum):
 
 
 class FileSystemBase(ABC):
-    """Where files are: the disk, or what a program brings."""
+    """The place of files: the disk, or a file system of the program's own."""
 
     @contextmanager
     @abstractmethod
@@ -141,7 +141,7 @@ def _on_disk(stream):
 
 
 def _minimal(tensor):
-    """A tensor on the CPU that brings no more bytes into a file than it has elements."""
+    """The tensor on the CPU, with a storage that has no other elements, so that a file gets no more bytes than needed."""
     tensor = tensor.detach().cpu()
     return tensor if tensor.untyped_storage().size() == tensor.nbytes else tensor.clone()
 
@@ -291,7 +291,7 @@ class FileSystemWriter(_FileSystemWriter, BlockingAsyncStager):
 
 
 class FileSystemReader(StorageReader):
-    """Reads checkpoints from a folder, whoever has written it."""
+    """Reads checkpoints from a folder that torch or Mica has written."""
 
     def __init__(self, path, _extension_registry=None):
         self.fs = FileSystem()

@@ -30,7 +30,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         self.checkpoint_id, self.coordinator_rank = checkpoint_id, coordinator_rank
 
     def read_metadata(self):
-        """Nothing: the planner makes it from what is to be filled."""
+        """Returns no metadata: the planner makes them from the dictionary that is loaded into."""
         return Metadata(state_dict_metadata={})
 
     def read_data(self, plan, planner):
@@ -72,7 +72,7 @@ class BroadcastingTorchSaveReader(StorageReader):
 
 
 class DynamicMetaLoadPlanner(DefaultLoadPlanner):
-    """Makes the metadata from what is to be filled, for storages that have none."""
+    """Makes the metadata from the dictionary that is loaded into, for storages that have none."""
 
     def set_up_planner(self, state_dict, metadata=None, is_coordinator=False):
         super().set_up_planner(state_dict, metadata, is_coordinator)

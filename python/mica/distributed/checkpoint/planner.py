@@ -102,7 +102,7 @@ class SavePlanner(abc.ABC):
 
     @abc.abstractmethod
     def set_up_planner(self, state_dict, storage_meta=None, is_coordinator=False):
-        """Begin: this is what is to be saved. Called on all ranks."""
+        """Called first, on all ranks, with the dictionary to save."""
 
     @abc.abstractmethod
     def create_local_plan(self):
@@ -126,7 +126,7 @@ class LoadPlanner(abc.ABC):
 
     @abc.abstractmethod
     def set_up_planner(self, state_dict, metadata=None, is_coordinator=False):
-        """Begin: this is what is to be filled. Called on all ranks."""
+        """Called first, on all ranks, with the dictionary to load into."""
 
     @abc.abstractmethod
     def create_local_plan(self):
@@ -142,7 +142,7 @@ class LoadPlanner(abc.ABC):
 
     @abc.abstractmethod
     def load_bytes(self, read_item, value):
-        """Take a value that is no tensor, as io.BytesIO."""
+        """Load a value that is not a tensor, from an io.BytesIO."""
 
     def resolve_bytes(self, read_item):
         """The io.BytesIO that is to be filled, where a storage fills it rather than handing it over."""

@@ -187,7 +187,7 @@ def _spread_with_memory(tensor):
 
 
 def _init_state_dict(state_dict):
-    """Give memory to tensors of the device meta, in place: what is loaded needs some."""
+    """Give memory to tensors on the meta device, in place, so that values can be loaded into them."""
 
     def visit(value):
         if is_spread(value):

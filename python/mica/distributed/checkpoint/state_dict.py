@@ -265,7 +265,7 @@ def _patch_model_state_dict(model, *, options=None):
 
 
 def _patch_optimizer_state_dict(model, *, optimizers, options=None):
-    """The same for optimizers: each of them gets and sets the state of all."""
+    """Replace state_dict and load_state_dict of optimizers, so that each of them gets and sets the state of all."""
     for optim in _several(optimizers):
         optim.state_dict = functools.partial(get_optimizer_state_dict, model, optimizers, options=options)
         optim.load_state_dict = lambda state_dict: set_optimizer_state_dict(

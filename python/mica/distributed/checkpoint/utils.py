@@ -13,7 +13,7 @@ __all__ = ["find_state_dict_object", "find_tensor_shard"]
 
 
 def _attempt(function, *args):
-    """What a function returns, or how it has failed: ranks must not leave the others waiting."""
+    """The result of a function, or its exception. A rank that fails must not leave the others waiting."""
     try:
         return function(*args)
     except BaseException as error:
@@ -79,7 +79,7 @@ class _DistWrapper:
         return received[0]
 
     def _reduced(self, step, everything, reduce_fun):
-        """What the coordinator makes of everybody's values, or the error for all."""
+        """The coordinator's result for the values of all ranks, or the exception that all ranks raise."""
         failures = _get_failure_dict(everything)
         if not failures:
             result = _attempt(reduce_fun, everything)
@@ -89,7 +89,7 @@ class _DistWrapper:
         return CheckpointException(step, failures)
 
     def reduce_scatter(self, step, map_fun, reduce_fun):
-        """Every rank computes, the coordinator makes one result for each rank of it."""
+        """Every rank computes a value. The coordinator computes from all of them one result for each rank."""
         gathered, results = self.gather_object(_attempt(map_fun)), None
         if self.is_coordinator:
             results = self._reduced(step, gathered, reduce_fun)
@@ -98,7 +98,7 @@ class _DistWrapper:
         return _raised(self.scatter_object(results))
 
     def all_reduce(self, step, map_fun, reduce_fun):
-        """Every rank computes, the coordinator makes one result for all of it."""
+        """Every rank computes a value. The coordinator computes from all of them one result, which every rank gets."""
         gathered = self.gather_object(_attempt(map_fun))
         result = self._reduced(step, gathered, reduce_fun) if self.is_coordinator else None
         return _raised(self.broadcast_object(result))
@@ -183,7 +183,8 @@ def narrow_tensor_by_index(tensor, offsets, sizes):
 
 
 def load_value(data):
-    """A value that is no tensor. What names other classes than tensors and containers is unpickled as torch does it."""
+    """Load a value that is not a tensor. A pickle with other classes than tensors and containers is loaded as torch
+    loads it."""
     try:
         return mica.load(data, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
@@ -247,7 +248,7 @@ def _takes_old_order(name):
 
 
 def is_alone(no_dist, what):
-    """Whether one process saves or loads by itself; says so where nobody has asked for it."""
+    """Whether one process saves or loads alone. A warning says so."""
     from mica import distributed as dist
 
     if no_dist or not dist.is_initialized():

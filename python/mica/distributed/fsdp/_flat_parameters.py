@@ -34,7 +34,7 @@ class View:
         return flat.narrow(0, self.offset, self.numel).view(self.shape)
 
     def stand_in(self):
-        """What a module has in a parameter's place while nobody computes: it can be asked for sizes and dtype."""
+        """The stand-in for a parameter while it is not gathered. It has the parameter's sizes and dtype."""
         return self.parameter.detach().new_empty(()).expand(self.shape)
 
     def within(self, start, length):
@@ -106,7 +106,7 @@ class FlatGroup:
                     (put if self.use_orig_params else hide)(owner, name, tensor)
 
     def take_changes(self):
-        """A program may have given parameters other memory: what is there counts."""
+        """Take over the values of parameters to which the program has given other memory."""
         if not self.use_orig_params:
             return self.flat.data
         first = self.views[0].parameter
@@ -242,7 +242,7 @@ class FlatGroup:
 
     @contextlib.contextmanager
     def as_whole(self, writeback=True, here=True, to_cpu=False, with_grads=False):
-        """Parameters are whole while this lasts, in their own dtype; then this process's piece of them is kept."""
+        """A block in which parameters are whole, in their own dtype. Afterwards this process keeps its pieces of them."""
         self.scatter()
         with mica.no_grad():
             whole = self.gathered(self.take_changes())

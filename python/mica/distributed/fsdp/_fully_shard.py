@@ -26,7 +26,7 @@ class FSDPModule:
     """What fully_shard adds to a module's class."""
 
     def __new__(cls, *args, **kwargs):
-        """A new module of such a class is of the class that was sharded."""
+        """Make a new module of the class that was sharded: only modules that fully_shard gets are sharded."""
         return cls.__mro__[2](*args, **kwargs)
 
     def _get_fsdp_state(self):

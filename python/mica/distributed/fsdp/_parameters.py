@@ -96,7 +96,7 @@ class FullParameter:
             self.whole.untyped_storage().resize_(0)
 
     def take_gradient(self):
-        """The gradient of the whole, with what earlier passes have left; None if there is none."""
+        """The gradient of the whole parameter, plus what earlier passes have left; None if there is none."""
         gradient = None if self.full is None else self.full.grad
         if gradient is not None:
             self.full.grad = None

@@ -8,7 +8,7 @@ def put(module, name, tensor):
 
 
 def hide(module, name, tensor):
-    """Lets the module compute with this tensor, which is none of its parameters."""
+    """Lets the module compute with this tensor without registering it as a parameter."""
     module._parameters.pop(name, None)
     module.__dict__[name] = tensor
     _follow(module, name, tensor)

@@ -290,7 +290,7 @@ class FullyShardedDataParallel(nn.Module):
     def summon_full_params(
         module, recurse=True, writeback=True, rank0_only=False, offload_to_cpu=False, with_grads=False
     ):
-        """Parameters are whole while this lasts; with `writeback` changes of them are kept."""
+        """A block in which parameters are whole. With `writeback` changes of them are kept afterwards."""
         if writeback and rank0_only:
             raise NotImplementedError("writeback=True and rank0_only=True is not supported")
         if offload_to_cpu and not rank0_only:
@@ -312,7 +312,7 @@ class FullyShardedDataParallel(nn.Module):
 
     @staticmethod
     def set_state_dict_type(module, state_dict_type, state_dict_config=None, optim_state_dict_config=None):
-        """Let the wrapped modules in a module give and take another kind of state. Returns what was set before."""
+        """Set the kind of state that the wrapped modules in a module save and load. Returns the settings before."""
         config = state_dict_config or CONFIGS[state_dict_type]()
         optim_config = optim_state_dict_config or OPTIM_CONFIGS[state_dict_type]()
         for given, wanted in ((config, CONFIGS), (optim_config, OPTIM_CONFIGS)):

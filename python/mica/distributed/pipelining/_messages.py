@@ -69,7 +69,7 @@ class Mail:
     # ---- receiving
 
     def take(self, what, stage, chunk):
-        """The tensors of a message; those that come before it are kept."""
+        """The tensors of a message. Messages that arrive before it are kept for later."""
         wanted = (what, stage, chunk)
         sender = self.place[stage - 1 if what == "input" else stage + 1]
         while wanted not in self.arrived:

@@ -99,7 +99,7 @@ class DTensor(mica.Tensor):
 
     @classmethod
     def _call_without_operator(cls, function, args, kwargs):
-        """Calls that no operator stands for, as those that do."""
+        """Expresses calls that no operator stands for by calls of operators."""
         from mica.distributed.tensor._calls import answer
 
         return answer(function, args, kwargs)

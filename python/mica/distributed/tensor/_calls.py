@@ -1,4 +1,4 @@
-"""Calls on spread tensors that no operator of torch.ops stands for: what they are made of."""
+"""Calls on spread tensors that no operator of torch.ops stands for, in terms of operators."""
 
 import mica
 from mica._functions.families import own_name

@@ -76,7 +76,7 @@ def _chosen(options, current, call, dim):
 
 
 def _cost(now, wanted, size, count):
-    """Bytes, and a little for every change, so that what is in place stays."""
+    """The bytes that have to move, plus a little for every change, so that a tensor that fits stays where it is."""
     if now == wanted:
         return 0.0
     if isinstance(now, Replicate):

@@ -9,7 +9,8 @@ from mica.distributed.tensor.placement_types import Replicate, Shard
 
 
 def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_rank=0):
-    """The tensor of the process `src_data_rank` of each group, spread over a grid. None: every process has the same."""
+    """The tensor of the process `src_data_rank` of each group, spread over a grid. With None, every process has the same
+    tensor already."""
     mesh = _current_mesh(device_mesh)
     placements = normalize_placements(placements, mesh, tensor.dim())
     if isinstance(tensor, DTensor):

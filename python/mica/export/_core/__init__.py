@@ -1,4 +1,4 @@
-"""What torch's core operators do without, said in terms of them: activations, losses, attention, creation, indexing.
+"""Operators that are not among torch's core operators, in terms of these: activations, losses, attention, creation, indexing.
 
 Each function takes the arguments of its operator. It returns NotImplemented where the operator is to be left whole.
 """
@@ -13,7 +13,7 @@ aten = mica.ops.aten
 
 
 class DecompositionTable(dict):
-    """Operators and what they are taken apart into. An operator that is removed from it stays whole."""
+    """A table from operators to the functions that take them apart. An operator that is removed from it stays whole."""
 
     def copy(self):
         return DecompositionTable(self)

@@ -20,7 +20,7 @@ def decomposes(*names):
 
 
 def in_float32(function):
-    """The same function, which computes with 16-bit floats in float32."""
+    """Wraps a function so that it computes with 16-bit floats in float32."""
 
     @functools.wraps(function)
     def computed(x, *args, **kwargs):

@@ -36,12 +36,12 @@ def register_inference_rule(call_target):
 
 
 def argument(n, position, name, default=None):
-    """What a node hands over, by its position or its name."""
+    """An argument of a node, by its position or its name."""
     return n.args[position] if len(n.args) > position else n.kwargs.get(name, default)
 
 
 def type_of(value):
-    """The type of what a node hands over: that of a node, or the class of a number."""
+    """The type of an argument: that of a node, or the class of a number."""
     return value.type if isinstance(value, Node) else type(value)
 
 

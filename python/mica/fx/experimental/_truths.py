@@ -37,7 +37,7 @@ class Relation:
         return Relation(_NEGATED[self.sign], self.left, self.right)
 
     def decided(self, env):
-        """True or False if what is known of the sizes says so; None otherwise."""
+        """True or False if that follows from what is known of the sizes; None otherwise."""
         difference = env.replace(self.difference)
         if difference.is_number:
             return self.of_number(difference.number)

@@ -141,7 +141,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     @contextlib.contextmanager
     def within_operator(self):
-        """In this block an operator computes what is recorded as its node: calls are parts of it."""
+        """A block in which an operator that is recorded as one node computes: its own calls are not recorded."""
         before, self.is_within, passes = self.is_within, True, _C._graph_tasks_begun()
         try:
             yield
@@ -173,7 +173,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             self.sizes.add_number(node, number)
 
     def note_statement(self, relation):
-        """The function has stated something of such numbers."""
+        """Note a statement of the function about numbers that only data decide (torch._check)."""
         if self.enable_tracing:
             self.sizes.assertion(relation)
 

@@ -59,7 +59,7 @@ class GuardOnDataDependentSymNode(RuntimeError):
 
 
 class ConstraintViolationError(RuntimeError):
-    """A size that should be open is not, for what the program does."""
+    """Raised when the program fixes a size that was declared open."""
 
 
 class DimDynamic(enum.Enum):
@@ -77,7 +77,7 @@ class SymbolicContext:
 
 
 class StatelessSymbolicContext(SymbolicContext):
-    """For every dimension of an input, whether it is open; and what is said of it."""
+    """For every dimension of an input, whether it is open, and the constraints on it."""
 
     def __init__(self, dynamic_sizes=(), dynamic_strides=(), constraint_sizes=(), constraint_strides=(), **options):
         self.dynamic_sizes, self.constraint_sizes = list(dynamic_sizes), list(constraint_sizes)

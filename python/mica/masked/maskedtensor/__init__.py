@@ -1,4 +1,4 @@
-"""Tensors that carry a mask of what in them is meant."""
+"""Tensors that carry a mask, which marks the elements that have a meaning."""
 
 from mica.masked.maskedtensor.core import MaskedTensor, is_masked_tensor
 from mica.masked.maskedtensor.creation import as_masked_tensor, masked_tensor

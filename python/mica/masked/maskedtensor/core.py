@@ -99,7 +99,7 @@ class MaskedTensor(mica.Tensor):
         return self.get_data().detach()
 
     def to_tensor(self, value):
-        """A plain tensor with a value for what is masked out."""
+        """A plain tensor with a given value in the place of masked-out elements."""
         x = self.to_dense()
         return x.get_data().masked_fill(~x.get_mask(), value)
 
@@ -132,7 +132,7 @@ class MaskedTensor(mica.Tensor):
         return x if dtype is None else x.to(dtype)
 
     def to_sparse_coo(self):
-        """The same with data and mask sparse by coordinates: the elements that the mask marks."""
+        """The masked tensor with sparse COO data and mask, which hold the elements that the mask marks."""
         return to_layout(self, mica.sparse_coo)
 
     def to_sparse(self, *, layout=None):

@@ -101,12 +101,12 @@ def nested_view_from_values_offsets(values, offsets, ragged_idx=1, min_seqlen=No
 
 
 def nested_view_from_values_offsets_lengths(values, offsets, lengths, ragged_idx=1, min_seqlen=None, max_seqlen=None):
-    """The same with gaps: sequences begin at offsets, and have these lengths."""
+    """A nested tensor with gaps: sequences begin at `offsets`, and have these `lengths`."""
     return jagged_view(values, offsets, lengths, ragged_idx, {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen})
 
 
 def nested_from_padded(padded, offsets, ragged_idx=1, min_seqlen=None, max_seqlen=None, sum_S=None):
-    """The rows of a plain tensor without what was put after their ends, in its graph."""
+    """The rows of a padded tensor without their padding, in the same graph."""
     if ragged_idx != 1:
         raise RuntimeError("nested_from_padded(): only ragged_idx=1 supported for jagged layout")
     places = _C.arange(padded.shape[1], device=offsets.device)

@@ -1,4 +1,4 @@
-"""What torch's functions do with nested tensors: on the values, where the ragged dimension does not matter."""
+"""What torch's functions do with nested tensors. They run on the values, where the ragged dimension does not matter."""
 
 import math
 
@@ -91,7 +91,7 @@ def _pointwise(func, args, kwargs):
 
 
 def _inside(x):
-    """Where the values are those of a sequence and not of a gap, as it broadcasts with them."""
+    """A mask of the values that belong to a sequence and not to a gap, in a shape that broadcasts with the values."""
     places, owners = _C.arange(x.values().shape[x._ragged - 1], device=x._offsets.device), x._owners()
     behind = places - x._offsets[owners]
     inside = (behind >= 0) & (behind < x._lengths[owners])
@@ -99,7 +99,7 @@ def _inside(x):
 
 
 def _weighted(x, values):
-    """The result with weights that all sequences share: gaps give the weights no gradient."""
+    """Wraps the result of an operation with weights that all sequences share. Values in gaps give the weights no gradient."""
     if x._lengths is not None and values.requires_grad:
         values = mica.where(_inside(x), values, values.detach())
     return x._rewrapped(values)

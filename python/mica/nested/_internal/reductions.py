@@ -71,7 +71,7 @@ def _check_reduced(x, name, places):
 
 @_rule("nansum", "nanmean")
 def _without_nan(func, args, kwargs):
-    """Sums and means of what is a number: by sums, which torch makes them of too."""
+    """Sums and means without NaN, made of sums as in torch."""
     x, rest = args[0], args[1:]
     dtype = kwargs.pop("dtype", None)
     total = mica.sum(mica.nan_to_num(x, 0.0, math.inf, -math.inf), *rest, **kwargs)

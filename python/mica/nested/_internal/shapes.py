@@ -63,7 +63,7 @@ def _unsqueeze(func, args, kwargs):
 
 @_rule("unflatten", "flatten", "chunk", "split", "split_with_sizes", "narrow", "select", "cat", "flip", "unbind")
 def _behind(func, args, kwargs):
-    """Along dimensions that are not the ragged one."""
+    """Functions along dimensions other than the ragged one."""
     name = func.__name__
     if name == "cat":
         parts, dim = args[0], _argument(args, kwargs, 1, "dim", 0)
@@ -115,7 +115,7 @@ def _behind(func, args, kwargs):
 
 
 def _batch_in_chunks(x, chunks):
-    """The sequences in groups of as many, the last of fewer."""
+    """The sequences in `chunks` groups of equal size, of which the last may have fewer."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = -(-len(x) // chunks)

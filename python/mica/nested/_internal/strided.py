@@ -227,7 +227,7 @@ _BY_PART = frozenset(
 
 
 def _as_parts(func, args, kwargs, nested):
-    """The call for each part; what is nested contributes its own."""
+    """Calls the function for each part. Each nested argument contributes its part, and others are the same for all."""
     columns = [x.unbind() if isinstance(x, StridedNestedTensor) else None for x in args]
     named = {k: x.unbind() for k, x in kwargs.items() if isinstance(x, StridedNestedTensor)}
     results = []

@@ -1,4 +1,5 @@
-"""Which kernels attention may use. Whether cuDNN is one of them is heeded; the rest of the choice is kept and changes nothing."""
+"""Which kernels attention may use. Whether cuDNN is one of them is heeded; the rest of the choice is kept and changes
+nothing."""
 
 import enum
 
@@ -10,7 +11,8 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.Enum):
-    """The kernels that torch chooses among for attention; Mica has its own and keeps the choice. They are no numbers, as in torch."""
+    """The kernels that torch chooses among for attention. Mica has its own kernels and keeps the choice. As in torch, these
+    are not numbers."""
 
     ERROR = -1
     MATH = 0

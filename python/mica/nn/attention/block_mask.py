@@ -94,7 +94,7 @@ def _agrees(function, together, place, scores, device):
 
 
 def _ordered(dense):
-    """How many blocks of each row count, and the columns of those before the others."""
+    """How many blocks of each row are used, and the columns of all blocks, those of used ones first."""
     dense = dense.to(mica.int32)
     indices = mica.argsort(dense, dim=-1, descending=True, stable=True)
     return dense.sum(-1).to(mica.int32), indices.to(mica.int32)

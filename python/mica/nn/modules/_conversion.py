@@ -34,7 +34,7 @@ def _parse_to(*args, memory_format=None, **kwargs):
 
 
 def _keeps_identity(tensor, changed):
-    """Whether a changed tensor is put into the one that was, so that optimizers and others still hold it."""
+    """Whether a converted tensor is put into the old tensor object, so that optimizers and others still hold it."""
     from mica import __future__ as settings
 
     if settings.get_overwrite_module_params_on_conversion():
@@ -43,7 +43,8 @@ def _keeps_identity(tensor, changed):
 
 
 def _swaps(changed):
-    """Whether a parameter's object is to stand for what was made of it: where it was asked for, and of a wrapper."""
+    """Whether the objects of a parameter and of its converted tensor are swapped: where the program asks for it, and for wrapper
+    subclasses."""
     from mica import __future__ as settings
 
     if settings.get_swap_module_params_on_conversion():

@@ -14,7 +14,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What load_state_dict returns: the keys that were not there, and those that nothing was there for."""
+    """The result of load_state_dict: the keys that are missing in the state, and those that the module has no place for."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ def _quoted(keys):
 
 
 def _ways_out(keys, problems):
-    """What to write instead, after the list of what is wrong."""
+    """The advice that follows the list of errors."""
     advice = []
     prefixes = {key.split(".", 1)[0] + "." for key in keys.unexpected_keys if "." in key}
     if len(prefixes) == 1 and all(key.startswith(next(iter(prefixes))) for key in keys.unexpected_keys):
@@ -95,7 +95,7 @@ class ModuleState:
         )
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        """Write this module's own tensors, without those of its submodules."""
+        """Write this module's own tensors into the dict, without those of its submodules."""
         for name, tensor in itertools.chain(self._parameters.items(), self._persistent_buffers()):
             if tensor is not None:
                 destination[prefix + name] = tensor if keep_vars else tensor.detach()

@@ -183,7 +183,7 @@ class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation over the batches of all processes; that of one process is BatchNorm."""
+    """Batch normalisation over the batches of all processes. With one process it is BatchNorm."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ class _Sequence(Module):
         return self
 
     def pop(self, key):
-        """Take out the module at an index, or those of a slice."""
+        """Remove and return the module at an index, or those of a slice."""
         taken = self[key]
         del self[key]
         return taken

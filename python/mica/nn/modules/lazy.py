@@ -29,7 +29,7 @@ class LazyModuleMixin:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
 
     def _lazy_load_hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
-        """Take the shapes of what is about to be loaded."""
+        """Give parameters without a shape the shapes of the values that are about to be loaded."""
         for name, tensor in self._members():
             value = state_dict.get(prefix + name)
             if tensor is not None and is_lazy(tensor) and value is not None and not is_lazy(value):

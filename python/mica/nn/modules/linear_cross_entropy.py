@@ -12,7 +12,7 @@ __all__ = ["LinearCrossEntropyLoss"]
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """A linear layer and the cross entropy of what it makes, which need not exist all at once: see the options."""
+    """The cross entropy of the outputs of a linear layer. With options, these outputs never exist all at once."""
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
     num_classes: int

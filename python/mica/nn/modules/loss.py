@@ -150,7 +150,7 @@ class CTCLoss(options.CTCLoss):
 
 
 class HingeEmbeddingLoss(options.HingeEmbeddingLoss):
-    """The input for targets of 1, what it lacks to the margin for targets of -1."""
+    """The input for targets of 1, and max(0, margin - input) for targets of -1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)

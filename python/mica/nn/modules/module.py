@@ -111,7 +111,7 @@ def _addindent(text, spaces):
 
 
 def _forward_unimplemented(self, *input):
-    """What the module computes; every subclass defines it."""
+    """The computation of the module, which every subclass defines."""
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
@@ -184,7 +184,7 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
     __signature__ = _CallSignature()
 
     def compile(self, *args, **kwargs):
-        """Compile what the module computes, as torch.compile does, in place."""
+        """Compile the module's forward in place, as torch.compile does."""
         import mica  # the compiler imports the layers
 
         self.forward = mica._dynamo.CompiledForward(self.forward, *args, **kwargs)

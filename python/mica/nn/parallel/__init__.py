@@ -1,4 +1,4 @@
-"""A module on several devices. One device, or none beside the CPU, is served; more come with process groups."""
+"""Modules on several devices. DataParallel takes the CPU or one GPU; several GPUs need a process for each."""
 
 from mica.nn.parallel.data_parallel import DataParallel, data_parallel
 from mica.nn.parallel.distributed import DistributedDataParallel

@@ -128,7 +128,7 @@ class DistributedDataParallel(Module, Joinable):
         )  # fmt: skip
 
     def __getstate__(self):
-        """What is pickled: hooks and memory of buckets are made anew."""
+        """The state to pickle, without the hooks and the memory of buckets, which are made anew."""
         state = dict(self.__dict__)
         for name in ("process_group", "_reducer"):
             del state[name]
@@ -251,7 +251,7 @@ class DistributedDataParallel(Module, Joinable):
         }  # fmt: skip
 
     def _set_static_graph(self):
-        """The graph is the same in every pass: said after the module was made."""
+        """Declare, after the module was made, that the graph is the same in every pass."""
         self.static_graph = True
         if self._reducer is not None:
             self._reducer.static = True

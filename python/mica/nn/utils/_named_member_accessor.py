@@ -6,7 +6,7 @@ _MISSING = object()
 
 
 def swap_tensor(module, name, tensor, allow_missing=False):
-    """Put a tensor in the place of a parameter, buffer or attribute of a module; returns what was there.
+    """Put a tensor in the place of a parameter, buffer or attribute of a module. Returns the one that was there.
 
     With allow_missing, what is not there can be swapped too, and `_MISSING` takes away what is.
     """

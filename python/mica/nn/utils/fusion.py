@@ -16,7 +16,7 @@ def _check_evaluated(layer, bn):
 
 
 def fuse_conv_bn_eval(conv, bn, transpose=False):
-    """A convolution that does what the convolution and the normalisation after it do."""
+    """A convolution that computes the same as the given one and the normalisation after it."""
     _check_evaluated(conv, bn)
     fused = copy.deepcopy(conv)
     statistics = (bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
@@ -39,7 +39,7 @@ def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, trans
 
 
 def fuse_linear_bn_eval(linear, bn):
-    """A linear layer that does what the linear layer and the normalisation after it do."""
+    """A linear layer that computes the same as the given one and the normalisation after it."""
     if linear.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if bn.num_features not in (linear.out_features, 1):

@@ -147,7 +147,7 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module, name="weight", dim=0):
-    """Train the length and the direction of a parameter apart; `dim` is the one that keeps lengths of its own."""
+    """Train the length and the direction of a parameter separately. There is one length for each index of `dim`."""
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename_older_keys(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):

@@ -39,7 +39,8 @@ def cached():
 
 
 def _become(original, new):
-    """Give the original the values of another tensor. One of a class that wraps others has no values to take: the two are swapped."""
+    """Give the original the values of another tensor. One of a class that wraps others has no values to take: the two
+    are swapped."""
     if new is original:
         return
     if not _swaps(original) and not _swaps(new):
@@ -88,7 +89,7 @@ class ParametrizationList(ModuleList):
             self._check_result(shape, dtype)
 
     def _inverted(self, original):
-        """What the parametrizations would have to start from to give the original, as far as they can say."""
+        """The tensors from which the parametrizations compute the original, as far as they have a right_inverse."""
         with no_grad():
             new = original
             for module in reversed(self):

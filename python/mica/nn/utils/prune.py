@@ -211,7 +211,7 @@ class _Unstructured(_ByAmount):
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing: the parameter is only made ready for it."""
+    """Prunes nothing. It only gives the parameter a mask, so that it can be pruned later."""
 
     PRUNING_TYPE = "unstructured"
 

@@ -56,7 +56,7 @@ def _all_tensors(module):
 
 
 def _with_tied_names(module, given):
-    """What was given, under all names of the tensors that have several."""
+    """The given tensors under all names of the tensors that have several names."""
     names = {}
     for name, tensor in _all_tensors(module).items():
         names.setdefault(tensor, set()).add(name)

@@ -54,7 +54,7 @@ class WeightNorm:
 
 
 def weight_norm(module, name="weight", dim=0):
-    """Train the length and the direction of a parameter apart; `dim` is the one that keeps lengths of its own."""
+    """Train the length and the direction of a parameter separately. There is one length for each index of `dim`."""
     WeightNorm.apply(module, name, dim)
     return module
 

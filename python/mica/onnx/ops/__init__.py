@@ -72,7 +72,7 @@ _symbolic.impl("_symbolic_multi_out", _several, "CompositeExplicitAutograd")
 
 
 def aten_decompositions():
-    """What ONNX's own operators are made of, for programs that are to have none of them."""
+    """The decompositions of ONNX's own operators, for programs that shall not contain them."""
     return {
         mica.ops.onnx.RotaryEmbedding.opset23: _rotary_embedding,
         mica.ops.onnx.Attention.opset23: _attention,

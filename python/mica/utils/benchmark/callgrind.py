@@ -79,7 +79,7 @@ class FunctionCounts:
         return _from_dict({name: int(count * other) for count, name in self}, self.inclusive)
 
     def transform(self, map_fn):
-        """With other names; what gets the same name is added."""
+        """The counts under other names. Counts that get the same name are added up."""
         counts = collections.Counter()
         for count, name in self:
             counts[map_fn(name)] += count
@@ -99,7 +99,7 @@ class FunctionCounts:
 
 @dataclasses.dataclass(repr=False, eq=False, frozen=True)
 class CallgrindStats:
-    """What was counted of a statement, and of an empty one as the baseline."""
+    """The instruction counts of a statement, and of an empty one as the baseline."""
 
     task_spec: TaskSpec
     number_per_run: int
@@ -172,7 +172,7 @@ _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
 def _payload(globals):
-    """The globals as the other process gets them: plain values and what is marked as to be copied."""
+    """The globals that the other process gets: plain values, and values that are marked for copying."""
     sent, setups = {}, []
     for name, each in globals.items():
         if name == "torch":

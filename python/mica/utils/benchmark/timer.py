@@ -9,7 +9,7 @@ from mica.utils.benchmark.measurement import Measurement, TaskSpec, set_torch_th
 
 
 def timer():
-    """The time, when all devices have done what they were given."""
+    """The time, after all devices have finished their work."""
     from mica import accelerator
 
     if accelerator.is_available():

@@ -13,7 +13,7 @@ DataPipe = IterDataPipe | MapDataPipe
 
 
 def _stub():
-    """What stands for a connected pipe in a pickle that nobody reads."""
+    """Stands for a connected pipe in a pickle that is made only to find connected pipes."""
 
 
 def _only_connections(state):

@@ -53,7 +53,7 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """Sums, means or maxima of rows of such a table."""
+    """Sums, means or maxima of rows of a quantized table."""
 
     def __init__(self, weight, mode="sum", include_last_offset=False, padding_idx=None):
         super().__init__(weight)

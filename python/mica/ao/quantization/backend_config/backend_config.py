@@ -107,7 +107,7 @@ class BackendConfig:
         return self
 
     def set_backend_pattern_config(self, config):
-        """Say what holds of a pattern. What was said of the same pattern before is forgotten."""
+        """Set the configuration of a pattern, in the place of an earlier one of the same pattern."""
         self._pattern_complex_format_to_config[config._key()] = config
         return self
 
@@ -155,7 +155,8 @@ _KEYS = {
 
 
 class BackendPatternConfig:
-    """The configuration of one pattern: a module's class, a function, a method's name, or a tuple of them that follow each other."""
+    """The configuration of one pattern: a module's class, a function, a method's name, or a tuple of them that follow
+    each other."""
 
     def __init__(self, pattern=None):
         self.pattern = pattern

@@ -122,7 +122,7 @@ for _each in (quantize_per_tensor, quantize_per_tensor_tensor, quantize_per_tens
     "dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
 )
 def dequantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype, *, out_dtype=None):
-    """The numbers that integers stand for. The bounds say what was quantized, and change nothing."""
+    """The numbers that quantized integers stand for. The bounds are those of the quantization, and change nothing."""
     _check_dtype(input, dtype)
     return (input.to(out_dtype or mica.float32) - zero_point) * scale
 

@@ -66,7 +66,7 @@ class _Conversion:
         self.graph.erase_node(node)
 
     def _swap(self, node, observer, qconfig):
-        """The quantized form of a layer in its place; False where it has none."""
+        """Replace a layer by its quantized form. Returns False where it has none."""
         module = self.model.get_submodule(node.target)
         own = self.custom.get(quant_type_of(qconfig), {}).get(type(module)) if self.custom else None
         made = own or _STATIC.get(module_kind(module))
@@ -119,7 +119,7 @@ class _Conversion:
         self._round(node if relu is None else relu, observer if relu is None else self._behind[relu.name])
 
     def _swap_for_reference(self, node, qconfig):
-        """The reference form of a layer in its place, where one is asked for; False where none is."""
+        """Replace a layer by its reference form, where one is asked for. Returns False otherwise."""
         if node.op != "call_module":
             return False
         module = self.model.get_submodule(node.target)
@@ -223,7 +223,7 @@ class _Conversion:
 
 
 def convert(model, custom, rules=None, is_reference=False):
-    """Convert a prepared GraphModule in place; for reference, so that all is computed in float32 between roundings."""
+    """Convert a prepared GraphModule in place. The reference form computes everything in float32 between roundings."""
     plan = model._quantization_plan
     _Conversion(model, plan, custom, rules, is_reference).run()
     for name in set(plan.observers.values()):

@@ -50,7 +50,7 @@ def _longest_chain(node):
 
 
 def _method_of(rules):
-    """What joins nodes by a backend's rules: a function of them and the modules."""
+    """A function of a chain of nodes and of the modules, which returns what joins them by the rules of a backend."""
 
     def method(chain, modules):
         return rules.fuser([type(modules[n.target]) if n.op == "call_module" else n.target for n in chain])
@@ -64,7 +64,7 @@ def _set(model, name, module):
 
 
 def fuse(model, is_qat, rules=None):
-    """Join what can be joined, in a GraphModule: what the rules of a backend say, if there are some."""
+    """Join the nodes of a GraphModule that can be one layer. The rules of a backend say which, if there are any."""
     modules = dict(model.named_modules())
     method_of = _usual_method if rules is None else _method_of(rules)
     for node in list(model.graph.nodes):

@@ -25,7 +25,7 @@ __all__ = ["Plan", "prepare"]
 
 
 class Plan:
-    """What convert needs to know of a prepared graph: by the names of nodes, and so that it can be copied."""
+    """What convert needs to know about a prepared graph. Nodes are known by their names, so that the plan can be copied."""
 
     def __init__(self):
         self.static = {}  # node -> (kind, qconfig)

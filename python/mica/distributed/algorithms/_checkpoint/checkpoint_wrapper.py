@@ -20,7 +20,7 @@ class CheckpointImpl(enum.Enum):
 
 
 class ActivationWrapper(nn.Module):
-    """A module around another one, of which parameters and states know nothing."""
+    """A module around another one. The names of parameters and of states do not show it."""
 
     def __init__(self, mod):
         super().__init__()

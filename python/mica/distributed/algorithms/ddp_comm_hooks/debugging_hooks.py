@@ -6,7 +6,7 @@ __all__ = ["noop_hook"]
 
 
 def noop_hook(_, bucket):
-    """The gradients of this process as they are: processes drift apart."""
+    """Returns the gradients of this process as they are, so that the processes' parameters drift apart."""
     future = Future()
     future.set_result(bucket.buffer())
     return future

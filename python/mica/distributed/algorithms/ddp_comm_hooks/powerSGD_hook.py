@@ -11,7 +11,8 @@ __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 
 
 class PowerSGDState:
-    """The rank of the factors, from when on, what is kept between passes, and the errors of this process."""
+    """The state of the hook: the rank of the factors, the step from which it compresses, and this process's factors and
+    errors."""
 
     def __init__(
         self, process_group, matrix_approximation_rank=1, start_powerSGD_iter=1_000, min_compression_rate=2,

@@ -56,7 +56,7 @@ class LogsDest:
 
 
 class LogsSpecs(ABC):
-    """What is to become of the output of processes."""
+    """Says where the output of processes goes."""
 
     def __init__(self, log_dir=None, redirects=Std.NONE, tee=Std.NONE, local_ranks_filter=None):
         self._root_log_dir, self._redirects, self._tee = log_dir, redirects, tee

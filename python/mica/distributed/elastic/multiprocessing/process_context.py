@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 
 
 class SignalException(Exception):
-    """The launcher was told to end: raised in its main thread, whatever it does at that moment."""
+    """Raised in the launcher's main thread when a signal tells it to end."""
 
     def __init__(self, msg, sigval):
         super().__init__(msg)
@@ -141,7 +141,7 @@ class PContext(abc.ABC):
 
     @abc.abstractmethod
     def _poll(self):
-        """What has become of the processes, when all have ended well or one has failed; None before that."""
+        """The results of the processes, once all have succeeded or one has failed; None before that."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -156,7 +156,7 @@ class PContext(abc.ABC):
             multiprocessing.connection.wait(watched, timeout)
 
     def wait(self, timeout=-1, period=1):
-        """What has become of the processes, or None if they still run after that many seconds; negative: no limit."""
+        """The results of the processes, or None if they still run after that many seconds. A negative number is no limit."""
         end = None if timeout < 0 else time.monotonic() + timeout
         while (result := self._poll()) is None:
             left = period if end is None else min(period, end - time.monotonic())

@@ -32,7 +32,7 @@ class RendezvousError(Exception):
 
 
 class RendezvousClosedError(RendezvousError):
-    """The run is over: nobody may join it any more."""
+    """Raised when a machine tries to join a run that is over."""
 
 
 class RendezvousTimeoutError(RendezvousError):

@@ -18,7 +18,7 @@ _UNREACHABLE = "The connection to the C10d store has failed. See inner exception
 
 
 class C10dRendezvousBackend(RendezvousBackend):
-    """State that only changes if it still is what the writer has read."""
+    """A shared state that a machine can change only if it is still what that machine has read."""
 
     _EMPTY = "Y2FuaW1hZGFt"  # get would wait for a key that nobody has set
 

@@ -205,7 +205,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
             time.sleep(random.uniform(0.05, 0.2) if len(state.participants) > 1 else 0.05)
 
     def _store_for_processes(self, rank, store):
-        """Where processes find their store: one of its own for each round, which knows nothing of earlier ones."""
+        """The store for the processes of a round. Each round has its own, which knows nothing of earlier rounds."""
         if not self.use_agent_store:
             return RendezvousStoreInfo.build(rank, store, self._address)
         if rank == 0:

@@ -44,7 +44,7 @@ class State:
             self.begin_round()
 
     def begin_round(self):
-        """Nobody of the last round is left: those who wait begin the next."""
+        """Begin the next round with the machines that wait, because no machine of the last round is left."""
         self.round, self.complete = self.round + 1, False
         self.participants, self.waiting = dict.fromkeys(self.waiting, -1), []
 
@@ -89,7 +89,7 @@ class Watch:
         return found
 
     def forget(self, nodes):
-        """Machines were dropped: should one come back, its count begins anew and may be the same."""
+        """Forget the counts of machines that were dropped: if one comes back, its count begins anew and may be the same."""
         for node in nodes:
             self._seen.pop(node, None)
 

@@ -120,7 +120,7 @@ def configure(timer_client):
 
 @contextmanager
 def expires(after, scope=None, client=None):
-    """A time limit, in seconds, on what is within the context."""
+    """A context with a time limit in seconds."""
     client = _client if client is None else client
     if client is None:
         raise RuntimeError("Configure timer client before using countdown timers.")

@@ -81,7 +81,7 @@ def alike(call, kind=""):
 
 
 def same(call):
-    """same: the tensor itself, or a copy of it, however it lies."""
+    """same: the result is the tensor or a copy of it, so that all placements are kept."""
     call.differentiable = call.name != "detach"
     call.view = call.name in ("detach", "alias")
     yield call.same(call.now[0])

@@ -1,4 +1,4 @@
-"""What may still change: functions of parts, and plain tensors among spread ones."""
+"""Parts of the interface that may still change: functions of parts, and plain tensors among spread ones."""
 
 import contextlib
 

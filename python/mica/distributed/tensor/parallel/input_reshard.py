@@ -1,4 +1,5 @@
-"""Keeps a part of what a module's backward needs on each process of a tensor parallel group, which all have the same."""
+"""Divides what a module's backward pass needs among the processes of a tensor parallel group, where all of them would keep
+the same."""
 
 from mica.autograd.graph import saved_tensors_hooks
 from mica.distributed.tensor import DTensor, Replicate, Shard

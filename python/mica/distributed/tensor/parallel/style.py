@@ -172,7 +172,7 @@ def _arranged(value, layout, desired, mesh, local):
 
 
 class PrepareModuleInput(ParallelStyle):
-    """What a module is called with, spread as it wants it."""
+    """Spreads the arguments of a module as the module expects them."""
 
     def __init__(
         self, *, input_layouts=None, desired_input_layouts=None, input_kwarg_layouts=None,
@@ -231,7 +231,7 @@ class PrepareModuleInput(ParallelStyle):
 
 
 class PrepareModuleOutput(ParallelStyle):
-    """What a module returns, spread as others want it."""
+    """Spreads the results of a module as others expect them."""
 
     def __init__(self, *, output_layouts, desired_output_layouts, use_local_output=True):
         self.output_layouts, self.desired_output_layouts = _listed(output_layouts), _listed(desired_output_layouts)

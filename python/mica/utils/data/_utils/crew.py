@@ -223,7 +223,7 @@ class ThreadCrew:
         self._tasks[worker_id].put(None)
 
     def stop(self, patience=_PATIENCE):
-        """Let all end after what they are at, and wait so long: a thread cannot be made to."""
+        """Ask all threads to end after their present task, and wait at most so long. A thread cannot be forced to end."""
         self.stopped = True
         for tasks in self._tasks:
             with contextlib.suppress(queue.Empty):

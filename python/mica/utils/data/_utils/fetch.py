@@ -64,7 +64,8 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
 
 
 def _rows(dataset, indices):
-    """What taking rows of a TensorDataset one by one and stacking them comes to, in one step; None if it is not that."""
+    """The rows of a TensorDataset in one step, with the same result as taking them one by one and stacking them. None for other
+    datasets."""
     while type(dataset) is Subset:
         indices = [dataset.indices[index] for index in indices]
         dataset = dataset.dataset

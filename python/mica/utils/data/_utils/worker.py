@@ -41,7 +41,7 @@ _current = _Current()
 
 
 def get_worker_info():
-    """What there is to know about the worker that runs this; None outside of workers."""
+    """Information about the worker that runs this; None outside of workers."""
     return globals().get("_worker_info") or _current.info
 
 
@@ -126,7 +126,7 @@ def _prepare_pipe(job, seed):
 
 
 def run(job, receive, send, *, in_thread):
-    """Fetch what is asked for until there is nothing more to receive."""
+    """Fetch the batches that are asked for, until there are no more requests."""
     where = f"in DataLoader worker {'thread' if in_thread else 'process'} {job.worker_id}"
     if not in_thread:
         _C.set_num_threads(1)

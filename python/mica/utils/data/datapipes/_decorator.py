@@ -133,7 +133,7 @@ class runtime_validation_disabled:
 
 
 def _declared(cls):
-    """What a class says that its samples are: X where it derives from IterDataPipe[X]; Any where it says nothing."""
+    """The declared type of a class's samples: X where it derives from IterDataPipe[X], and otherwise Any."""
     for base in getattr(cls, "__orig_bases__", ()):
         origin = typing.get_origin(base)
         if isinstance(origin, type) and issubclass(origin, IterDataPipe):

@@ -65,7 +65,7 @@ class ConvReLU3d(_ConvReLU, qat.Conv3d):
 
 
 class _Folded:
-    """A layer as it is when batch normalization is folded into its weight; all else is the layer's."""
+    """A view of a layer in which batch normalization is folded into the weight. All other attributes are the layer's own."""
 
     def __init__(self, layer, weight, bias):
         self._layer, self.weight, self.bias = layer, weight, bias

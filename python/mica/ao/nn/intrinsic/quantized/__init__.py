@@ -21,7 +21,7 @@ class _Parts:
 
 
 class _WithReLU:
-    """The zero point stands for zero, below which relu lets nothing through."""
+    """Applies relu to integers: the zero point stands for zero, so that smaller integers become the zero point."""
 
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):

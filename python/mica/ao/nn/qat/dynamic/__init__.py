@@ -12,7 +12,7 @@ def _is_memoryless(qconfig):
 
 
 class Linear(qat.Linear):
-    """qat.Linear whose qconfig's observer of activations remembers nothing."""
+    """qat.Linear for dynamic quantization: the qconfig's observer of activations must keep no statistics."""
 
     def __init__(self, in_features, out_features, bias=True, qconfig=None, device=None, dtype=None):
         super().__init__(in_features, out_features, bias, qconfig=qconfig, device=device, dtype=dtype)

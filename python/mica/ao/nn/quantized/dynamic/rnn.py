@@ -14,7 +14,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 def weight_observer(module):
-    """What makes the observer of a module's weights: its qconfig says, else one scale for all of them."""
+    """The function that makes the observer of a module's weights: that of its qconfig, or else one with a single scale."""
     from mica.ao.quantization.defaults import default_weight_observer
 
     given = getattr(getattr(module, "qconfig", None), "weight", None)

@@ -21,7 +21,8 @@ def _as_tensor(value, dtype, device):
 
 
 def keep_numbers(module, name, given, device=None):
-    """Keep the numbers that quantize the weight `name` of a module: a scheme, a dtype, and buffers of scales and zero points."""
+    """Keep the numbers that quantize the weight `name` of a module: a scheme, a dtype, and buffers of scales and zero
+    points."""
     given = _USUAL if given is None else given
     scheme, dtype = given["qscheme"], given["dtype"]
     if scheme not in _SCHEMES:
@@ -62,7 +63,7 @@ def rounded_integers(module, name):
 
 
 def rounded(module, name):
-    """The same in float32. A weight without a scheme stays as it is."""
+    """The weight rounded as quantization would round it, in float32. A weight without a scheme stays as it is."""
     scheme = getattr(module, f"{name}_qscheme")
     return getattr(module, name) if scheme is None else rounded_integers(module, name).dequantize()
 

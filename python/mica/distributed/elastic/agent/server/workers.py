@@ -64,7 +64,7 @@ class Worker:
 
 
 class WorkerState(str, Enum):  # noqa: UP042  (as torch\'s print)
-    """How the processes of a machine stand, all together: one that fails lets all of them fail."""
+    """The state of all processes of a machine together. If one fails, all of them have failed."""
 
     UNKNOWN = "UNKNOWN"
     INIT = "INIT"
@@ -102,7 +102,7 @@ class WorkerGroup:
 
 @dataclass
 class RunResult:
-    """What has become of the processes, by their ranks in the whole run."""
+    """The results or failures of the processes, by their ranks in the whole run."""
 
     state: WorkerState
     return_values: dict = field(default_factory=dict)

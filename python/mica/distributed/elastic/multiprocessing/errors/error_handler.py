@@ -52,7 +52,7 @@ class ErrorHandler:
             json.dump(data, file)
 
     def override_error_code_in_rootcause_data(self, rootcause_error_file, rootcause_error, error_code=0):
-        """Put the exit code into what a child has written: it could not know."""
+        """Put the exit code into the error file of a child, which could not know it."""
         message = rootcause_error.get("message")
         if isinstance(message, dict):
             message["errorCode"] = error_code

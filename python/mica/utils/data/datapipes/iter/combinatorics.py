@@ -14,7 +14,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class SamplerIterDataPipe(IterDataPipe[_T_co]):
-    """What a sampler gives that was made for the pipe."""
+    """The samples that a sampler of the pipe gives."""
 
     def __init__(self, datapipe, sampler=SequentialSampler, sampler_args=None, sampler_kwargs=None):
         if not hasattr(type(datapipe), "__len__"):

@@ -10,7 +10,7 @@ __all__ = ["SHARDING_PRIORITIES", "ShardingFilterIterDataPipe"]
 
 
 class SHARDING_PRIORITIES(IntEnum):
-    """What is divided between: anything, then processes of a group, then workers of a loader."""
+    """Who shares the samples: anybody, then the processes of a group, then the workers of a loader."""
 
     DEFAULT = 1
     DISTRIBUTED = 2

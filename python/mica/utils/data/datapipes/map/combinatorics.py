@@ -1,4 +1,4 @@
-"""Samples in random order: a stream, since an order is no matter of an index."""
+"""Samples in random order. This pipe is a stream, because a random order has no index."""
 
 import random
 from typing import TypeVar
