@@ -25,7 +25,7 @@ def inplace_text(schema: Schema) -> str:
 
 
 def out_text(schema: Schema) -> str:
-    """The schema of the form that fills tensors of the caller's."""
+    """The schema of the form that writes into tensors of the caller."""
     overload = out_overload(schema)
     inner = schema.text.partition("(")[2].rpartition(") -> ")[0]
     count = len(schema.returns)

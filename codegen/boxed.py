@@ -48,7 +48,7 @@ GETTERS = {
 
 
 def getter(argument: Argument, place: int) -> str | None:
-    if argument.type.base == "Generator":  # no file holds one
+    if argument.type.base == "Generator":  # no file holds a generator
         return "std::optional<Generator>()"
     name = GETTERS.get(argument.type.cpp_argument())
     return f"c.{name}({place})" if name else None
@@ -95,7 +95,7 @@ def returns_known(text: str) -> bool:
 
 
 def source(family: str, rows: list[tuple[str, str]], is_layer: bool) -> str:
-    """Rows that call the same function share it."""
+    """The C++ source. Schemas that call the same function share it."""
     numbers: dict[str, int] = {}
     for _, body in rows:
         numbers.setdefault(body, len(numbers))

@@ -28,7 +28,7 @@ class Contract:
     slot: str
     text: str
     writes: tuple[str, ...]  # arguments that are written whole, and not read
-    meaning: str = ""  # of a pointwise slot, for the page alone: who edits an operation's text compiles nothing again
+    meaning: str = ""  # what a pointwise slot computes; only the page has it, so that editing it compiles nothing again
 
 
 def read(kernel: dict) -> Contract:

@@ -39,7 +39,7 @@ class Saved:
     is_output: bool = False
     is_tensor: bool = False
     is_list: bool = False
-    edges: list[int] | None = None  # it is saved for the gradients of these inputs only
+    edges: list[int] | None = None  # the inputs whose gradients need it; None means all
     is_shown: bool = True  # whether programs find it at the node, as torch's _saved_self
 
 
@@ -54,7 +54,8 @@ class Derivative:
     frees_number: bool = False  # see NUMBERS_FREED
 
 
-# torch's products with a number save it as a tensor, which is freed with the graph: a second backward pass is refused.
+# In torch, products with a number save the number as a tensor. It is freed with the graph, so that a second backward pass
+# is refused.
 NUMBERS_FREED = {"mul.Scalar", "div.Scalar"}
 
 
@@ -127,7 +128,7 @@ def identifiers_in(text: str) -> set[str]:
 
 
 def guard_inputs(saved: dict[str, Saved], targets: list[tuple[tuple[str, ...], str]], inputs: list[Argument]) -> None:
-    """A tensor that only some of the gradients need is not kept, nor guarded against changes, without them."""
+    """Notes which gradients need a saved tensor. Where none of these is asked for, it is neither saved nor guarded."""
     if any(a.type.is_list for a in inputs):
         return
     edge = {a.name: i for i, a in enumerate(inputs)}
@@ -212,7 +213,8 @@ SHOWN_FACTS = ("sizes", "strides", "numel", "storage_offset")
 
 
 def saved_fields(d: Derivative) -> list[str]:
-    """The entry, if any, that lets programs look at what a node saves: torch's names, which say sym_ of what may be symbolic."""
+    """The entry, if any, by which programs read what a node saves, under torch's names. Values that may be symbolic have the
+    prefix sym_."""
 
     def shown(member: str) -> str:
         for fact in SHOWN_FACTS:

@@ -24,9 +24,13 @@ class DispatchedForms:
     """Methods of entries.Writer: how one overload is handed to a mode."""
 
     def dispatch_way(self) -> str:
-        """ "below": seen, and recorded by its own node; "whole": seen, and recorded as what it is composed of;
-        "parted": the same, but for its parts being seen where they are recorded; "opened", "lowered": computed by other operations; "unseen": runs without modes; "": runs as ever, and its parts
-        are seen."""
+        """How a mode meets the overload.
+
+        "below": the mode sees it, and autograd records its own node. "whole": the mode sees it, and autograd records the
+        operations that it is composed of. "parted": as "whole", but the mode sees the parts where autograd records them.
+        "opened", "lowered": other operations compute it. "unseen": it runs without modes. "": it runs as without a mode, which
+        sees its parts.
+        """
         op, schema = self.op, self.schema
         listed = op.dispatch.get(schema.full_name)
         if listed:
@@ -43,9 +47,9 @@ class DispatchedForms:
         return f"{name}.{overload}" if overload else name
 
     def put_branch(self, function: str, given: list[str]) -> None:
-        """Within the entry's test of its modes."""
+        """Writes the branch for a dispatch mode, within the entry's test of its modes."""
         asked = "dispatch::active"
-        if is_factory(self.schema) and not self.derivative:  # what the engine makes for itself is not seen
+        if is_factory(self.schema) and not self.derivative:  # a mode does not see what the engine makes for itself
             asked += " && std::exchange(dispatch::direct, false)"
         self.put(f"  if ({asked}) return {function}({', '.join(given)});")
 
@@ -120,7 +124,7 @@ class DispatchedForms:
         return "dispatch::call", f'"{name}", {{{given}}}'
 
     def put_plain(self, below: bool) -> None:
-        """Rare tensors record what they do in their own ways, which the mode's call goes through."""
+        """Declares whether the entry records a node. Rare tensors record in their own ways, within the call."""
         if not below:
             self.put("const bool recorded = false;")
         elif self.schema.tensors:

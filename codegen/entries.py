@@ -38,7 +38,7 @@ class Writer(RareForms, DispatchedForms):
         return [a.name for a in self.schema.tensors]
 
     def special(self) -> None:
-        """Rare kinds of tensors leave here, before anything dense sees them: see rare.py."""
+        """Sends rare kinds of tensors to their own function, before dense code sees them: see rare.py."""
         if self.schema.tensors:
             self.put(
                 f"if ({self.tests_special()}) [[unlikely]]",
@@ -50,8 +50,8 @@ class Writer(RareForms, DispatchedForms):
         return bool(self.schema.tensors) and (not composed or self.is_listed())
 
     def modes(self, call: str, given: list[str], casts: bool = False, dispatched: str = "") -> None:
-        """What is usually off: a mode that takes calls over, a recording of what runs, and autocast. Recording and
-        autocast let the entry run a second time."""
+        """Writes the branch for what is usually off: a mode that takes calls over, a recording of what runs, and autocast. After
+        recording and autocast the entry runs a second time."""
         inputs = ", ".join(self.tensors())
         name = call.removesuffix("_out").removeprefix("functional_")
         said = self.op.copies if self.op.kind == "inplace" or not call.endswith("_") else ""
@@ -201,7 +201,7 @@ class Writer(RareForms, DispatchedForms):
         self.call_with_history(call, "Tensor")
 
     def call_with_history(self, call: str, kind: str) -> None:
-        """A call under which nothing is recorded, and the node of what it returns: a `kind`, or several tensors."""
+        """Writes a call under which nothing is recorded, and the node of its result, which is a `kind` or several tensors."""
         self.needs()
         results = self.results()
         if len(results) == 1:
@@ -323,7 +323,7 @@ class Writer(RareForms, DispatchedForms):
             call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
             frequencies = schema.name in ("fft_fftfreq", "fft_rfftfreq")
             if is_factory(schema) and (schema.has_argument("start") or frequencies):
-                # A sequence takes any shape that has room for it; of another one arange tells, which makes frequencies too.
+                # A sequence fills a tensor of any shape with as many elements. For other tensors arange warns, and so do frequencies.
                 warns = "true" if schema.name == "arange" or frequencies else "false"
                 self.put(f"entry::write_sequence({outs[0]}, {call}, {warns});")
             elif is_factory(schema):

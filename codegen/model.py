@@ -25,16 +25,16 @@ PROMOTIONS = (
 )
 
 COPIES = (
-    "asked",  # by calling it a program says: copy. Its in-place form is another matter
+    "asked",  # a call of it asks for a copy, except a call of its in-place form
     "reshape",  # it shows the elements in another shape, and copies where strides allow no view
 )
 
-# What is said of an out= whose dtype is not the result's. {result} and {given} are the names of the two dtypes as
+# The message about an out= whose dtype is not the result's. {result} and {given} are the names of the two dtypes as
 # Tensor.type() has them, {c10 result} and {c10 given} those of C++.
 OUT_DTYPES = {
     # Operations that torch declares with their meta function: out= has the result's dtype.
     "structured": {"exact": "Expected out tensor to have dtype {c10 result}, but got {c10 given} instead"},
-    # The result is converted, whatever it is.
+    # The result is converted to any dtype.
     "any": {"any": ""},
 }
 
@@ -86,8 +86,8 @@ class Op:
     samples: list[str] = field(default_factory=list)
     place: int = 0  # among the entries of one name, which each have overloads of it
     first_node: int = 0  # the number of its first node class: SumBackward0, SumBackward1
-    # Operations of layers have headers and a kernel table of their own, one header per family: what stands on the
-    # engine can grow without compiling the engine again.
+    # Operations of layers have headers and a kernel table of their own, one header per family, so that they can grow
+    # without compiling the engine again.
     is_layer: bool = False
     includes: list[str] = field(default_factory=list)  # headers that the family's entries and derivatives need
     autocast: dict[str, str] = field(default_factory=dict)  # type of device -> lower, float32 or widest
@@ -322,7 +322,7 @@ def load(folder: Path) -> list[Op]:
 def check_unique(ops: list[Op]) -> None:
     owners: dict[str, str] = {}
     for op in ops:
-        for schema in op.schemas if op.kind != "declared" else ():  # declared: another Python name of one that is there
+        for schema in op.schemas if op.kind != "declared" else ():  # a declared one is another Python name
             owner = owners.setdefault(schema.text, op.family) if op.kind != "declared" else op.family
             if owner != op.family:
                 raise TableError(f"{schema.text!r} is in both {owner}.toml and {op.family}.toml")

@@ -29,7 +29,7 @@ TYPES = {
     "activation": ("TransformerActivation", ""),
     "python": ("", ""),
 }
-# How many numbers there are of what is kept as one for each dimension, or for each end of each.
+# How many numbers an option has that is kept as one number for each dimension, or for both ends of each dimension.
 COUNTS = {"each": ("self._dims", "ndim"), "each?": ("self._dims", "ndim"), "ends": ("2 * self._dims", "2 * ndim")}
 
 
@@ -102,7 +102,7 @@ class Entry:
     family: str
     name: str
     options: list[Option]
-    keyword_only: str = ""  # the first option that has to be named
+    keyword_only: str = ""  # the first option that has to be given by name
     includes: list[str] = field(default_factory=list)  # what its header needs
     python: str = "written"
     base: str = "Module"

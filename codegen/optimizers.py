@@ -45,7 +45,7 @@ class Option:
         return "None" if self.type == "text?" else self.default
 
     def cpp_members(self) -> list[str]:
-        """Declarations; none for what only Python has."""
+        """The declarations; none for an option that only Python has."""
         if self.type == "hint?":
             return []
         if self.parts:
@@ -59,7 +59,7 @@ class Option:
         return [f"{CPP_TYPES[self.type]} {self.name} = {default};"]
 
     def cpp_visit(self) -> str:
-        """How a visitor of the options is shown this one."""
+        """The statement that shows this option to a visitor of the options."""
         if self.type == "hint?":
             return f'f.none("{self.name}");'
         if self.type == "flag?":
@@ -106,7 +106,7 @@ class Optimizer:
     name: str
     options: list[Option]
     signature: list[str]
-    rule: str = ""  # the optimizer whose rule and states these options are for, where it is another one
+    rule: str = ""  # another optimizer whose rule and states these options use, if there is one
     states: list[str] = field(default_factory=list)
     counters: list[str] | None = None
     checks: list[tuple[str, str]] = field(default_factory=list)

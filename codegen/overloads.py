@@ -210,7 +210,7 @@ def deprecated_overloads(group: Group) -> list[Overload]:
 
 
 def is_narrower(a: Type, b: Type) -> bool:
-    """Whether an argument of type a fits where b is tried first."""
+    """Whether type a has to be tried before type b, because b would take some of its arguments too."""
     x, y = type_text(a), type_text(b)
     return (
         (x == "Scalar" and y == "Tensor")
@@ -256,6 +256,6 @@ def in_torch_order(overloads: list[Overload]) -> list[Overload]:
     ordered = [overloads[i] for i in ready]
     if len(ordered) < len(overloads):
         raise TableError(f"{overloads[0].schema.text}: overloads cannot be ordered")
-    # What torch does not mention comes last, deprecated forms after all.
+    # Overloads that torch does not mention come behind the others, and deprecated forms come last.
     ordered.sort(key=lambda o: (o.deprecated, o.hidden))
     return ordered

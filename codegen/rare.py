@@ -88,7 +88,7 @@ class RareForms:
         if rule is None and not composed:
             self.put(f'  names::refuse("{schema.name}");')
         elif rule is None:
-            pass  # its parts know what to do
+            pass  # the operations that it is composed of have rules
         elif op.kind == "view":
             self.put(
                 f"  const DimNames given = names::{rule};",

@@ -40,7 +40,7 @@ def anchor(group: Group) -> str:
 
 
 def calls(group: Group) -> list[str]:
-    """Functions, and the methods that are not a function without its first argument."""
+    """The calls of an operation: its functions, or its methods where it has no function."""
     lines = [call(group, o, False) for o in group.overloads if o.function and not o.deprecated]
     if not lines:
         lines = [call(group, o, True) for o in group.overloads if o.method and not o.deprecated]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class TableError(Exception):
-    """An entry of ops/*.toml that cannot be understood; says which and why."""
+    """Raised for an entry of ops/*.toml that cannot be understood. The message says which one and why."""
 
 
 # --------------------------------------------------------------------------------------------------- types

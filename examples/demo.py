@@ -21,12 +21,12 @@ def interpreters_that_may_have_torch():
 
 
 def without_mica():
-    """The environment of a program that is to find torch itself: `mica run` lets its children find Mica instead."""
+    """The environment for a program that has to find the real torch. Under `mica run`, children would find Mica instead."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def find_torch():
-    """An interpreter in which `import torch` is torch, if there is one."""
+    """An interpreter in which `import torch` imports the real torch, if there is one."""
     for python in interpreters_that_may_have_torch():
         asked = [str(python), "-c", "import torch, sys; sys.exit('mica' in sys.modules)"]
         try:

@@ -14,7 +14,7 @@ from mica.nn import functional as F
 
 
 class Llama:
-    """Logits of the last token, with the keys and values of all tokens before it kept aside."""
+    """A Llama that computes the logits of the last token, and keeps the keys and values of all tokens before it."""
 
     def __init__(self, weights, room):
         data, self.weights = weights.metadata, weights
@@ -33,7 +33,7 @@ class Llama:
         self.keys, self.values = (torch.zeros(self.layers, 1, kv_heads, room, self.head) for _ in range(2))
 
     def turned(self, x, at):
-        """Each pair of neighbours of a head turned by the angle of its place."""
+        """Turns each pair of neighbouring numbers of a head by an angle that depends on the token's position."""
         tokens = x.shape[0]
         pairs = torch.view_as_complex(x.view(tokens, -1, self.head // 2, 2)) * self.turns[at : at + tokens]
         return torch.view_as_real(pairs).view(1, tokens, -1, self.head).transpose(1, 2)
@@ -56,7 +56,7 @@ class Llama:
         return x + F.linear(F.silu(F.linear(y, part("ffn_gate"))) * F.linear(y, part("ffn_up")), part("ffn_down"))
 
     def __call__(self, tokens, at):
-        """Logits after `tokens`, of which the first has the place `at`; more than one may come at the start only."""
+        """Logits after `tokens`, the first of which is at position `at`. Only the first call may have several tokens."""
         x = F.embedding(tokens, self.words).float()
         for i in range(self.layers):
             x = self.layer(i, x, at)

@@ -21,7 +21,7 @@ def version() -> str:
 
 
 def files(number: str) -> dict[str, bytes]:
-    """Every file of the wheel. The metadata of torch lies in the wheel's data: a wheel has one dist-info of its own."""
+    """Every file of the wheel. The metadata of torch are in its data folder: a wheel can have only one dist-info."""
     own = f"mica_torch-{number}.dist-info"
     data = f"mica_torch-{number}.data/purelib"
     found = {

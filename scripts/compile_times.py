@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def logged_seconds(log: Path) -> dict[str, float]:
-    """The longest time of every step that made an object file: a later, shorter one may be a hit of the cache."""
+    """The longest logged time of every object file. A later, shorter time may come from a hit of the cache."""
     seconds: dict[str, float] = {}
     for line in log.read_text().splitlines():
         if line.startswith("#"):

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "nightly"
 OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}.get(platform.machine())
 
-# The lines of a log that count, the last occurrence of each.
+# The lines of a log that go into the results. Of each kind the last one counts.
 SUMMARIES = [
     re.compile(r"=* ?((?:\d+ (?:failed|passed|skipped|errors?|xfailed|deselected)(?:, )?)+)"),
     re.compile(r"(\d+% tests passed, .*)"),

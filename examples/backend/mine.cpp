@@ -76,7 +76,7 @@ int64_t offset(const TensorView& walked, int64_t i, const TensorView& view, uint
 
 void reduce_sum(const TensorView& out, const TensorView& self, uint64_t dims) {
   need_float("sum", self.dtype);
-  // The contract: out is written, whatever it holds; over nothing a sum is zero.
+  // The contract of the slot: out is overwritten, and the sum of no elements is zero.
   for (int64_t i = 0; i < out.numel; ++i) out.ptr<float>()[offset(out, i, out, 0)] = 0;
   for (int64_t i = 0; i < self.numel; ++i)
     out.ptr<float>()[offset(self, i, out, dims)] += self.ptr<float>()[offset(self, i, self, 0)];

@@ -8,7 +8,7 @@
 
 class Arguments {
  public:
-  // `usual` has every option there is, with its value unless given.
+  // `usual` has all options with their default values.
   Arguments(int argc, char** argv, std::map<std::string, std::string> usual) : values_(std::move(usual)) {
     for (int i = 1; i < argc; i += 2) {
       const std::string option = argv[i], name = option.starts_with("--") ? option.substr(2) : "";

@@ -50,7 +50,7 @@ class Text {
   Tensor data;
 };
 
-// Attention over what came before, then a layer for every place by itself.
+// Attention over the characters so far, then a small network for each position.
 class BlockImpl : public nn::Module {
  public:
   BlockImpl(int64_t width, int64_t heads)

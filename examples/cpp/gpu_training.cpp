@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   model->to(gpu);
   mica::optim::AdamW optimizer(model->parameters(), {.lr = 3e-3, .capturable = true});
 
-  // What the graph reads, and where the next batch arrives meanwhile.
+  // The tensors that the graph reads, and those into which the next batch is copied meanwhile.
   const mica::TensorOptions numbers(gpu), classes = numbers.dtype(mica::DType::Int64);
   const Tensor x = mica::zeros({batch, 2}, numbers), next_x = mica::zeros({batch, 2}, numbers);
   const Tensor y = mica::zeros({batch}, classes), next_y = mica::zeros({batch}, classes);

@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   const Tensor mean = mica::linalg::solve(precision, design.t().matmul(y) / (kNoise * kNoise));
   const MultivariateNormal posterior(mean, {.precision_matrix = precision});
 
-  // What is optimised is free; the transform makes a Cholesky factor of it.
+  // The optimised numbers are unconstrained. The transform makes a Cholesky factor of them.
   const Tensor loc = mica::zeros({2}).requires_grad_(), free = mica::zeros({2, 2}).requires_grad_();
   const Transform to_factor = transform_to(constraints::lower_cholesky());
   const auto guess = [&] { return MultivariateNormal(loc, {.scale_tril = to_factor(free)}); };

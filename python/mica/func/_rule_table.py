@@ -3,7 +3,7 @@
 from mica import _C
 
 RULES = {}
-# Functions that share a name with another of torch's: what they are found in.
+# The space that a function is found in, for functions that share their name with another one of torch's.
 _SPACES = {
     function: space
     for space, found_in in (("functional", _C._nn_functional), ("linalg", _C._linalg))
