@@ -1,4 +1,4 @@
-"""Questions about the program that is being compiled, which is none; and the active mode of fake tensors."""
+"""Answers about the program that is being compiled, of which there is none here, and the active mode of fake tensors."""
 
 import sys
 

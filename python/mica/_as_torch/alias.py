@@ -35,7 +35,7 @@ class _Loader(importlib.abc.Loader):
         return module
 
     def get_code(self, name):
-        """For `python -m torch.x`."""
+        """The code of the module, for `python -m torch.x`."""
         ours = "mica" + name.removeprefix("torch")
         return importlib.util.find_spec(ours).loader.get_code(ours)
 

@@ -50,7 +50,7 @@ class safe_globals:
 
 
 def user_globals():
-    """Their objects by the names that files have for them."""
+    """The classes and functions that the program has declared safe, by their names in files."""
     table = {}
     for each in _safe:
         if not isinstance(each, tuple):

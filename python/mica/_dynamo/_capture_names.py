@@ -78,7 +78,7 @@ def are_breaks_errors():
 
 
 def let_breaks_be_errors(enabled):
-    """Returns what was before."""
+    """Set whether breaks of graphs are errors. Returns the setting before."""
     before, _local.breaks_are_errors = are_breaks_errors(), enabled
     return before
 

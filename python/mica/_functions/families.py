@@ -39,6 +39,6 @@ def own_name(function):
 
 
 def is_functional(function):
-    """Whether it is a function of torch.nn.functional."""
+    """Whether a function is one of torch.nn.functional."""
     module = str(getattr(function, "__module__", ""))
     return module.startswith(("mica.nn.functional", "torch.nn.functional", "mica._C._nn", "torch._C._nn"))

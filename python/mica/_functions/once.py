@@ -16,5 +16,5 @@ def warn_once(text, category=UserWarning, stacklevel=1):
 
 
 def forget(text):
-    """Let it be said once more."""
+    """Forget that a warning was given, so that it is given once more."""
     _said.discard(text)

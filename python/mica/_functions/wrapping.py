@@ -1,4 +1,4 @@
-"""functools.wraps, without the modules that come with functools: an import of Mica takes them from nobody."""
+"""functools.wraps without functools: importing Mica loads neither functools nor the modules that it imports."""
 
 from mica import _C
 
@@ -18,7 +18,7 @@ def wraps(function):
 
 
 def asked_among(values):
-    """Those of the values that are not tensors and have a __torch_function__, such as proxies."""
+    """The values that are not tensors and have a __torch_function__, such as proxies."""
     return [
         x for x in values
         if type(x) is not _C.Tensor and hasattr(type(x), "__torch_function__") and not isinstance(x, _C.TensorBase)
@@ -38,7 +38,7 @@ def asks_as_called(function):
 
 
 def asks_arguments(function):
-    """The same for what is a function of Python in torch: who is asked sees arguments that have defaults by their names.
+    """Wraps a function that is written in Python in torch: __torch_function__ gets arguments that have defaults by their names.
 
     It is for functions that only choose what to call: tensors are asked by what they call.
     """

@@ -4,7 +4,7 @@ __all__ = ["mapped", "scanned"]
 
 
 def mapped(f, leaves, spec, args):
-    """The same, element by element."""
+    """Calls a function for one element after the other, and stacks the results."""
     import mica
     from mica.utils._pytree import tree_map, tree_unflatten
 

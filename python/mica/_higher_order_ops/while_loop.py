@@ -1,4 +1,4 @@
-"""torch.while_loop: a function, again and again."""
+"""torch.while_loop: repeats a function while a condition holds."""
 
 __all__ = ["while_loop"]
 

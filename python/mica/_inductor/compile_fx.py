@@ -1,4 +1,5 @@
-"""Torch's compiler as a backend that is handed graphs: torch.compile(backend=compile_fx), or a part of one of one's own."""
+"""Torch's compiler as a backend that gets graphs: torch.compile(backend=compile_fx), alone or within a program's own
+backend."""
 
 from mica._functorch.compilers import make_boxed_func
 
@@ -34,7 +35,7 @@ def compile_fx(model_, example_inputs_, inner_compile=None, config_patches=None,
 
 
 def compile_fx_inner(gm, example_inputs, **options):
-    """The same of a graph of aten's operators. What it returns takes its inputs as one list."""
+    """Compiles a graph of aten's operators. The result takes its inputs as one list."""
     return make_boxed_func(_compiled(gm))
 
 

@@ -1,4 +1,5 @@
-"""Operators as others: what packages register is in `decompositions`, as in torch. Mica's operators run as they are."""
+"""Decompositions of operators. As in torch, `decompositions` has what packages register. Mica's own operators run as
+they are."""
 
 decompositions = {}
 

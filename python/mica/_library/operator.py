@@ -1,4 +1,4 @@
-"""Operators that programs define: what is registered for each, and which of it a call runs."""
+"""Operators that programs define: the functions that are registered for each, and which of them a call runs."""
 
 import os
 import threading

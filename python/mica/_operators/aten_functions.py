@@ -183,7 +183,7 @@ def op_resize(self, size, *, memory_format=None):
 
 
 def op_resize_as(self, the_template, *, memory_format=None):
-    """The same with the size of another tensor."""
+    """A copy with the size of another tensor: see op_resize."""
     if memory_format is not mica.preserve_format:
         return op_resize(self, the_template.shape, memory_format=memory_format)
     made = mica.empty_like(the_template, dtype=self.dtype, device=self.device)

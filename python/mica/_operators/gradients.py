@@ -1,4 +1,4 @@
-"""Operators that are the gradients of others, by torch's names: what the derivative of the other gives."""
+"""Operators that are the gradients of others, by torch's names. Each computes the derivative of the other operator."""
 
 import mica
 from mica.functional import _overridable

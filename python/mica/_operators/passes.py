@@ -1,4 +1,4 @@
-"""Operators of backward passes that torch.ops.aten has: what a mode or a graph calls them by."""
+"""Operators of backward passes that torch.ops.aten has. Modes see them, and graphs contain them, under these names."""
 
 import mica
 from mica._operators.gradients import nll_loss_backward, to_chosen_places

@@ -102,12 +102,12 @@ def prim_collapse_view(a, start, end):
 
 
 def prim_collapse(a, start, end):
-    """The same, copied."""
+    """A copy of collapse_view."""
     return a.flatten(start, end).clone()
 
 
 def prim_view_of(a):
-    """The same elements as another tensor."""
+    """A view of the whole tensor."""
     return a.view_as(a)
 
 

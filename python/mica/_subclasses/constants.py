@@ -1,4 +1,5 @@
-"""Fake tensors of one element that a program has made of a number: they keep it, and what is computed of such alone does.
+"""Fake tensors of one element that a program has made of a number. They keep the number, and so do results that are computed
+from such tensors alone.
 
 The real tensors behind them are views of one another where the fake ones are, so that a change in place is seen by all.
 Where something unknown is written, what lies in the same memory has no number any more.

@@ -260,7 +260,7 @@ def result(tensor, others, near, env, func):
 
 
 def known_result(tensor, env):
-    """The same for a result that was not seen being made: its sizes are known by their numbers."""
+    """Give open sizes to a result whose operator was not seen. They are recognised by their numbers."""
     sizes = tuple(env.worlds.known(size) for size in _C.TensorBase.size(tensor))
     if any(not isinstance(size, int) for size in sizes):
         with mica.utils._python_dispatch._disable_current_modes():

@@ -1,6 +1,6 @@
 """Covariances of a fake tensor whose number of observations is open: the number that sums are divided by follows from it.
 
-The engine divides by the observations less the correction, in which nobody could tell the size any more.
+The engine divides by the observations less the correction, and the size could not be recognised in that number.
 """
 
 import mica

@@ -155,7 +155,7 @@ _TwiceError._backward_cls = type(
 
 
 def once_differentiable(backward):
-    """For a `backward` that cannot be differentiated itself: doing so is an error instead of a wrong result."""
+    """Decorates a `backward` that cannot be differentiated. Differentiating it is then an error instead of a wrong result."""
 
     @functools.wraps(backward)
     def wrapper(ctx, *args):

@@ -40,7 +40,7 @@ def set_flags(_fp32_precision="none"):
 
 @contextlib.contextmanager
 def flags(fp32_precision="none"):
-    """The same for a block of code."""
+    """Set fp32_precision for a block of code."""
     before = set_flags(fp32_precision)
     try:
         yield

@@ -212,17 +212,17 @@ def set_enable_guard_collectives(enabled):
 
 
 def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries):
-    """Of each guard, whether it is kept: those on modules of torch.nn are not."""
+    """For each guard, whether to keep it: guards on modules of torch.nn are dropped."""
     return [not entry.orig_guard.source.is_unspecialized_builtin_nn_module() for entry in guard_entries]
 
 
 def skip_guard_on_all_nn_modules_unsafe(guard_entries):
-    """Of each guard, whether it is kept: those on modules are not."""
+    """For each guard, whether to keep it: guards on modules are dropped."""
     return [not entry.orig_guard.source.is_unspecialized_nn_module() for entry in guard_entries]
 
 
 def keep_tensor_guards_unsafe(guard_entries, keep_parameters=False):
-    """Of each guard, whether it is kept: those on tensors are; those on parameters if asked."""
+    """For each guard, whether to keep it: guards on tensors are kept, and those on parameters if that is asked for."""
     from mica.nn import Parameter
 
     return [
@@ -241,12 +241,12 @@ def keep_portable_guards_unsafe(guard_entries):
 
 
 def skip_guard_on_globals_unsafe(guard_entries):
-    """Of each guard, whether it is kept: those on globals are not."""
+    """For each guard, whether to keep it: guards on globals are dropped."""
     return [not entry.is_global for entry in guard_entries]
 
 
 def skip_all_guards_unsafe(guard_entries):
-    """Of each guard, whether it is kept: none is."""
+    """For each guard, whether to keep it: all are dropped."""
     return [False for _ in guard_entries]
 
 

@@ -13,7 +13,7 @@ def start():
 
 
 def stop():
-    """Let it stop."""
+    """Let NVIDIA's profiler stop recording."""
     return check_error(cudart().cudaProfilerStop())
 
 

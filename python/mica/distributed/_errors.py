@@ -18,7 +18,7 @@ class DistStoreError(DistError):
 
 
 class QueueEmptyError(DistStoreError):
-    """Nothing was in a queue."""
+    """Raised when a queue is empty."""
 
 
 for _each in (DistError, DistBackendError, DistNetworkError, DistStoreError, QueueEmptyError):

@@ -38,11 +38,11 @@ class GradBucket:
         self._buffer, self._views = buffer, views
 
     def index(self):
-        """Its number: buckets are sent in this order."""
+        """The number of the bucket. Buckets are sent in this order."""
         return self._index
 
     def is_last(self):
-        """Whether it is the last one of a backward pass."""
+        """Whether the bucket is the last one of a backward pass."""
         return self._is_last
 
     def buffer(self):
@@ -111,7 +111,8 @@ class Bucket:
 
 
 def check_hook(hook):
-    """Refuse an object that is not a hook of gradients, which is called as hook(state, bucket) and returns a future of a tensor."""
+    """Refuse an object that is not a hook of gradients, which is called as hook(state, bucket) and returns a future of a
+    tensor."""
     if not callable(hook):
         raise TypeError("Communication hook must be callable.")
     annotations = inspect.signature(hook)

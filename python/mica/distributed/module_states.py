@@ -60,7 +60,7 @@ def broadcast_coalesced(tensors, source, group, most=BROADCAST_BYTES):
 
 
 def _broadcast_coalesced(process_group, tensors, buffer_size, src=0):
-    """The same in torch's order of arguments."""
+    """Broadcast tensors in a few messages, with torch's order of arguments."""
     broadcast_coalesced(tensors, src, process_group, buffer_size)
 
 

@@ -158,7 +158,7 @@ _ORDER = ("<", "<=", ">", ">=")
 
 
 def _is_linear(difference):
-    """Whether it is a symbol and a number."""
+    """Whether an expression is the sum of a symbol and a number."""
     names = [atoms for atoms in difference.terms if atoms]
     return len(names) == 1 and len(names[0]) == 1 and isinstance(names[0][0], str)
 

@@ -11,7 +11,7 @@ class _Hint:
         self._name, self.min, self.max = name, min, max
 
     def __call__(self, min=None, max=None):
-        """The same for a size from `min` to `max`."""
+        """The hint with bounds: for a size from `min` to `max`."""
         if self._name == "STATIC":
             raise TypeError("Dim.STATIC has no range")
         return _Hint(self._name, min, max)
@@ -158,7 +158,7 @@ class AdditionalInputs:
         return self._sizes(m, args, kwargs, lambda sizes: Dim.DYNAMIC)
 
     def labels(self, m, args, kwargs=None):
-        """The same with names: sizes that are equal in every example have one."""
+        """Names for the sizes that differ. Sizes that are equal in every example share a name."""
         names = {}
         return self._sizes(m, args, kwargs, lambda sizes: names.setdefault(sizes, Dim(f"n{len(names)}")))
 

@@ -135,7 +135,7 @@ def _trapezoid(y, x=None, *, dx=None, dim=-1):
 
 
 def _areas(y, x, dx, dim):
-    """Those under the lines between neighbours."""
+    """The areas under the lines between neighbouring points."""
     count = y.shape[dim]
     if count == 0:
         return y.narrow(dim, 0, 0)

@@ -234,6 +234,6 @@ def _take_along_dim(input, indices, dim=None):
 
 @rule("_is_all_true", "_is_any_true")
 def _is_true(call):
-    """Of all examples together: one answer, which a program may branch on."""
+    """One answer for all examples together, which a program may branch on."""
     value = call.value(call.args[0])
     return Plain(value.all() if call.name == "_is_all_true" else value.any())

@@ -37,7 +37,7 @@ def _dropout(call):
 
 @rule("rrelu")
 def _rrelu(call):
-    """It draws the slopes of numbers below zero, while a network is trained."""
+    """rrelu, which draws the slopes of numbers below zero while a network is trained."""
     if call.argument(3, "training", False):
         _check_random(call)
         if call.level.randomness == "same":

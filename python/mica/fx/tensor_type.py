@@ -1,4 +1,4 @@
-"""Gradual types of tensors: a type says of each dimension how large it is, or `Dyn`, that nobody knows."""
+"""Gradual types of tensors: a type says of each dimension how large it is, or `Dyn` where that is unknown."""
 
 __all__ = ["Dyn", "TensorType", "is_consistent", "is_more_precise"]
 

@@ -1,4 +1,4 @@
-"""What is known of the node that runs, handed on to the nodes that running it makes."""
+"""Gives new nodes the metadata of the node whose execution makes them."""
 
 import contextlib
 import copy

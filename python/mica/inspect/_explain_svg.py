@@ -1,4 +1,5 @@
-"""An anatomy drawn: the tape of memory with what the tensor reaches of it; the parts of other layouts as bars."""
+"""Draws the anatomy of a tensor: memory as a tape, with the part that the tensor reaches; the parts of other layouts as
+bars."""
 
 from html import escape
 

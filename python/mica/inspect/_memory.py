@@ -35,7 +35,7 @@ class Block:
 
     @property
     def alive(self):
-        """Whether it was held when the recording ended."""
+        """Whether the block was held when the recording ended."""
         return self.died < 0
 
     def to_dict(self):

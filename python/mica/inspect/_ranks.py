@@ -13,7 +13,7 @@ _WAITING = "#c8781a"
 
 
 def visible(collectives, least):
-    """Those that a picture can show: what ends less than `least` seconds after the one before is left out."""
+    """The collectives that a picture can show. One that ends less than `least` seconds after the one before is left out."""
     shown, end = [], -float("inf")
     for each in collectives:
         if each["began"] + each["seconds"] >= end + least:
@@ -96,7 +96,7 @@ def by_line(ranks):
 
 
 def for_lab(ranks):
-    """The same as what the Lab's page draws."""
+    """The collectives of all ranks in the form that the Lab's page draws."""
     _, span = spanned(ranks) or (0, 0)
     return {
         "state": "ended", "lines": by_line(ranks)[:60],

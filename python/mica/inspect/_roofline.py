@@ -178,7 +178,7 @@ class roofline:
         return self._grouped(name)
 
     def by_operation(self):
-        """The same by the name of the operation."""
+        """The rows by the name of the operation."""
         return self._grouped(lambda _, backward, operation: (operation, {"operation": operation}))
 
     def training_time(self, steps, machine=None):

@@ -240,7 +240,7 @@ _wait = wait
 
 @_contextlib.contextmanager
 def optimized_execution(should_optimize):
-    """Nothing is optimized, whatever is asked."""
+    """A with block without an effect: nothing is optimized."""
     yield
 
 

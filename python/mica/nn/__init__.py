@@ -17,7 +17,7 @@ def __getattr__(name):
 
 
 def factory_kwargs(kwargs):
-    """Those of a module's keyword arguments that the functions which make its tensors take; others are an error."""
+    """The keyword arguments of a module that go to the functions which make its tensors. Others are an error."""
     if kwargs is None:
         return {}
     simple = {"device", "dtype", "memory_format"}

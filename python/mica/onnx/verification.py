@@ -43,7 +43,7 @@ class VerificationInfo:
         return cls(name, absolute.max().item(), relative.max().item(), *histograms, *dtypes)
 
     def asdict(self):
-        """The same as plain lists, numbers and texts."""
+        """The differences as plain lists, numbers and texts."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name in ("abs_diff_hist", "rel_diff_hist"):
             plain[name] = [part.tolist() for part in plain[name]]

@@ -88,7 +88,7 @@ class ExecutionTraceObserver:
         self._nodes = []
 
     def cleanup(self):
-        """The same as unregister_callback."""
+        """Ends the recording, as unregister_callback does."""
         self.unregister_callback()
 
     # ---- what is recorded

@@ -35,7 +35,7 @@ class _Options:
         self.__dict__.update(checks)
 
     def tolerances(self, *dtypes):
-        """Those given, or the widest that one of the dtypes asks for."""
+        """The given tolerances, or the widest ones that one of the dtypes asks for."""
         if self.rtol is not None:
             return self.rtol, self.atol
         known = [_TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in dtypes]

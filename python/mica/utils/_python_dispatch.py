@@ -129,7 +129,7 @@ def is_traceable_wrapper_subclass(t):
 
 
 def is_traceable_wrapper_subclass_type(t):
-    """The same of a class."""
+    """Whether a class is a traceable wrapper subclass."""
     from mica import Tensor
 
     has = hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")

@@ -27,7 +27,7 @@ def _saved_tensors_hooks_disable(error_message):
 
 
 def _saved_tensors_hooks_enable():
-    """Allow them again."""
+    """Allow hooks of saved tensors again."""
     _C._disable_saved_tensor_hooks(None)
 
 

@@ -49,7 +49,7 @@ def fuse_conv_bn(is_qat, conv, bn):
 
 
 def fuse_conv_bn_relu(is_qat, conv, bn, relu):
-    """The same, joined with relu."""
+    """Join a convolution, a batch normalization and a relu."""
     _check_modes(conv, bn)
     if is_qat:
         _check_trained(conv, bn, conv.out_channels)

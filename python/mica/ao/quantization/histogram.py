@@ -123,7 +123,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return scale.reshape(-1), zero.reshape(-1)
 
     def reset_min_max_vals(self):
-        """Forget what has been seen."""
+        """Forget the values that were observed."""
         self.histogram.zero_(), self.min_val.fill_(float("inf")), self.max_val.fill_(float("-inf"))
 
     def extra_repr(self):

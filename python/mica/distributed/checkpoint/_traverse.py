@@ -50,7 +50,7 @@ def traverse_state_dict(state_dict, visitor, keep_traversing=_is_tensor):
 
 
 def traverse_state_dict_v_2_3(state_dict, visitor, keep_traversing=_is_tensor):
-    """The same as torch did up to 2.3: mappings without tensors are values too."""
+    """traverse_state_dict as torch had it up to 2.3: mappings without tensors are values too."""
     _walk(state_dict, visitor, keep_traversing, mappings_are_walked=False)
 
 

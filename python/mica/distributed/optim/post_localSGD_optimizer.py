@@ -23,7 +23,7 @@ class PostLocalSGDOptimizer(mica.optim.Optimizer):
         return repr(self.optim)
 
     def state_dict(self):
-        """That of the optimizer, and the steps that the averager has counted."""
+        """The state of the optimizer, and the number of steps that the averager has counted."""
         return {**self.optim.state_dict(), "step": self.averager.step}
 
     def load_state_dict(self, state_dict):

@@ -19,7 +19,7 @@ class DecompositionTable(dict):
         return DecompositionTable(self)
 
     def materialize(self):
-        """The same as a plain dict."""
+        """The table as a plain dict."""
         return dict(self)
 
 

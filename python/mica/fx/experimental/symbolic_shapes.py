@@ -85,7 +85,7 @@ class StatelessSymbolicContext(SymbolicContext):
 
 
 class StatefulSymbolicContext(StatelessSymbolicContext):
-    """The same, remembered for a tensor."""
+    """A StatelessSymbolicContext that is remembered for a tensor."""
 
     def __init__(self, *args, tensor_source=None, **options):
         super().__init__(*args, **options)

@@ -18,7 +18,7 @@ def infer_symbolic_types_single_pass(traced):
 
 
 def infer_symbolic_types(traced):
-    """The same in two passes, of which the second knows more of sums, and then as expressions of sympy."""
+    """Infers types in two passes, of which the second knows more about sums, and then writes them as expressions of sympy."""
     infer_symbolic_types_single_pass(traced)
     infer_symbolic_types_single_pass(traced).symbolic_relations()
 

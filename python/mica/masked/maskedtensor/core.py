@@ -127,7 +127,7 @@ class MaskedTensor(mica.Tensor):
         return self.get_mask().layout != mica.strided
 
     def to_dense(self, dtype=None, *, masked_grad=None):
-        """The same with strided data and mask."""
+        """The masked tensor with strided data and mask."""
         x = to_layout(self, mica.strided)
         return x if dtype is None else x.to(dtype)
 
@@ -140,7 +140,7 @@ class MaskedTensor(mica.Tensor):
         return to_layout(self, mica.sparse_coo if layout is None else layout)
 
     def to_sparse_csr(self):
-        """The same with data and mask sparse by rows."""
+        """The masked tensor with sparse CSR data and mask."""
         return to_layout(self, mica.sparse_csr)
 
     def __repr__(self, *, tensor_contents=None):

@@ -39,7 +39,8 @@ _KINDS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
 
 
 def locate_own(module, error):
-    """The same for an error that a layer of this package raised itself; a program's own errors stay as they are."""
+    """Adds the module's name to an error that a layer of this package raised itself. A program's own errors stay as they
+    are."""
     if type(error) not in _KINDS or not error.args or not isinstance(error.args[0], str):
         return
     innermost = error.__traceback__

@@ -20,7 +20,7 @@ def _gradients(parameters):
 
 
 def _spread_norm(tensors, norm_type):
-    """The same where gradients are spread over processes: a tensor that is spread alike, with one element."""
+    """The norm of gradients that are spread over processes, as a tensor with one element that is spread alike."""
     return _C.stack([_C._linalg.vector_norm(tensor, norm_type) for tensor in tensors]).norm(norm_type)
 
 

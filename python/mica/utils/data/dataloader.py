@@ -30,7 +30,7 @@ _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "per
 
 
 class _InfiniteConstantSampler(Sampler):
-    """For streams, which have no indices."""
+    """The sampler of streams, which have no indices."""
 
     def __iter__(self):
         while True:

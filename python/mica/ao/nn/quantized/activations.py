@@ -109,7 +109,7 @@ class MaxPool2d(nn.MaxPool2d):
 
 
 class Dropout(nn.Dropout):
-    """Nothing: a quantized model is not trained."""
+    """Returns its input, because a quantized model is not trained."""
 
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):

@@ -46,7 +46,7 @@ class FloatFunctional(Module):
 
 
 class FXFloatFunctional(FloatFunctional):
-    """The same without observers."""
+    """FloatFunctional without observers."""
 
     def _observed(self, x):
         return x

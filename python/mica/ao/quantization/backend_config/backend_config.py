@@ -112,7 +112,7 @@ class BackendConfig:
         return self
 
     def set_backend_pattern_configs(self, configs):
-        """The same for several."""
+        """Set the configurations of several patterns."""
         for config in configs:
             self.set_backend_pattern_config(config)
         return self

@@ -1,4 +1,4 @@
-"""What torch's library for servers takes."""
+"""What FBGEMM, torch's library for servers, can quantize."""
 
 from mica.ao.quantization.backend_config import operators
 from mica.ao.quantization.backend_config.backend_config import BackendConfig

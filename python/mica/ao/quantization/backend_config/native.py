@@ -1,4 +1,4 @@
-"""What Mica's own quantized kernels take: 8-bit activations and weights, and weights alone."""
+"""What Mica's own quantized kernels can compute: 8-bit activations and weights, and weights alone."""
 
 from mica import _C
 from mica.ao.quantization.backend_config import operators
@@ -63,5 +63,5 @@ def get_native_backend_config():
 
 
 def get_native_backend_config_dict():
-    """The same as a dictionary."""
+    """The native backend's configuration as a dictionary."""
     return get_native_backend_config().to_dict()

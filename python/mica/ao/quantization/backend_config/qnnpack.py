@@ -1,4 +1,4 @@
-"""What torch's library for phones takes: quint8, and qint8 around zero with scales that are not too small."""
+"""What QNNPACK, torch's library for phones, can quantize: quint8, and qint8 around zero with scales that are not too small."""
 
 from mica import _C
 from mica.ao.quantization.backend_config.backend_config import BackendConfig, DTypeConfig, DTypeWithConstraints

@@ -1,4 +1,4 @@
-"""What TensorRT takes: qint8 throughout."""
+"""What TensorRT can quantize: qint8 throughout."""
 
 from mica import _C
 from mica.ao.quantization.backend_config import operators
@@ -24,5 +24,5 @@ def get_tensorrt_backend_config():
 
 
 def get_tensorrt_backend_config_dict():
-    """The same as a dictionary."""
+    """TensorRT's configuration as a dictionary."""
     return get_tensorrt_backend_config().to_dict()

@@ -1,4 +1,4 @@
-"""What torch's choice of libraries for x86-64 takes."""
+"""What the libraries that torch chooses on x86-64 can quantize."""
 
 from mica import _C
 from mica.ao.quantization.backend_config import operators

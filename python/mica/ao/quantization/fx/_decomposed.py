@@ -179,7 +179,7 @@ def choose_qparams_tensor(input, quant_min, quant_max, eps, dtype):
     "choose_qparams_symmetric.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype) -> (Tensor, Tensor)"
 )
 def choose_qparams_symmetric_tensor(input, quant_min, quant_max, eps, dtype):
-    """The same with zero in the middle."""
+    """The scale and the zero point of a tensor, with zero in the middle of the range."""
     least, greatest = _least_and_greatest(input, quant_min, quant_max, dtype)
     scale = (mica.max(-least, greatest) / (float(quant_max - quant_min) / 2)).clamp(min=float(eps))
     zero_point = mica.full((1,), 128 if dtype == mica.uint8 else 0, dtype=mica.int64, device=input.device)

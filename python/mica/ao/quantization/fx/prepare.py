@@ -105,7 +105,7 @@ def _trained(model, name, qconfig):
 
 
 def _trained_by(model, name, qconfig, entry):
-    """The same with the class that a backend's configuration names."""
+    """Replace a layer by its trained form, of the class that a backend's configuration names."""
     if entry is None or (entry.qat_module is not None and entry.qat_module.__module__.startswith("mica.ao.")):
         _trained(model, name, qconfig)
     elif entry.qat_module is not None:

@@ -27,7 +27,7 @@ def average_parameters(params, process_group):
 
 
 def get_params_to_average(params):
-    """Those with a gradient, of parameters or of an optimizer's groups."""
+    """The parameters that have a gradient, among parameters or in an optimizer's groups."""
     found = []
     for each in params:
         if isinstance(each, dict):

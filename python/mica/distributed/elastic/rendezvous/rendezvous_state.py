@@ -13,7 +13,7 @@ from mica.distributed.elastic.rendezvous.api import RendezvousStateError
 
 @dataclass
 class State:
-    """Of a run: a round is complete when its machines are fixed; then others may only wait for the next one."""
+    """The state of a run's rendezvous. A round is complete when its machines are fixed; others then wait for the next one."""
 
     round: int = 0
     complete: bool = False

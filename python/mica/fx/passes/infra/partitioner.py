@@ -143,7 +143,7 @@ class CapabilityBasedPartitioner:
         return fuse_by_partitions(self.graph_module, [each.nodes for each in partitions], prefix=prefix)
 
     def partition_and_fuse(self, prefix="fused_"):
-        """Both."""
+        """Find the partitions, and put each into a module of its own."""
         return self.fuse_partitions(self.propose_partitions(), prefix=prefix)
 
     def remove_bookend_non_compute_ops(self, partitions):

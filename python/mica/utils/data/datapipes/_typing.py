@@ -8,7 +8,7 @@ GenericMeta = ABCMeta
 
 
 class _DataPipeMeta(GenericMeta):
-    """Of every pipe."""
+    """The metaclass of every pipe."""
 
 
 class _IterDataPipeMeta(_DataPipeMeta):

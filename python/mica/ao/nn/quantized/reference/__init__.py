@@ -1,4 +1,4 @@
-"""Layers of float32 whose weights have been rounded to what integers of a scale can say.
+"""Layers of float32 whose weights have been rounded to numbers that integers with a scale can represent.
 
 A reference layer keeps its float weight and the numbers that quantize it. Each call quantizes the weight, turns it back into
 float32 and computes with it. Backends read from such a layer what they are to make of it.
