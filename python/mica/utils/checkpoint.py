@@ -5,10 +5,10 @@ import threading
 import warnings
 
 from mica import _C
-from mica.amp.autocast_mode import autocast
 from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad, no_grad
 from mica.autograd.graph import saved_tensors_hooks
+from mica.utils._checkpoint_surroundings import Surroundings
 
 __all__ = [
     "CheckpointError", "CheckpointPolicy", "GraphExecGroup", "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",  # noqa: F822
@@ -123,33 +123,6 @@ def set_checkpoint_early_stop(enable):
         _early_stop = before
 
 
-class _Surroundings:
-    """The random stream and the autocast modes as they were, to be set again for the second run."""
-
-    def __init__(self, preserve_rng_state):
-        self.random_state = _C.default_generator.get_state() if preserve_rng_state else None
-        cached = _C.is_autocast_cache_enabled()
-        self.autocast = [
-            (device, _C.get_autocast_dtype(device), _C.is_autocast_enabled(device), cached)
-            for device in ("cpu", "cuda")
-        ]
-
-    @contextlib.contextmanager
-    def again(self):
-        now = _C.default_generator.get_state() if self.random_state is not None else None
-        with contextlib.ExitStack() as modes:
-            for device, dtype, enabled, cached in self.autocast:
-                if enabled or _C.is_autocast_enabled(device):
-                    modes.enter_context(autocast(device, dtype, enabled, cached))
-            try:
-                if now is not None:
-                    _C.default_generator.set_state(self.random_state)
-                yield
-            finally:
-                if now is not None:
-                    _C.default_generator.set_state(now)
-
-
 # ---- without reentrance: saved tensors are placeholders
 
 
@@ -257,7 +230,7 @@ def _checkpoint_with_hooks(
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of ['default', 'none'], but got {determinism_check}")
     forward_context, again_context = context_fn()
-    surroundings = _Surroundings(preserve_rng_state)
+    surroundings = Surroundings(preserve_rng_state)
 
     def run():
         with surroundings.again():
@@ -286,7 +259,7 @@ class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx, function, preserve_rng_state, *args):
         ctx.function = function
-        ctx.surroundings = _Surroundings(preserve_rng_state)
+        ctx.surroundings = Surroundings(preserve_rng_state)
         ctx.places = [i for i, arg in enumerate(args) if isinstance(arg, _C.Tensor)]
         ctx.others = [None if isinstance(arg, _C.Tensor) else arg for arg in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
