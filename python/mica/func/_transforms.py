@@ -8,7 +8,7 @@ twice.
 import contextlib
 import functools
 
-from mica import _C, autograd
+from mica import _C
 from mica._subclasses.dispatching import refuse_gradients_by
 from mica.autograd._pushing import pushing
 from mica.func._levels import transforming
@@ -87,7 +87,9 @@ def _in_the_engine(x):
 
 def reaches_outside(outputs, leaves):
     """Whether outputs depend on what requires grad beside the leaves: their derivatives then have a history, too."""
-    autograd._compute_recorded()
+    import mica
+
+    mica.autograd._compute_recorded()
     outputs = [_in_the_engine(y) for y in outputs if isinstance(y, _C.Tensor) and y.requires_grad]
     return bool(outputs) and _C._reaches_other_leaves(
         outputs, [_in_the_engine(x) for x in leaves if isinstance(x, _C.Tensor)]
