@@ -7,6 +7,7 @@ import inspect
 import mica
 from mica import _C
 from mica.export._record import Recorder
+from mica.fx.experimental import _invented_numbers
 from mica.fx.experimental._proxy_arguments import PytreeInputs, placeholder_names
 from mica.fx.experimental._unseen_calls import UnseenCalls
 from mica.fx.experimental.proxy_tensor import (
@@ -65,6 +66,7 @@ class Trace:
     def __init__(self, function, table, tracing_mode, allow_real, refuse_values):
         self.function, self.table, self.tracing_mode = function, dict(table or {}), tracing_mode
         self.allow_real, self.refuse_values = allow_real, refuse_values
+        self._own_env, self._elsewhere = False, False  # whether the sizes are opened here; with other numbers
 
     def _fake_mode(self, leaves):
         from mica._guards import detect_fake_mode
@@ -76,6 +78,9 @@ class Trace:
             return found
         env = ShapeEnv() if self.tracing_mode == "symbolic" else None
         if env is not None:
+            self._own_env = True
+            if self._elsewhere:
+                env.worlds.begin_elsewhere()
             owner = getattr(self.function, "__self__", self.function)
             state = owner.state_dict().values() if isinstance(owner, mica.nn.Module) else ()
             env.avoid = {size for value in state for size in value.shape}
@@ -87,11 +92,16 @@ class Trace:
         presets = {}
         while True:
             try:
-                return self._run(args, presets)
+                made = self._run(args, presets)
+                break
             except NeedsStatic as need:
                 if need.presets.items() <= presets.items():
                     raise need.error from need
                 presets |= need.presets
+        if self._own_env and _invented_numbers.has_large(made):
+            self._elsewhere = True
+            _invented_numbers.check(made, self._run(args, presets))
+        return made
 
     def _seen(self, name, leaf, fake_mode):
         """An argument as the function sees it."""

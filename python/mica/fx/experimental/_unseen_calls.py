@@ -2,6 +2,7 @@
 
 import mica
 from mica import _C
+from mica.fx.experimental import _invented_numbers
 from mica.fx.experimental._proxy_arguments import alias_key
 from mica.overrides import TorchFunctionMode
 from mica.utils._pytree import tree_leaves
@@ -63,9 +64,13 @@ class UnseenCalls(TorchFunctionMode):
         constants = [name for name in tracer.root.state_dict() if name not in known]
         inner = [name for name in constants if not any(getattr(tracer.root, name) is each for each in given)]
         is_seen = all(_is_tracked(leaf, tracer) or any(leaf is each for each in given) for leaf in made)
-        if (is_seen and not inner) or any(hasattr(leaf, "_batch_value") for leaf in (*given, *made)):
+        nodes = list(reversed(graph.nodes))[: len(graph.nodes) - count]
+        if any(hasattr(leaf, "_batch_value") for leaf in (*given, *made)):
             return out  # the batch is known, so its examples are too
-        tracer.erase(list(reversed(graph.nodes))[: len(graph.nodes) - count], constants)
+        invented = self._mode.shape_env is not None and _invented_numbers.are_in(nodes, func, args, kwargs)
+        if is_seen and not inner and not invented:
+            return out
+        tracer.erase(nodes, constants)
         self._record_whole(func, args, kwargs, out)
         return out
 

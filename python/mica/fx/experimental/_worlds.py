@@ -41,6 +41,10 @@ class Worlds:
         """How many symbols can still be added."""
         return len(self._usable(avoid))
 
+    def begin_elsewhere(self):
+        """Invent other numbers, before there are symbols."""
+        self._primes.reverse()
+
     def add(self, name, hint, avoid=()):
         """A new symbol."""
         prime = next(iter(self._usable(avoid)), None)

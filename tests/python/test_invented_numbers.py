@@ -1,0 +1,38 @@
+"""Graphs with open sizes have no number in them that was invented for a size while they were made."""
+
+import mica
+import pytest
+from mica.fx.experimental.proxy_tensor import make_fx
+from mica.nn import functional as F
+
+WRITTEN = {
+    "fft": lambda x: mica.fft.fft(x, n=4, dim=1, norm="ortho").abs(),
+    "rfft": lambda x: mica.fft.rfft(x, 8),
+    "fft2": lambda x: mica.fft.fft2(x, s=(4, 5), dim=(1, 2)).abs(),
+    "fftshift": lambda x: mica.fft.fftshift(x, dim=(1, 2)),
+    "ifftshift": lambda x: mica.fft.ifftshift(x),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_numbers_of_sizes_are_computed_by_the_graph(name):
+    made = make_fx(WRITTEN[name], tracing_mode="symbolic")(mica.randn(2, 3, 6))
+    for size in ((2, 3, 6), (2, 5, 9), (3, 7, 4)):
+        x = mica.randn(size)
+        assert mica.allclose(made(x), WRITTEN[name](x), atol=1e-5), size
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.7])
+def test_numbers_that_are_not_seen_are_refused(scale):
+    with pytest.raises(NotImplementedError, match="depends on an open size in a way that Mica does not see"):
+        make_fx(lambda x: F.interpolate(x, scale_factor=scale), tracing_mode="symbolic")(mica.randn(2, 3, 6, 6))
+    made = make_fx(lambda x: F.interpolate(x, scale_factor=scale), tracing_mode="fake")(mica.randn(2, 3, 6, 6))
+    assert made(mica.ones(2, 3, 6, 6)).shape == (2, 3, int(6 * scale), int(6 * scale))
+
+
+def test_large_numbers_of_the_program_stay():
+    def function(x):
+        return mica.cat([x.expand(5000, -1), x.new_ones(5000, 1)], 1)
+
+    made = make_fx(function, tracing_mode="symbolic")(mica.randn(4))
+    assert made(mica.ones(7)).shape == (5000, 8)
