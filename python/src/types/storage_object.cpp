@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "core/storage_object.h"
+#include "interop/foreign_memory.h"
 #include "operations/entry.h"
 #include "tensor/tensor_object.h"
 #include "types/storage_methods.h"
