@@ -21,8 +21,8 @@ def lobpcg(
     ortho_fparams=None,
     ortho_bparams=None,
 ):
-    """The k largest (or smallest) eigenvalues and their vectors of A, or of the pair A, B, and whatever is applied to
-    vectors by `@`. `X` are vectors to begin with, `iK` an approximate inverse of A. With gradients, all pairs are found."""
+    """The k largest (or smallest) eigenvalues of A, or of the pair A, B, and their vectors. A and B are applied to vectors
+    by `@`. `X` are vectors to begin with, `iK` an approximate inverse of A. With gradients, all pairs are found."""
     m = A.shape[-1]
     if A.shape[-2] != m:
         raise ValueError(f"lobpcg: expected square matrices, but got {tuple(A.shape)}")

@@ -31,8 +31,8 @@ def compile(
 ):  # fmt: skip
     """A function or module that computes what the given one computes, with its kernels run together.
 
-    A decorator too, with arguments or without. A function given as `backend` is a compiler of the caller's own: it is
-    handed graphs of the function (_dynamo/capture.py), and what it returns computes them.
+    It is a decorator too, with or without arguments. A function given as `backend` is a compiler of the program's own: it
+    gets graphs of the function (_dynamo/capture.py), and returns functions that compute them.
     """
     compile_options.check(mode, options, dynamic)
     if model is None:

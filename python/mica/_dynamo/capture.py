@@ -293,10 +293,10 @@ class Capture(RecordedGraph):
         self.flush(None)
 
     def flush(self, reason, whole=True):
-        """Run what was recorded. A reason is that of a break; None is the end.
+        """Run the recorded calls. `reason` says why the graph ends here; None is the end of the function.
 
-        Where the function is to be one graph, a break is refused (`whole`), but for what torch can go on with, and for an
-        exception of the program's own: what was changed in place before it has changed.
+        With `whole`, a break is refused where the function has to be one graph. It is false for breaks that
+        torch can go on with, and for exceptions of the program, before which changes in place have to be made.
         """
         if not self.active:
             return

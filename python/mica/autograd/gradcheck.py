@@ -78,8 +78,8 @@ def gradcheck(
     """Whether autograd's gradients of func at `inputs` agree with differences of func's values.
 
     Every derivative must be within atol + rtol * |difference quotient|. With fast_mode one random direction is tried
-    instead of all. A failure raises GradcheckError, or returns False if raise_exception is False. Of sparse inputs the
-    elements that they hold are varied if `masked` is true, else all.
+    instead of all. A failure raises GradcheckError, or returns False if raise_exception is False. For sparse inputs, only the
+    elements that they hold are varied if `masked` is true, otherwise all elements.
     """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")

@@ -90,9 +90,9 @@ class _LazyOfClass(lazy_property, property):
 
 
 def kept(owner, name, source, compute):
-    """What `compute(source)` gives, kept with its owner until the source is another or changed in place.
+    """The result of `compute(source)`. It is kept with its owner until the source is replaced or changed in place.
 
-    Nothing is kept that a gradient flows through, nor of inference tensors, whose changes nobody counts.
+    Results that a gradient flows through are not kept, nor those of inference tensors, which do not count their changes.
     """
     if source.requires_grad or source.is_inference():
         return compute(source)

@@ -131,7 +131,7 @@ class Wishart(ExponentialFamily):
     def rsample(self, sample_shape=mica.Size(), max_try_correction=None):  # noqa: B008
         """Samples; those that fail the check are drawn again, `max_try_correction` times at most.
 
-        The first check marks what passes, not what fails: torch's does, and the stream of numbers is torch's.
+        As in torch, the first check marks the samples that pass instead of those that fail. So the random numbers are torch's.
         """
         tries = 10 if max_try_correction is None else max_try_correction
         sample_shape = mica.Size(sample_shape)

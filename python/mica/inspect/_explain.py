@@ -14,7 +14,7 @@ _MOST_NEIGHBOURS = 20
 class Explanation:
     """What a tensor is made of. Prints itself; in a notebook it draws itself; `to_dict()` has every number.
 
-    A line of a script that says `mica.explain(x)` and no more prints too: an explanation that goes unread says itself.
+    A line of a script that only says `mica.explain(x)` prints too: an explanation that is not used prints itself.
     """
 
     _read = True  # until it is whole
@@ -69,7 +69,7 @@ class Explanation:
 def explain(x, *args, **kwargs):
     """The anatomy of a tensor: geometry, storage, contiguity, who shares its memory, how a view came about, its history.
 
-    Of a compiled function or module: calls it with the further arguments, and says what was fused into what.
+    A compiled function or module is called with the further arguments, and the explanation says which calls were fused.
     """
     if hasattr(x, "_torchdynamo_orig_callable") or hasattr(type(x), "_is_compiled_module"):
         from mica._dynamo.explanation import explain_call

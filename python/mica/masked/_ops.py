@@ -1,6 +1,6 @@
 """Reductions and normalizations of the elements that a mask marks.
 
-What is masked out is replaced by the operation's identity before it runs; where all of it is masked out, the result is
+Masked-out elements are replaced by the operation's identity before it runs. Where all elements are masked out, the result is
 the identity, or NaN for operations that have none.
 """
 

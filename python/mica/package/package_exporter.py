@@ -33,7 +33,7 @@ class _Action(enum.Enum):
 
 class PackageExporter:
     """Writes a package, in a with block or until close(). Say first which modules go in (intern), are used from where the
-    package is opened (extern), or are left out (mock); what a package needs and nothing was said of is an error.
+    package is opened (extern), or are left out (mock). A module that the package needs and that no rule covers is an error.
     """
 
     def __init__(self, f, importer=sys_importer, debug=False):

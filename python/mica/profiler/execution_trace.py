@@ -18,8 +18,8 @@ _OPERATOR, _USER = 0, 7  # scopes
 class ExecutionTraceObserver:
     """Writes the operators that run between start() and stop() into a file, with shapes, dtypes and who made what.
 
-    Operators are those that a TorchDispatchMode sees on the thread that called start(), each below the thread: what torch's
-    operators call in turn, and nodes of the backward pass, are no nodes here.
+    Operators are those that a TorchDispatchMode sees on the thread that called start(), each below the thread's
+    node. What torch's operators call, and nodes of the backward pass, are left out.
     """
 
     def __init__(self):

@@ -114,8 +114,8 @@ class Join:
     def notify_join_context(joinable):
         """Says that this process goes on; every Joinable calls it before the collectives of a round.
 
-        The work of the count of running processes, with the tensor it is in as its `running`; None outside of a Join and
-        for all but its first Joinable.
+        Returns the work of the reduction that counts running processes, whose tensor is its attribute `running`. Returns None
+        outside of a Join, and for all but the first Joinable of a Join.
         """
         config = getattr(joinable, "_join_config", None)
         if config is None or not config.is_first_joinable or not config.enable:

@@ -52,9 +52,9 @@ def answer_with(call):
 
 
 class MaskedTensor(mica.Tensor):
-    """A tensor of which only the elements that a mask marks are meant; the others are shown as `--`.
+    """A tensor in which only the elements that a mask marks have a meaning. The others are shown as `--`.
 
-    The tensor itself is its data, so that autograd treats it like any other. Operations on several want equal masks.
+    The tensor itself is its data, so that autograd treats it like any other. Operations on several of them need equal masks.
     """
 
     _values_are_plain = True  # for Tensor's methods that return a value

@@ -236,7 +236,7 @@ class ModuleState:
     def load_state_dict(self, state_dict, strict=True, assign=False):
         """Copy the values of a state dict into the module's tensors, or put them in their place with assign=True.
 
-        With strict, the keys must be those of this module's state_dict. All that is wrong is said in one error.
+        With strict, the keys must be those of this module's state_dict. One error lists everything that is wrong.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
