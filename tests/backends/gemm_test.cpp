@@ -266,6 +266,19 @@ TEST(Gemm, ThreadCountsAgree) {
   set_num_threads(before);
 }
 
+// Each thread packs panels of B for all of A. A panel is several units of work, some of which another thread takes.
+TYPED_TEST(GemmTest, ThreadsSharePanelsOfB) {
+  const int before = get_num_threads();
+  for (const int threads : {2, 3}) {
+    set_num_threads(threads);
+    for (const Layout b : {Layout::Rows, Layout::Columns}) {
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 403, .n = 640, .k = 33, .b = b, .bias = true}));
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 90, .n = 900, .k = 70, .b = b, .beta = 1}));
+    }
+  }
+  set_num_threads(before);
+}
+
 // Too few columns for all threads: each packs its rows of A and its block of B, with several depths each.
 TYPED_TEST(GemmTest, ThreadsShareRowsOfBlocks) {
   const int before = get_num_threads();

@@ -17,7 +17,9 @@ namespace mica::cpu::gemm_impl {
 namespace {
 
 constexpr int64_t kUnitsWorthABlock = 3;  // a thread takes another thread's block of B only with so many units left
-constexpr int64_t kPackGroup = 8;         // the panels that are packed one after the other, at most
+constexpr int64_t kPartRowPanels = 8;     // the least panels of A of a part of a panel of B
+constexpr int64_t kMostParts = 4;
+constexpr int64_t kPackGroup = 8;  // the panels that are packed one after the other, at most
 constexpr int64_t kGroupBytes = 1 << 17;
 constexpr int64_t kLineBytes = 64;
 
@@ -156,9 +158,24 @@ void PackedProduct::multiply() {
   const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
   const BlockShape block = cut_blocks();
   if (whole_columns_) {
-    share_runs_with(threads_, col_panels, b_local_ ? 1 : std::min(kLeastBlock, block.cols), block.cols, 1, [&] {
+    // A panel of B with all of A takes long where threads have few panels each. So it is several units, and the threads
+    // end together.
+    const int64_t parts =
+        b_local_ && threads_ > 1 && !blocks_of_c_ ? std::clamp<int64_t>(row_panels / kPartRowPanels, 1, kMostParts) : 1;
+    const int64_t least = b_local_ ? 1 : std::min(kLeastBlock, block.cols);
+    share_runs_with(threads_, col_panels * parts, least, block.cols * parts, 1, [&] {
       return [&, own = own_panels(block.cols)](int64_t begin, int64_t end) mutable {
-        multiply_block(own, 0, row_panels, begin, end);
+        while (begin < end) {
+          const int64_t j = begin / parts, part = begin % parts, panels = part == 0 ? (end - begin) / parts : 0;
+          if (panels > 0) {
+            multiply_block(own, 0, row_panels, j, j + panels);
+            begin += panels * parts;
+          } else {
+            const int64_t last = std::min(parts, part + end - begin);
+            multiply_block(own, row_panels * part / parts, row_panels * last / parts, j, j + 1);
+            begin += last - part;
+          }
+        }
       };
     });
     return;
@@ -260,7 +277,8 @@ void PackedProduct::multiply_tiles(OwnPanels& own, int64_t i0, int64_t i1, int64
         t.b = t.next_b = b_.at(j, q);
         next_panel = b_.at(next, q);
       } else if (b_local_) {
-        pack_b(j, j + 1, q, own_b);
+        if (blocks_ > 1 || own.b_block != j) pack_b(j, j + 1, q, own_b);
+        own.b_block = j;
         t.b = t.next_b = own_b;
       } else if (kept_b_) {
         t.b = b_.at(j, q);
