@@ -123,8 +123,8 @@ struct Panels {
 
   // The length is a constant, so that the compiler makes no call for each depth.
   template <int64_t kLength>
-  void copy_runs(const float* from, float* to) const {
-    for (int64_t k = 0; k < p.depth; ++k, from += p.source.channel_stride, to += kLength)
+  void copy_runs(const float* from, int64_t depths, float* to) const {
+    for (int64_t k = 0; k < depths; ++k, from += p.source.channel_stride, to += kLength)
       std::memcpy(to, from, kLength * sizeof(float));
   }
 
@@ -139,23 +139,33 @@ struct Panels {
       });
   }
 
+  // Whether there is code that copies runs of the panel's whole width.
+  bool has_runs() const { return width == 12 || width == 16 || width == 32; }
+  void copy_whole_runs(const float* from, int64_t depths, float* to) const {
+    switch (width) {
+      case 12:
+        return copy_runs<12>(from, depths, to);  // NEON
+      case 16:
+        return copy_runs<16>(from, depths, to);  // AVX2
+      default:
+        return copy_runs<32>(from, depths, to);  // AVX-512
+    }
+  }
+
   void copy(int64_t panel, float* to) const {
-    if ((panel + 1) * width > total) std::fill_n(to, p.depth * width, 0.0f);
+    if (const int64_t over = (panel + 1) * width - total; over > 0) {
+      const bool alone = panel * width / positions == p.batch - 1 && over <= p.source.channel_stride;
+      const int64_t filled = alone && has_runs() ? p.depth - 1 : 0;  // by what is copied below
+      std::fill_n(to + filled * width, (p.depth - filled) * width, 0.0f);
+    }
     for_each_piece(panel, [&](int64_t image, int64_t position, int64_t column, int64_t n) {
       const float* from = source(image) + position;
-      if (n == width) {
-        switch (width) {
-          case 12:
-            return copy_runs<12>(from, to);  // NEON
-          case 16:
-            return copy_runs<16>(from, to);  // AVX2
-          case 32:
-            return copy_runs<32>(from, to);  // AVX-512
-          default:
-            break;
-        }
-      }
-      for (int64_t k = 0; k < p.depth; ++k)
+      // Behind the end of a plane lies the next one, of which some elements are copied too. They are in columns that
+      // the next image overwrites, or that are not stored.
+      const int64_t readable = n == width ? p.depth : p.depth - 1;
+      const bool whole = has_runs() && column == 0 && width - n <= p.source.channel_stride;
+      if (whole) copy_whole_runs(from, readable, to);
+      for (int64_t k = whole ? readable : 0; k < p.depth; ++k)
         std::memcpy(to + k * width + column, from + k * p.source.channel_stride, bytes_of_floats(n));
     });
   }
