@@ -172,6 +172,24 @@ HWY_ATTR HWY_INLINE void map_row(T* out, const T* const* row, const size_t* step
       for (size_t k = 0; k < kTogether; ++k) Element<T>::store(results[k], d, out + k * lanes);
       ((in[I] += kTogether * step[I]), ...);
     }
+    // The rest of a row is computed together, too, if it is more than half of that.
+    if constexpr (requires { F::kGroup; } && kTogether == 4 && !kReachesBack) {
+      if (left > 2 * lanes) {
+        V results[kTogether];
+        const auto count_of = [&](size_t k) { return left > k * lanes ? HWY_MIN(lanes, left - k * lanes) : size_t{0}; };
+        for (size_t k = 0; k < kTogether; ++k) {
+          const size_t at = k * lanes, n = count_of(k);
+          if constexpr (kInputs == 1) {
+            results[k] = Element<T>::load_first(d, in[0] + at, n);
+          } else {
+            results[k] = f.join(d, first_input_lanes<T, kKept, I>(d, kept, in[I] + at, n)...);
+          }
+        }
+        f.group(d, results);
+        for (size_t k = 0; k < kTogether; ++k) Element<T>::store_first(results[k], d, out + k * lanes, count_of(k));
+        return;
+      }
+    }
   }
   for (; left >= lanes; left -= lanes, out += lanes) {
     Element<T>::store(f(d, input_lanes<T, kKept, I>(d, kept, in[I])...), d, out);
