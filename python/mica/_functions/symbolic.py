@@ -181,7 +181,10 @@ class _Number(_Open):
             for _ in range(other):
                 made = self * made
             return made
-        return float(self) ** other
+        if not isinstance(other, (int, float)):
+            return float(self) ** other
+        expr = _expressions().power(_expressions().make(self.node._expr), _expressions().make(other))
+        return _open(expr, self.node.shape_env, SymFloat)
 
     def __rpow__(self, other):
         return other ** int(self)

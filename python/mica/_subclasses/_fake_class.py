@@ -225,7 +225,7 @@ class FakeTensor(mica.Tensor):
                 and (made := open_statistics.statistic(name, args, kwargs, mode.shape_env)) is not None
             ):
                 return made
-            args, kwargs = open_sizes.engine_values((args, kwargs))
+            args, kwargs = open_sizes.engine_values((args, kwargs), name in open_sizes.NEEDS_NUMBERS)
         if name == "item":
             return fakes[0].item()
         if name == "detach" and "_sizes" in fakes[0].__dict__:

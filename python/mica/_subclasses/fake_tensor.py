@@ -83,7 +83,9 @@ class _OpenNumbers(TorchFunctionMode):
     """Lets functions without tensors among their arguments take open sizes: torch.zeros(x.shape[0])."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        return func(*open_sizes.engine_values(tuple(args)), **open_sizes.engine_values(dict(kwargs or {})))
+        needs_numbers = getattr(func, "__name__", "").split(".")[0] in open_sizes.NEEDS_NUMBERS
+        args, kwargs = open_sizes.engine_values((tuple(args), dict(kwargs or {})), needs_numbers)
+        return func(*args, **kwargs)
 
 
 class FakeTensorMode(TorchDispatchMode):
@@ -197,6 +199,8 @@ class FakeTensorMode(TorchDispatchMode):
         """The result of an operator some of whose arguments have open sizes."""
         env = self.shape_env
         near = open_sizes.near_sizes((args, kwargs), env)
+        if getattr(func, "_overloadpacket", func).__name__ == "im2col" and not kwargs:
+            near.append(open_sizes.near_windows(args[0].__dict__.get("_sizes", args[0].shape)[-2:], *args[1:]))
         made, others = open_sizes.run(self, func, args, kwargs)
         leaves, spec = tree_flatten(made)
         columns = [tree_leaves(other) for other in others]

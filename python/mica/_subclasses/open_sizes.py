@@ -9,6 +9,7 @@ import math
 
 import mica
 from mica import _C
+from mica.fx.experimental import _expressions as expressions
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["attach", "engine_values", "open_input", "run", "shape_of"]
@@ -34,8 +35,11 @@ class OpenSize(tuple):
         return f"torch.Size([{', '.join(map(str, self))}])"
 
 
-def engine_values(values):
-    """Arguments as the engine takes them: open sizes as the first world's numbers."""
+def engine_values(values, needs_numbers=True):
+    """Arguments as the engine takes them: open sizes as the first world's numbers.
+
+    Floats that follow from open sizes are those of the example, which fixes the sizes, unless any will do.
+    """
 
     def plain(value):
         if isinstance(value, mica.SymInt):
@@ -45,7 +49,8 @@ def engine_values(values):
             return tuple(map(plain, value))
         if isinstance(value, mica.SymFloat):
             # For a number that only data decide, any value will do: no rule of shapes asks for it (NEEDS_NUMBERS).
-            return float(value) if value.node.has_hint() else value.node.shape_env.stand_in(value)
+            is_example = needs_numbers and value.node.has_hint()
+            return float(value) if is_example else value.node.shape_env.stand_in(value)
         return slice(*map(plain, (value.start, value.stop, value.step))) if isinstance(value, slice) else value
 
     return tree_map(plain, values)
@@ -188,6 +193,8 @@ def _needed(func, args, kwargs, env):
     for leaf in leaves:
         for size in getattr(leaf, "__dict__", {}).get("_sizes", ()):
             names |= set() if isinstance(size, int) else size.free_symbols
+        if type(leaf) is int and not isinstance(known := env.worlds.known(leaf), int):
+            names |= known.free_symbols
     names = sorted(name for name in names if name in env.var_to_val)
 
     def number(value, values):
@@ -226,6 +233,20 @@ def _needed(func, args, kwargs, env):
                 if works({name: hints[name] for name in chosen}):
                     return {env.preset_key(name): hints[name] for name in chosen}
     return None
+
+
+def near_windows(sizes, kernel_size, dilation=1, padding=0, stride=1):
+    """How many windows an image of open sizes has, which is a product of quotients (im2col)."""
+
+    def pair(value):
+        return (value, value) if isinstance(value, int) else tuple(value) * (2 // len(value))
+
+    made = expressions.make(1)
+    for size, k, d, p, s in zip(sizes, *map(pair, (kernel_size, dilation, padding, stride)), strict=True):
+        made = made * (
+            expressions.floordiv(expressions.make(size) + (2 * p - d * (k - 1) - 1), expressions.make(s)) + 1
+        )
+    return made
 
 
 def near_sizes(values, env):

@@ -37,6 +37,8 @@ _VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__ind
 _ITEMS = {"item", "tolist"}
 _CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
 
+_SIZES = (mica.SymInt, mica.SymFloat)
+
 # They are one thing, whatever they are made of.
 _WHOLE_CALLS = frozenset(["new_tensor", "lstm", "gru", "rnn_tanh", "rnn_relu"])
 
@@ -114,6 +116,9 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             self.argument((args, kwargs))
         if name in ("__getitem__", "__setitem__"):
             return self._subscript(name, func, args)
+        if name == "tensor" and args and any(isinstance(leaf, _SIZES) for leaf in tree_leaves(args[0])):
+            with self:
+                return _tensor_of_sizes(*args, **kwargs)
         found = None
         if name not in _CONSTANTS:
             found = _targets.find(func, args, kwargs) or _more_targets(func, args, kwargs)
@@ -269,6 +274,21 @@ class Recorder(ProgramGraph, TorchFunctionMode):
 
 
 _active = []
+
+
+def _tensor_of_sizes(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """torch.tensor(data) with open sizes among the numbers."""
+    if dtype is None:
+        numbers = [leaf for leaf in tree_leaves(data) if not isinstance(leaf, bool)]
+        is_float = any(isinstance(leaf, (float, mica.SymFloat)) for leaf in numbers)
+        dtype = mica.get_default_dtype() if is_float else mica.int64
+
+    def made(value):
+        if isinstance(value, (list, tuple)):
+            return mica.stack([made(each) for each in value])
+        return mica.full((), value, dtype=dtype, device=device)
+
+    return made(data).requires_grad_() if requires_grad else made(data)
 
 
 def _collectives():

@@ -155,6 +155,12 @@ def _batch_norm(input, mean, var, weight=None, bias=None, training=False, moment
     return "batch_norm", (input, weight, bias, mean, var, training, momentum, eps, False), {}
 
 
+def _instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
+                   momentum=0.1, eps=1e-5):  # fmt: skip
+    of_all = weight, bias, running_mean, running_var
+    return "instance_norm", (input, *of_all, use_input_stats, momentum, eps, False), {}
+
+
 def _group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     return "group_norm", (input, num_groups, weight, bias, eps), {}
 
@@ -192,6 +198,7 @@ _FUNCTIONAL = {
     "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"), "dropout": _dropout,
     "logsigmoid": lambda input: ("log_sigmoid", (input,), {}), "interpolate": _interpolate,
     "embedding": _embedding, "layer_norm": _layer_norm, "batch_norm": _batch_norm, "group_norm": _group_norm,
+    "instance_norm": _instance_norm,
     **{name: (lambda *args, _name=name, **kwargs: (_name, args, kwargs))
        for name in ("linear", "gelu", "sigmoid", "tanh", "scaled_dot_product_attention", "conv1d", "conv2d", "conv3d",
                     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",

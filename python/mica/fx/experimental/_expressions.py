@@ -1,6 +1,6 @@
 """Whole-number expressions in sizes: sums of products of symbols and of quotients, in one normal form.
 
-An expression is a polynomial whose variables are symbols and calls (FloorDiv, Mod, Max, Min, TrueDiv). Equal polynomials
+An expression is a polynomial whose variables are symbols and calls (FloorDiv, Mod, Max, Min, TrueDiv, FloatPow). Equal polynomials
 are equal objects, so that comparing two sizes needs no search.
 """
 
@@ -17,6 +17,7 @@ __all__ = [
     "minimum",
     "modulo",
     "parse",
+    "power",
     "symbol",
     "truediv",
 ]
@@ -60,6 +61,7 @@ _FUNCTIONS = {
     "FloorDiv": lambda a, b: a // b,
     "Mod": lambda a, b: a % b,
     "TrueDiv": lambda a, b: a / b,
+    "FloatPow": lambda a, b: float(a) ** b,
     "Max": max,
     "Min": min,
 }
@@ -301,6 +303,13 @@ def truediv(a, b):
     return Expression({(Call("TrueDiv", (a, b)),): 1})
 
 
+def power(a, b):
+    """A float: a power by a number that is not small and whole."""
+    if a.is_number and b.is_number:
+        return make(float(a.number) ** b.number)
+    return Expression({(Call("FloatPow", (a, b)),): 1})
+
+
 def maximum(a, b):
     if a == b or (a.is_number and b.is_number):
         return a if a == b else make(max(a.number, b.number))
@@ -314,7 +323,15 @@ def minimum(a, b):
 
 
 def _call(name, *args):
-    return {"FloorDiv": floordiv, "Mod": modulo, "TrueDiv": truediv, "Max": maximum, "Min": minimum}[name](*args)
+    functions = {
+        "FloorDiv": floordiv,
+        "Mod": modulo,
+        "TrueDiv": truediv,
+        "FloatPow": power,
+        "Max": maximum,
+        "Min": minimum,
+    }
+    return functions[name](*args)
 
 
 # ---- reading

@@ -81,7 +81,7 @@ def has_data(truth):
     return any(name.startswith(("u", "z")) for name in truth.free_symbols)
 
 
-_FUNCTIONS = {"FloorDiv": operator.floordiv, "Mod": operator.mod, "TrueDiv": operator.truediv}
+_FUNCTIONS = {"FloorDiv": operator.floordiv, "Mod": operator.mod, "TrueDiv": operator.truediv, "FloatPow": operator.pow}
 
 
 class SizeNodes:
@@ -90,6 +90,7 @@ class SizeNodes:
     def __init__(self, graph, env):
         self._graph, self._env = graph, env
         self._inputs, self._made = {}, {}  # symbol -> (placeholder, axis or None); expression -> node
+        self._multiples = {}  # symbol -> (placeholder, axis, factor of the symbol)
 
     def add_input(self, node, value):
         """A placeholder, whose sizes others may be made of."""
@@ -97,12 +98,18 @@ class SizeNodes:
             (value.node._expr,) if isinstance(value, mica.SymInt) else getattr(value, "__dict__", {}).get("_sizes", ())
         )
         for axis, size in enumerate(sizes):
-            if not isinstance(size, int) and size.is_symbol:
+            if isinstance(size, int):
+                continue
+            if size.is_symbol:
                 ((name,),) = size.terms
                 self._inputs.setdefault(name, (node, None if isinstance(value, mica.SymInt) else axis))
+            elif len(size.terms) == 1 and not isinstance(value, mica.SymInt):  # a size of 2 * k says what k is
+                ((atoms, factor),) = size.terms.items()
+                if len(atoms) == 1 and isinstance(atoms[0], Symbol):
+                    self._multiples.setdefault(atoms[0], (node, axis, factor))
 
     def has(self, symbol):
-        return symbol in self._inputs
+        return symbol in self._inputs or symbol in self._multiples
 
     def add_number(self, node, value):
         """A node that computes a number which only data decide."""
@@ -193,6 +200,13 @@ class SizeNodes:
         if expr in self._made:
             return self._made[expr]
         if isinstance(atom, Symbol):
+            if atom not in self._inputs and atom in self._multiples:
+                node, axis, factor = self._multiples[atom]
+                size = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")
+                self._note(size, Expression({(atom,): factor}))
+                node = self._call(operator.floordiv, (size, factor))
+                self._note(node, expr)
+                return node
             if atom not in self._inputs:
                 raise NotImplementedError(f"the graph has no input that the size {atom} could be read from")
             node, axis = self._inputs[atom]

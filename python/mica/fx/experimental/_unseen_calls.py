@@ -31,7 +31,7 @@ class UnseenCalls(TorchFunctionMode):
             from mica._subclasses.open_sizes import NEEDS_NUMBERS, engine_values
 
             given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, mica.SymFloat)]
-            args, kwargs = engine_values((tuple(args), dict(kwargs)))
+            args, kwargs = engine_values((tuple(args), dict(kwargs)), name.split(".")[0] in NEEDS_NUMBERS)
             if mode.enable_tracing and any(not each.node.has_hint() for each in given):
                 return self._with_numbers(func, args, kwargs, name in NEEDS_NUMBERS)
         if name in _VALUES and self._refuses and mode.enable_tracing and _is_tracked(args, mode.tracer):
