@@ -1,6 +1,6 @@
 """The rows of workloads.py, by groups: a name, and a function that prepares the data and returns what is timed."""
 
-from . import algebra, engine, kinds, networks
+from . import algebra, compiled, engine, kinds, networks
 
 
 class Table(dict):
@@ -33,6 +33,6 @@ class Table(dict):
 
 def rows(torch, device, big):
     table = Table(torch, device, big)
-    for group in (engine, algebra, kinds, networks):
+    for group in (engine, algebra, kinds, networks, compiled):
         group.add(table)
     return table

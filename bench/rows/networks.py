@@ -93,7 +93,7 @@ def add(table):
             torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9),
         )
 
-    def gpt(vocab, d, h, layers, b, t, amp):
+    def gpt(vocab, d, h, layers, b, t, amp, compiled=False):
         class Block(nn.Module):
             def __init__(self, d, h):
                 super().__init__()
@@ -122,6 +122,7 @@ def add(table):
                 return self.head(self.ln(self.blocks(self.tok(i) + self.pos(self.p[: i.shape[1]]))))
 
         model = GPT(vocab, d, h, layers, t).to(dev)
+        model = torch.compile(model) if compiled else model
         opt = torch.optim.AdamW(model.parameters(), lr=1e-4)
         i = torch.randint(0, vocab, (b, t), **g)
 
@@ -136,11 +137,15 @@ def add(table):
             loss.backward()
             opt.step()
 
+        for _ in range(3 if compiled else 0):
+            f()
         return f
 
     table["train/gpt_tiny_f32"] = lambda: gpt(1024, 128, 4, 2, 4, 128, False)
+    table["compile/gpt_tiny_train"] = lambda: gpt(1024, 128, 4, 2, 4, 128, False, compiled=True)
     if big:
         table["train/gpt2_small_bf16_amp"] = lambda: gpt(50304, 768, 12, 12, 8, 1024, True)
+        table["compile/gpt2_small_bf16_amp"] = lambda: gpt(50304, 768, 12, 12, 8, 1024, True, compiled=True)
         table["train/gpt2_small_f32"] = lambda: gpt(50304, 768, 12, 12, 4, 1024, False)
 
     @table.row("optim/adam_10m")
