@@ -307,9 +307,17 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool, bool inve
   check_membership_dtype(test_elements.dtype());
   NoGradGuard below;
   const DType common = mica::result_type(elements, test_elements);
-  const Tensor all = elements.to(common), sorted = std::get<0>(mica::sort(test_elements.to(common).reshape({-1})));
-  if (sorted.numel() == 0)
+  const Tensor all = elements.to(common), tests = test_elements.to(common).reshape({-1});
+  if (tests.numel() == 0)
     return mica::full(elements.sizes(), Scalar(invert), TensorOptions(DType::Bool).device(elements.device()));
+  if (tests.numel() == 1) return invert ? mica::ne(all, tests[0]) : mica::eq(all, tests[0]);
+  // Few comparisons take less time than sorting and searching.
+  constexpr int64_t kFew = 8, kFewComparisons = 1 << 16;
+  if (tests.numel() <= kFew && tests.numel() * all.numel() <= kFewComparisons) {
+    const Tensor pairs = all.unsqueeze(-1);
+    return invert ? mica::all(mica::ne(pairs, tests), -1) : mica::any(mica::eq(pairs, tests), -1);
+  }
+  const Tensor sorted = std::get<0>(mica::sort(tests));
   const Tensor at = mica::clamp(mica::searchsorted(sorted, all.contiguous()), std::nullopt, Scalar(sorted.numel() - 1));
   const Tensor found = sorted.index_select(0, at.reshape({-1})).view(all.sizes());
   return invert ? mica::ne(found, all) : mica::eq(found, all);

@@ -136,3 +136,17 @@ def test_old_names_of_unique():
     assert [t.tolist() for t in found] == [[[0, 1], [2, 1]], [1, 1, 0], [1, 2]]
     found = mica.ops.aten.unique_dim_consecutive(x, 0)
     assert [t.tolist() for t in found] == [[[2, 1], [0, 1]], [0, 0, 1], [2, 1]]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 8, 9, 40])
+@pytest.mark.parametrize("shape", [(), (4,), (3, 5), (0,)])
+def test_isin_of_few_and_many(shape, count):
+    mica.manual_seed(count)
+    for dtype in (mica.int64, mica.float32, mica.float16, mica.uint8):
+        x, tests = mica.randint(0, 6, shape).to(dtype), mica.randint(0, 6, (count,))
+        wanted = [v in tests.tolist() for v in x.reshape(-1).tolist()]
+        assert mica.isin(x, tests).reshape(-1).tolist() == wanted
+        assert mica.isin(x, tests, invert=True).reshape(-1).tolist() == [not w for w in wanted]
+        assert mica.isin(x, tests).shape == x.shape
+    nan = mica.full((count,), float("nan"))
+    assert not mica.isin(mica.tensor([float("nan"), 1.0]), nan).any()
