@@ -1,6 +1,7 @@
 """torch.compile as an interface: what it takes, what it gives back, what it refuses. tests/compiler has what it runs."""
 
 import copy
+import inspect
 import pickle
 
 import mica
@@ -136,3 +137,26 @@ def test_settings_of_a_class_of_tests():
     assert result.testsRun == 1 and result.wasSuccessful()
     assert seen == [("class", 3), ("test", 3)] and config.recompile_limit == before
     assert (Tests.__name__, Tests.__doc__) == ("Tests", "Its own words.")
+
+
+@pytest.mark.parametrize("backend", ["inductor", "eager", lambda graph, inputs: graph.forward])
+def test_hooks_of_a_compiled_module_run_around_those_of_the_module(backend):
+    module = mica.nn.Linear(2, 2)
+    compiled = mica.compile(module, backend=backend)
+    seen = []
+    compiled.register_forward_hook(lambda *_: seen.append("its own"))
+    compiled.register_forward_pre_hook(lambda *_: seen.append("its own, before"))
+    module.register_forward_hook(lambda *_: seen.append("the module's"))
+    x = mica.ones(2)
+    assert mica.equal(compiled(x), module(x))
+    assert seen == ["its own, before", "the module's", "its own", "the module's"]  # as torch 2.13
+    seen.clear()
+    compiled.forward(x)
+    assert seen == ["the module's"]
+    assert str(inspect.signature(compiled.forward)) == "(*args, **kwargs)"
+    seen.clear()
+    with mica.compiler.set_stance("force_eager"):
+        assert mica.equal(compiled(x), module(x))
+    assert seen == ["its own, before", "the module's", "its own", "the module's"]
+    compiled.register_forward_hook(lambda module, args, output: output * 0)
+    assert compiled(x).abs().sum() == 0 and isinstance(copy.deepcopy(compiled), type(compiled))

@@ -7,7 +7,7 @@ from mica.nn import Module
 
 
 class OptimizedModule(Module):
-    """A module that runs another one, `_orig_mod`, and has its attributes."""
+    """A module that runs another one, `_orig_mod`, and has its attributes. It is called as a module is, with its own hooks."""
 
     _is_compiled_module = True
 
@@ -19,17 +19,13 @@ class OptimizedModule(Module):
         self._orig_mod = mod
         self.training = mod.training
 
-    def __call__(self, *args, **kwargs):
-        if self._captured is not None and _stance.name != "force_eager":
-            return self._captured(*args, **kwargs)
-        return self._run(*args, **kwargs)
-
-    forward = __call__
-
-    def _keep_call(self, mod):
+    def _keep_forward(self, mod):
         """Keep the function that a call runs, so that a call of a small module finds it without a search."""
-        as_it_is = self._backend in AS_IT_IS or self._captured is not None
-        object.__setattr__(self, "_run", mod if as_it_is else _C._CompiledCall(mod, self._fullgraph))
+        if self._captured is not None:
+            forward = _unless_eager(self._captured, mod)
+        else:
+            forward = mod if self._backend in AS_IT_IS else _C._CompiledCall(mod, self._fullgraph)
+        object.__setattr__(self, "forward", forward)
 
     def __getattr__(self, name):
         if name == "_orig_mod":
@@ -40,7 +36,7 @@ class OptimizedModule(Module):
         if name in ("_orig_mod", "training") or "_modules" not in self.__dict__:
             super().__setattr__(name, value)
             if name == "_orig_mod":
-                self._keep_call(value)
+                self._keep_forward(value)
         else:
             setattr(self._orig_mod, name, value)
 
@@ -65,6 +61,15 @@ class OptimizedModule(Module):
 
     def __reduce__(self):
         return OptimizedModule, (self._orig_mod, self._backend, None, self._fullgraph)
+
+
+def _unless_eager(captured, mod):
+    """Runs `captured`, or the module as it is under the stance "force_eager"."""
+
+    def forward(*args, **kwargs):
+        return (mod if _stance.name == "force_eager" else captured)(*args, **kwargs)
+
+    return forward
 
 
 OptimizedModule.__module__ = "mica._dynamo.eval_frame"  # the name in pickles

@@ -100,7 +100,9 @@ void dealloc(PyObject* self) {
 
 bool add_compiled_call(PyObject* module) {
   static PyMemberDef members[] = {
-      {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledCall, vectorcall), READONLY, nullptr}, {}};
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledCall, vectorcall), READONLY, nullptr},
+      {"__wrapped__", T_OBJECT_EX, offsetof(CompiledCall, inner), READONLY, nullptr},  // its signature is asked for
+      {}};
   static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(new_compiled_call)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                                 {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
