@@ -103,6 +103,60 @@ def case_attributes_change(made, device):
     assert replays(function) >= 5, reasons(function)
 
 
+def case_dicts_change_in_every_way(made, device):
+    class Holder:
+        pass
+
+    holder, table = Holder(), {}
+
+    def plain(x):
+        for name in ("a", "b", "c"):
+            x = x * 2 + table.get(name, 0.0)
+        return x + holder.factor
+
+    def store(_):
+        for i in range(40):  # long enough for the interpreter to make its store a fast one
+            holder.factor = 7.0 + i
+
+    for change in (
+        lambda t: t.__setitem__("a", 2.0), lambda t: t.update(b=3.0), lambda t: t.update({"c": 4.0}), lambda t: t.pop("a"),
+        lambda t: t.popitem(), lambda t: t.setdefault("c", 5.0), lambda t: t.__delitem__("b"), lambda t: t.clear(),
+        lambda t: t.__ior__({"a": 9.0}), store, lambda _: setattr(holder, "factor", 2.0),
+        lambda _: vars(holder).update(factor=3.0), lambda _: object.__setattr__(holder, "factor", 4.0),
+    ):  # fmt: skip
+        table.clear()
+        table.update(a=1.0, b=1.0)
+        holder.factor = 1.0
+        function = made(plain)
+        agree(function, plain, device)
+        assert replays(function) == 1, reasons(function)
+        change(table)
+        agree(function, plain, device)
+        table["a"] = table.get("a")  # the same value: a change of the dict alone
+        if table["a"] is None:
+            del table["a"]
+        agree(function, plain, device)
+        assert replays(function) == 2, reasons(function)
+
+
+def case_comprehensions_with_variables(made, device):
+    scale = 2.0
+
+    def plain(x):
+        return (
+            sum(x * scale * i for i in range(3))
+            + sum([x + scale for _ in range(2)])
+            + len({k: scale + i for i, k in enumerate("ab")})
+        )
+
+    function = made(plain)
+    agree(function, plain, device)
+    assert replays(function) == 1, reasons(function)
+    scale = 5.0
+    agree(function, plain, device)
+    assert replays(function) == 2, reasons(function)
+
+
 def case_equal_numbers_are_the_same(made, device):
     plain = Scaled()
     function = made(plain)

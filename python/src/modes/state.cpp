@@ -92,12 +92,32 @@ bool is_same_reference(PyObject* reference, PyObject* address) {
 struct Record {
   Kind kind;
   PyObject *object, *before, *last;
+  uint64_t version = 0;  // of the dict, when its entries were last found to be the same
 };
 
-bool is_same(const Record& r) {
+// A number that is another one after every change of a dict, or 0 where Python has none. A dict whose number is the
+// same need not be looked through, which is most of what a comparison takes.
+uint64_t version_of([[maybe_unused]] PyObject* dict) {
+#if PY_VERSION_HEX < 0x030C0000
+  return dict ? reinterpret_cast<PyDictObject*>(dict)->ma_version_tag : 0;
+#else
+  return 0;
+#endif
+}
+
+template <class Compare>
+bool is_same_version(Record& r, PyObject* dict, const Compare& compare) {
+  const uint64_t version = version_of(dict);
+  if (version != 0 && version == r.version) return true;
+  if (!compare()) return false;
+  r.version = version;
+  return true;
+}
+
+bool is_same(Record& r) {
   switch (r.kind) {
     case kDict:
-      return is_same_dict(r.object, r.before, r.last);
+      return is_same_version(r, r.object, [&] { return is_same_dict(r.object, r.before, r.last); });
     case kSequence:
       return is_same_sequence(r.object, r.before);
     case kCell: {
@@ -106,13 +126,17 @@ bool is_same(const Record& r) {
     }
     case kTensor:
       return is_same_tensor(r.object, r.before);
-    case kEntry: {
-      PyObject* now = PyDict_GetItemWithError(r.object, r.before);
-      return now ? is_same_value(now, r.last) : r.last == Py_Ellipsis;
+    case kEntry:
+      return is_same_version(r, r.object, [&] {
+        PyObject* now = PyDict_GetItemWithError(r.object, r.before);
+        return now ? is_same_value(now, r.last) : r.last == Py_Ellipsis;
+      });
+    case kClass: {
+      PyObject* names = reinterpret_cast<PyTypeObject*>(r.object)->tp_dict;
+      return is_same_version(r, names, [&] { return is_same_dict(names, r.before, r.last); });
     }
-    case kClass:
-      return is_same_dict(reinterpret_cast<PyTypeObject*>(r.object)->tp_dict, r.before, r.last);
     case kSet:  // of numbers and texts
+      if (PySet_GET_SIZE(r.object) == 0) return PySet_GET_SIZE(r.before) == 0;
       return PyObject_RichCompareBool(r.object, r.before, Py_EQ) == 1;
     case kFunction:
       return is_same_function(r.object, r.before);
@@ -199,10 +223,9 @@ void snapshot_dealloc(PyObject* self) {
 
 // The number of the first record that no longer holds, or -1.
 PyObject* first_difference(PyObject* self, PyObject*) try {
-  const std::vector<Record>& records = *reinterpret_cast<Snapshot*>(self)->records;
+  std::vector<Record>& records = *reinterpret_cast<Snapshot*>(self)->records;
   for (size_t i = 0; i < records.size(); ++i) {
-    const bool same = is_same(records[i]);
-    if (!same) return PyErr_Occurred() ? nullptr : PyLong_FromSize_t(i);
+    if (!is_same(records[i])) return PyErr_Occurred() ? nullptr : PyLong_FromSize_t(i);
   }
   return PyLong_FromLong(-1);
 } catch (...) {

@@ -36,6 +36,7 @@ _OPAQUE = (
     types.MappingProxyType, type(threading.Lock()), type(threading.RLock()), type(NotImplemented), mica.Generator,
     functools._lru_cache_wrapper, contextvars.ContextVar, _collections._tuplegetter,
 )  # fmt: skip
+_COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 _OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc", "logging")
 
 
@@ -136,8 +137,14 @@ class Snapshot:
 
     def _visit_closures(self):
         """Visit functions that ran but were not reached from anywhere, such as one that a decorator keeps. Their code
-        finds them."""
-        hidden = [code for code in self._codes if code.co_freevars and code not in self._found]
+        finds them, in a search through all objects. A comprehension's function is called where it is made, and nobody
+        keeps it.
+        """
+        hidden = [
+            code
+            for code in self._codes
+            if code.co_freevars and code not in self._found and code.co_name not in _COMPREHENSIONS
+        ]
         if hidden:
             self._queue += [each for each in gc.get_referrers(*hidden) if isinstance(each, types.FunctionType)]
             self._drain()
