@@ -88,9 +88,10 @@ std::atomic<bool>& generates() {
 }  // namespace
 
 bool generate_code(bool on) { return generates().exchange(on); }
+bool generates_code() { return generates().load(std::memory_order_relaxed); }
 
 Code code_of(const Program& program) {
-  if (!generates().load(std::memory_order_relaxed)) return nullptr;
+  if (!generates_code()) return nullptr;
   Made& made = made_codes();
   const std::string key = key_of(program);
   const std::lock_guard lock(made.mutex);

@@ -83,6 +83,8 @@ inline constexpr int kSumLanes = 0;
 
 // The code of a program, which is made once and kept. Null where there is none: on other processors, for programs with
 // too many values at a time, and where no memory may be executed.
+// Whether code is made at all.
+bool generates_code();
 Code code_of(const Program& program);
 
 }  // namespace mica::recording

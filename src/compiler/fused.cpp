@@ -13,9 +13,9 @@
 namespace mica::recording {
 
 void take_numbers(Call& to, const Call& from) {
+  std::memcpy(to.arguments, from.arguments, sizeof to.arguments);
   if (to.form != Call::Form::Loop) return;
   take_numbers_of_step(to, from);
-  std::memcpy(to.arguments, from.arguments, sizeof to.arguments);
   for (int k = to.noutputs; k < to.noperands; ++k)
     if (!to.operands[k].storage) std::memcpy(to.operands[k].number, from.operands[k].number, sizeof(Operand::number));
 }

@@ -5,8 +5,11 @@
 #include <cstring>
 #include <tuple>
 
+#include "compiler/code.h"
+#include "core/recorded_convolution.h"
 #include "mica/core/recording.h"
 #include "mica/core/scalar.h"
+#include "mica/parallel.h"
 
 namespace mica::recording {
 
@@ -15,7 +18,7 @@ namespace {
 constexpr int kKeptCalls = 4096;  // of all plans that are kept, which is 7 MB
 constexpr size_t kSeen = 1024;
 // The words of a call in a key, at most.
-constexpr size_t kCallWords = 3 + kDims + 5 + kOperands * (3 + 2 * kDims);
+constexpr size_t kCallWords = 4 + kDims + 5 + kOperands * (3 + 2 * kDims);
 
 // Whether a call is a sum without a factor: only then a norm can take it along.
 bool is_plain_sum(const Call& call) {
@@ -66,6 +69,34 @@ uint64_t* write_call(uint64_t* to, const Call& call) {
   return to;
 }
 
+// A call of the CPU. Machine code is made for simple kernels, and their numbers are part of the plan.
+uint64_t* write_cpu_call(uint64_t* to, const Call& call) {
+  *to++ = reinterpret_cast<uintptr_t>(call.name);
+  *to++ = packed(call.form, call.ndim, call.noutputs, call.noperands, call.dtype, call.result_dtype);
+  if (call.form == Call::Form::Rows) {
+    *to++ = reinterpret_cast<uintptr_t>(call.run_rows);
+    for (int d = 0; d < call.ndim; ++d) *to++ = static_cast<uint64_t>(call.shape[d]);
+    for (int k = 0; k < call.noperands; ++k) {
+      *to++ = static_cast<uint64_t>(call.operands[k].ndim);
+      to = write_operand(to, call.operands[k], call.operands[k].ndim, true);
+    }
+    return to;
+  }
+  const bool simple = is_simple(call);
+  double factor = 0;
+  if (simple && factor_of(call, factor)) *to++ = std::bit_cast<uint64_t>(factor);
+  for (int d = 0; d < call.ndim; ++d) *to++ = static_cast<uint64_t>(call.shape[d]);
+  for (int k = 0; k < call.noperands; ++k) {
+    const Operand& o = call.operands[k];
+    to = write_operand(to, o, call.ndim, false);
+    if (o.storage || !simple) continue;
+    uint64_t number = 0;
+    std::memcpy(&number, o.number, std::min<size_t>(sizeof number, static_cast<size_t>(element_size(o.dtype))));
+    *to++ = number;
+  }
+  return to;
+}
+
 uint64_t hash_of(const uint64_t* words, size_t count) {
   uint64_t hash = count;
   for (size_t i = 0; i < count; ++i) {
@@ -80,6 +111,18 @@ uint64_t hash_of(const uint64_t* words, size_t count) {
 KnownPlan::KnownPlan(const Call* calls, int count, const std::vector<Slot>& slots)
     : calls_(new Call[static_cast<size_t>(count)]), count_(count) {
   std::copy(calls, calls + count, calls_.get());
+  if (calls[0].device.is_cpu()) {
+    const std::unique_ptr<Call[]> with_room(new Call[static_cast<size_t>(count + kMostHalves)]);
+    std::copy(calls, calls + count, with_room.get());
+    if (Plan(with_room.get(), count, kMostHalves, slots).made_halves()) return;
+    plan_ = std::make_unique<Plan>(calls_.get(), count, 0, slots);
+    needed_ = plan_->needed();
+    dead_ = plan_->dead();
+    for (int s = 0; s < static_cast<int>(slots.size()); ++s)
+      if (plan_->last_use(s) >= 0 && plan_->in_memory(s)) stored_.push_back(s);
+    run_alone_.resize(static_cast<size_t>(count), 1);
+    return;
+  }
   needed_ = Plan::find_needed(calls_.get(), count, slots);
   dead_ = static_cast<int>(std::count(needed_.begin(), needed_.end(), false));
   fused_ = std::make_unique<FusedPlan>(calls_.get(), count, slots, needed_);
@@ -88,6 +131,8 @@ KnownPlan::KnownPlan(const Call* calls, int count, const std::vector<Slot>& slot
     if (fused_->uses(s) && fused_->in_memory(s)) stored_.push_back(s);
 }
 
+KnownPlan::~KnownPlan() = default;
+
 void KnownPlan::take_numbers(const Call* calls) {
   for (int c = 0; c < count_; ++c)
     if (run_alone_[c]) {
@@ -95,22 +140,27 @@ void KnownPlan::take_numbers(const Call* calls) {
     } else {
       take_numbers_of_step(calls_[c], calls[c]);
     }
-  fused_->take_numbers();
+  if (fused_) fused_->take_numbers();
 }
 
-// False where a call is of a kind whose plans are not kept: those of the CPU, and those of graphs that are captured.
+// False where a call is of a kind whose plans are not kept: convolutions on the CPU, and what only graphs that are
+// captured put off.
 bool KnownPlans::write_key(const Call* calls, int count, const std::vector<Slot>& slots) {
-  const size_t most = static_cast<size_t>(count) * kCallWords + slots.size() / 64 + 2;
+  const size_t most = static_cast<size_t>(count) * kCallWords + slots.size() / 64 + 3;
   if (most > room_) {
     room_ = 2 * most;
     key_.reset(new uint64_t[room_]);
   }
   uint64_t* to = key_.get();
   *to++ = static_cast<uint64_t>(count) << 32 | slots.size();
+  const bool on_cpu = calls[0].device.is_cpu();
+  *to++ = on_cpu ? static_cast<uint64_t>(get_num_threads()) << 1 | generates_code() : 0;
   for (int c = 0; c < count; ++c) {
-    if (calls[c].device.is_cpu() || (calls[c].form != Call::Form::Loop && calls[c].form != Call::Form::Norm))
-      return false;
-    to = write_call(to, calls[c]);
+    const Call& call = calls[c];
+    if (call.device.is_cpu() != on_cpu) return false;
+    if (call.form != Call::Form::Loop && call.form != (on_cpu ? Call::Form::Rows : Call::Form::Norm)) return false;
+    if (is_convolution(call)) return false;
+    to = on_cpu ? write_cpu_call(to, call) : write_call(to, call);
   }
   uint64_t wanted = 0;
   for (size_t s = 0; s < slots.size(); ++s) {
@@ -149,14 +199,15 @@ KnownPlan* KnownPlans::look_up(const Call* calls, int count, const std::vector<S
 }
 
 const KnownPlan* KnownPlans::find(const Call* calls, int count, const std::vector<Slot>& slots) {
-  if (least_fused <= 1 || !write_key(calls, count, slots)) return nullptr;
+  if ((least_fused <= 1 && !calls[0].device.is_cpu()) || !write_key(calls, count, slots)) return nullptr;
   KnownPlan* plan = last_ ? last_->next_ : nullptr;
   if (!plan || !has_key(*plan)) {
     plan = look_up(calls, count, slots);
     if (last_) last_->next_ = plan;
   }
   last_ = plan;
-  if (plan) plan->take_numbers(calls);
+  if (!plan || !plan->usable()) return nullptr;
+  plan->take_numbers(calls);
   return plan;
 }
 

@@ -1,5 +1,5 @@
-// Plans of recordings on devices whose backend fuses calls, kept for recordings of the same calls. A program makes the
-// same calls again and again, and the plan of calls takes the host longer than the calls themselves.
+// Plans that are kept for the next recordings of the same calls. A program makes the same calls again and again, and to
+// plan calls on few elements takes longer than to run them.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,19 @@
 namespace mica::recording {
 
 // A plan with calls of its own. These have the numbers of the recording that runs; storages are known by slot alone.
+// All of them are calls of the CPU without convolutions, or all are calls of devices whose backend fuses calls.
 class KnownPlan {
  public:
   KnownPlan(const Call* calls, int count, const std::vector<Slot>& slots);
+  ~KnownPlan();
   void take_numbers(const Call* calls);
+  // Whether it can be used: plans that cut calls into halves on the CPU cannot.
+  bool usable() const { return fused_ || plan_; }
   const std::vector<char>& run_alone() const { return run_alone_; }  // by call: whether it runs by its own kernel
 
   const Call* calls() const { return calls_.get(); }
-  const FusedPlan& fused() const { return *fused_; }
+  const FusedPlan* fused() const { return fused_.get(); }     // on such devices; else null
+  const Plan* plan() const { return plan_.get(); }            // on the CPU; else null
   const std::vector<int>& stored() const { return stored_; }  // the slots that are in memory
   // By call: whether anybody needs it, and how many nobody needs.
   const std::vector<bool>& needed() const { return needed_; }
@@ -30,6 +35,7 @@ class KnownPlan {
   std::unique_ptr<Call[]> calls_;
   int count_, dead_ = 0;
   std::unique_ptr<FusedPlan> fused_;
+  std::unique_ptr<Plan> plan_;
   std::vector<int> stored_;
   std::vector<bool> needed_;
   std::vector<char> run_alone_;
@@ -39,7 +45,7 @@ class KnownPlan {
 
 class KnownPlans {
  public:
-  // The plan of the calls, with their numbers. Null where they are not all on devices that fuse calls, or where they
+  // The plan of the calls, with their numbers. Null where they are of kinds whose plans are not kept, or where they
   // come for the first time: programs whose calls are never the same twice do not pay for what is kept.
   const KnownPlan* find(const Call* calls, int count, const std::vector<Slot>& slots);
 

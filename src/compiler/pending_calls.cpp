@@ -204,7 +204,6 @@ void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
   const FusedPlan fused(calls_.get(), count_, slots_, plan.needed());
   // All memory is allocated first. Where there is none, nothing has changed, and whoever asks again gets the error
   // again.
-  const size_t groups = plan.grouping().groups().size();
   for (int s = 0; s < static_cast<int>(slots_.size()); ++s)
     if ((plan.last_use(s) >= 0 && plan.in_memory(s)) || (fused.uses(s) && fused.in_memory(s)))
       slots_[s].storage->keep_promise();
@@ -219,12 +218,7 @@ void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
             " calls, ", plan.dead(), " of them dead\n", plan.describe(calls_.get(), slots_), fused.describe());
   for (int c = 0; c < count_; ++c)
     if (!plan.needed()[c]) progress_[c] = Progress::Done;
-  for (size_t g = 0; g < groups; ++g) {
-    if (plan.runs_later(g)) continue;
-    plan.note(g, Progress::Begun, progress_);
-    recording::run(plan, g, calls_.get(), slots_);
-    plan.note(g, Progress::Done, progress_);
-  }
+  run_groups(plan, calls_.get());
   note_kinds(fused.run_alone(calls_.get(), count_));
   counts.generated += fused.run(calls_.get(), slots_, progress_);
 }
@@ -235,12 +229,26 @@ void PendingCalls::run_known(const KnownPlan& plan) {
   counts.flushes += 1;
   counts.calls += count_;
   counts.dead += plan.dead();
-  counts.loops += static_cast<int64_t>(plan.fused().groups().size());
-  counts.kept_apart += plan.fused().kept_apart();
   for (int c = 0; c < count_; ++c)
     if (!plan.needed()[c]) progress_[c] = Progress::Done;
+  if (plan.plan()) {
+    counts.loops += static_cast<int64_t>(plan.plan()->loops());
+    counts.kept_apart += plan.plan()->kept_apart();
+    return run_groups(*plan.plan(), plan.calls());
+  }
+  counts.loops += static_cast<int64_t>(plan.fused()->groups().size());
+  counts.kept_apart += plan.fused()->kept_apart();
   note_kinds(plan.run_alone());
-  counts.generated += plan.fused().run(plan.calls(), slots_, progress_);
+  counts.generated += plan.fused()->run(plan.calls(), slots_, progress_);
+}
+
+void PendingCalls::run_groups(const Plan& plan, const Call* calls) {
+  for (size_t g = 0; g < plan.grouping().groups().size(); ++g) {
+    if (plan.runs_later(g)) continue;
+    plan.note(g, Progress::Begun, progress_);
+    recording::run(plan, g, calls, slots_);
+    plan.note(g, Progress::Done, progress_);
+  }
 }
 
 // Runs a single call, which needs no plan.

@@ -37,7 +37,7 @@ class PendingCalls {
   std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
 
  private:
-  static constexpr int kMostCalls = 256, kMostHalves = 32;
+  static constexpr int kMostCalls = 256;
   static constexpr size_t kTable = 4096;  // more than twice the operands of all calls
   static size_t hash(const StorageImpl* s) { return (reinterpret_cast<uintptr_t>(s) >> 6) * 0x9E3779B97F4A7C15u >> 52; }
   int find(const StorageImpl* storage) const;
@@ -48,6 +48,7 @@ class PendingCalls {
   void run_all(const char* reason, const std::string& asked_from);
   void run_one();
   void run_known(const KnownPlan& plan);
+  void run_groups(const Plan& plan, const Call* calls);
   void keep_rest(const std::string& reason, bool told);
 
   // Behind the calls there is room for those that the plan cuts into halves.

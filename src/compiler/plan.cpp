@@ -66,6 +66,7 @@ Plan::Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots)
     std::vector<char> in_registers(slots.size());
     const std::vector<int> members =
         split_into_halves(grouping_.groups()[g].calls, calls, used, count + spare, in_memory_);
+    made_halves_ |= used > count;
     plans_[g].order = schedule(members, calls, static_cast<int>(slots.size()));
     plans_[g].units = make_units(plans_[g].order, calls, {plans_[g].cut, plans_[g].range}, in_memory_,
                                  plans_[g].segments, in_registers);

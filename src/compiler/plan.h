@@ -11,6 +11,8 @@
 
 namespace mica::recording {
 
+inline constexpr int kMostHalves = 32;  // calls that a plan may make of others, as halves of them
+
 // A storage that the calls of a recording use. Their operands name it by its index.
 struct Slot {
   Storage storage;
@@ -55,6 +57,7 @@ class Plan {
   const Epilogue* epilogue(size_t group) const { return epilogues_[group].get(); }
   // Whether the group is a convolution, or a product before it, that runs as a part of a later group.
   bool runs_later(size_t group) const { return runs_later_[group]; }
+  bool made_halves() const { return made_halves_; }  // whether calls were cut into halves, which lie behind the calls
   size_t loops() const;  // how many groups there are, without those that run as a part of a later one
   // Notes how far the calls have come that run with a group.
   void note(size_t group, Progress reached, std::vector<Progress>& progress) const;
@@ -76,6 +79,7 @@ class Plan {
   std::vector<std::unique_ptr<Epilogue>> epilogues_;  // by group
   std::vector<char> runs_later_;
   int dead_ = 0;
+  bool made_halves_ = false;
   int64_t kept_ = 0;
 };
 

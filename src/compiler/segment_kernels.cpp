@@ -57,6 +57,17 @@ int simple_kernel_of(const Call& call) {
 
 bool is_simple(const Call& call) { return is_pointwise(call) && call.noutputs == 1 && simple_kernel_of(call) >= 0; }
 
+bool factor_of(const Call& call, double& factor) {
+  using enum SimpleKernel;
+  const int kernel = simple_kernel_of(call);
+  for (const SimpleKernel each : {Add, Sub, Rsub, Addcmul, Addcdiv, ThresholdBackward}) {
+    if (kernel != static_cast<int>(each) || call.dtype != DType::Float32 || argument(call).is_complex()) continue;
+    factor = argument(call).to_double();
+    return true;
+  }
+  return false;
+}
+
 // Adds the steps of a kernel. Returns the value of its result, or -1 where they do not fit. `v` has the values of the
 // inputs.
 int SegmentBuilder::translate(SimpleKernel kernel, const Call& call, const int* v) {

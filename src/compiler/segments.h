@@ -34,6 +34,9 @@ struct PieceShape {
 
 // Whether machine code can compute what the call's kernel computes.
 bool is_simple(const Call& call);
+// The further argument of such a call on float32, as add's alpha, that its machine code depends on. Returns false where
+// it has none.
+bool factor_of(const Call& call, double& factor);
 
 // Replaces each call whose result is only read in halves of its rows by two calls, one for each half. These are written
 // into `calls` behind the first `used` ones, as long as `capacity` allows. Returns the group's calls afterwards.
