@@ -121,38 +121,34 @@ struct Panels {
   }
   float* target(int64_t image) const { return reinterpret_cast<float*>(p.target.data) + image * p.target.batch_stride; }
 
-  // The length is a constant, so that the compiler makes no call for each depth.
+  // The length is a constant, so that the compiler makes no call and no loop for each depth.
   template <int64_t kLength>
-  void copy_runs(const float* from, int64_t depths, float* to) const {
-    for (int64_t k = 0; k < depths; ++k, from += p.source.channel_stride, to += kLength)
-      std::memcpy(to, from, kLength * sizeof(float));
-  }
-
-  void pack(int64_t panel, float* to) const {
-    copy(panel, to);
-    if (p.factors)
-      for_each_piece(panel, [&](int64_t image, int64_t, int64_t column, int64_t n) {
-        for (int64_t k = 0; k < p.depth; ++k) {
-          const float factor = factor_of(*p.factors, image, k);
-          for (float* at = to + k * width + column; at < to + k * width + column + n; ++at) *at *= factor;
-        }
-      });
+  void copy_runs(int64_t image, const float* __restrict from, int64_t depths, float* __restrict to) const {
+    const int64_t step = p.source.channel_stride;
+    if (!p.factors) {
+      for (int64_t k = 0; k < depths; ++k, from += step, to += kLength) std::memcpy(to, from, kLength * sizeof(float));
+      return;
+    }
+    for (int64_t k = 0; k < depths; ++k, from += step, to += kLength) {
+      const float factor = factor_of(*p.factors, image, k);
+      for (int64_t i = 0; i < kLength; ++i) to[i] = from[i] * factor;
+    }
   }
 
   // Whether there is code that copies runs of the panel's whole width.
   bool has_runs() const { return width == 12 || width == 16 || width == 32; }
-  void copy_whole_runs(const float* from, int64_t depths, float* to) const {
+  void copy_whole_runs(int64_t image, const float* from, int64_t depths, float* to) const {
     switch (width) {
       case 12:
-        return copy_runs<12>(from, depths, to);  // NEON
+        return copy_runs<12>(image, from, depths, to);  // NEON
       case 16:
-        return copy_runs<16>(from, depths, to);  // AVX2
+        return copy_runs<16>(image, from, depths, to);  // AVX2
       default:
-        return copy_runs<32>(from, depths, to);  // AVX-512
+        return copy_runs<32>(image, from, depths, to);  // AVX-512
     }
   }
 
-  void copy(int64_t panel, float* to) const {
+  void pack(int64_t panel, float* to) const {
     if (const int64_t over = (panel + 1) * width - total; over > 0) {
       const bool alone = panel * width / positions == p.batch - 1 && over <= p.source.channel_stride;
       const int64_t filled = alone && has_runs() ? p.depth - 1 : 0;  // by what is copied below
@@ -164,9 +160,14 @@ struct Panels {
       // the next image overwrites, or that are not stored.
       const int64_t readable = n == width ? p.depth : p.depth - 1;
       const bool whole = has_runs() && column == 0 && width - n <= p.source.channel_stride;
-      if (whole) copy_whole_runs(from, readable, to);
-      for (int64_t k = whole ? readable : 0; k < p.depth; ++k)
-        std::memcpy(to + k * width + column, from + k * p.source.channel_stride, bytes_of_floats(n));
+      if (whole) copy_whole_runs(image, from, readable, to);
+      for (int64_t k = whole ? readable : 0; k < p.depth; ++k) {
+        float* at = to + k * width + column;
+        std::memcpy(at, from + k * p.source.channel_stride, bytes_of_floats(n));
+        if (!p.factors) continue;
+        const float factor = factor_of(*p.factors, image, k);
+        for (int64_t i = 0; i < n; ++i) at[i] *= factor;
+      }
     });
   }
 

@@ -23,6 +23,12 @@ constexpr int64_t kPackGroup = 8;  // the panels that are packed one after the o
 constexpr int64_t kGroupBytes = 1 << 17;
 constexpr int64_t kLineBytes = 64;
 
+// The length is a constant, so that there is no loop.
+template <int64_t kLength>
+void scale_run(float* at, float factor) {
+  for (int64_t i = 0; i < kLength; ++i) at[i] *= factor;
+}
+
 }  // namespace
 
 void PackedProduct::run() {
@@ -142,7 +148,16 @@ void PackedProduct::pack_b(int64_t j0, int64_t j1, int64_t block, char* to) cons
     float* at = reinterpret_cast<float*>(to);
     for (int64_t k = first; k < first + depth_of(block); ++k, at += width) {
       const float factor = factors[k * p_.b_factors.depth_step];
-      for (int64_t i = 0; i < width; ++i) at[i] *= factor;
+      switch (width) {
+        case 12:
+          scale_run<12>(at, factor);  // NEON
+          break;
+        case 32:
+          scale_run<32>(at, factor);  // AVX-512
+          break;
+        default:
+          for (int64_t i = 0; i < width; ++i) at[i] *= factor;
+      }
     }
   }
 }
