@@ -15,7 +15,7 @@ namespace mica::recording {
 
 namespace {
 
-constexpr int kKeptCalls = 4096;  // of all plans that are kept, which is 7 MB
+constexpr size_t kMostBytes = size_t{16} << 20;  // of all plans that a thread keeps
 constexpr size_t kSeen = 1024;
 // The words of a call in a key, at most.
 constexpr size_t kCallWords = 4 + kDims + 5 + kOperands * (3 + 2 * kDims);
@@ -109,7 +109,7 @@ uint64_t hash_of(const uint64_t* words, size_t count) {
 }  // namespace
 
 KnownPlan::KnownPlan(const Call* calls, int count, const std::vector<Slot>& slots)
-    : calls_(new Call[static_cast<size_t>(count)]), count_(count) {
+    : calls_(new Call[static_cast<size_t>(count)]), count_(count), slots_(slots.size()) {
   std::copy(calls, calls + count, calls_.get());
   if (calls[0].device.is_cpu()) {
     const std::unique_ptr<Call[]> with_room(new Call[static_cast<size_t>(count + kMostHalves)]);
@@ -132,6 +132,12 @@ KnownPlan::KnownPlan(const Call* calls, int count, const std::vector<Slot>& slot
 }
 
 KnownPlan::~KnownPlan() = default;
+
+// What most of its memory is: the calls, the key, and on the CPU how each group uses each slot.
+size_t KnownPlan::bytes() const {
+  const size_t uses = plan_ ? plan_->grouping().groups().size() * (sizeof(Partition) + 2) * slots_ : 0;
+  return static_cast<size_t>(count_) * sizeof(Call) + key_.size() * sizeof(uint64_t) + uses;
+}
 
 void KnownPlan::take_numbers(const Call* calls) {
   for (int c = 0; c < count_; ++c)
@@ -187,14 +193,15 @@ KnownPlan* KnownPlans::look_up(const Call* calls, int count, const std::vector<S
     seen_[hash % kSeen] = hash;
     return nullptr;
   }
-  if (kept_calls_ + count > kKeptCalls) {  // they are found again soon if they are needed
-    plans_.clear();
-    kept_calls_ = 0;
-    last_ = nullptr;
-  }
   auto made = std::make_unique<KnownPlan>(calls, count, slots);
   made->key_.assign(key_.get(), key_.get() + words_);
-  kept_calls_ += count;
+  const size_t bytes = made->bytes();
+  if (bytes_ + bytes > kMostBytes) {  // plans that are needed are made again soon
+    plans_.clear();
+    bytes_ = 0;
+    last_ = nullptr;
+  }
+  bytes_ += bytes;
   return plans_.emplace(hash, std::move(made))->second.get();
 }
 

@@ -29,11 +29,13 @@ class KnownPlan {
   // By call: whether anybody needs it, and how many nobody needs.
   const std::vector<bool>& needed() const { return needed_; }
   int dead() const { return dead_; }
+  size_t bytes() const;
 
  private:
   friend class KnownPlans;
   std::unique_ptr<Call[]> calls_;
   int count_, dead_ = 0;
+  size_t slots_;
   std::unique_ptr<FusedPlan> fused_;
   std::unique_ptr<Plan> plan_;
   std::vector<int> stored_;
@@ -57,7 +59,7 @@ class KnownPlans {
   std::unique_ptr<uint64_t[]> key_;  // of the recording that is asked for
   size_t words_ = 0, room_ = 0;
   std::unordered_multimap<uint64_t, std::unique_ptr<KnownPlan>> plans_;  // by the hash of the key
-  int kept_calls_ = 0;
+  size_t bytes_ = 0;                                                     // of all plans
   KnownPlan* last_ = nullptr;
   std::vector<uint64_t> seen_;  // hashes of keys that were asked for, by their lowest bits
 };

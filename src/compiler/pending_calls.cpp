@@ -38,7 +38,8 @@ int PendingCalls::slot_of(StorageImpl* storage, bool keeps) {
 
 void PendingCalls::add() {
   Call& call = calls_[count_];
-  kind_of_[count_] = std::exchange(next_kind_, 0);
+  const uint64_t kind = std::exchange(next_kind_, 0);
+  kind_of_[count_] = call.device.is_cpu() ? 0 : kind;
   const int weight = is_convolution(call) ? kConvolutionWeight : -1;
   for (int k = 0; k < call.noperands; ++k) {
     Operand& o = call.operands[k];
