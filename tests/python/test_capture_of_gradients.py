@@ -72,3 +72,51 @@ def test_custom_functions_and_hooks_of_a_backward_pass_get_real_tensors(function
     wanted, x.grad = function(x), None
     given = torch.compile(function, backend="eager")(x)
     assert torch.equal(wanted, given) and wanted.requires_grad == given.requires_grad
+
+
+def test_operators_that_return_nothing_are_part_of_one_graph():
+    @torch.library.custom_op("capture_tests::raise_by", mutates_args={"x"})
+    def raise_by(x: torch.Tensor, k: float = 1.0) -> None:
+        x.add_(k)
+
+    def function(x):
+        y = x.sin()
+        raise_by(y)
+        raise_by(x, k=2.0)
+        return x + y
+
+    for backend in ("eager", "aot_eager"):
+        x, other = torch.ones(3), torch.ones(3)
+        assert torch.equal(torch.compile(function, backend=backend, fullgraph=True)(x), function(other))
+        assert torch.equal(x, other)
+
+
+def test_a_refusal_that_the_program_catches_is_raised():
+    def function(x):
+        y = x * 2
+        try:
+            y = y @ torch.ones(99)
+        except RuntimeError:
+            y = y * 0
+        return y
+
+    x = torch.ones(3)
+    assert torch.compile(function, backend="eager")(x).tolist() == [0.0] * 3
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="inconsistent tensor size"):
+        torch.compile(function, backend="eager", fullgraph=True)(x)
+
+
+def test_a_reset_forgets_graphs_of_functions_that_are_gone():
+    for _ in range(4):
+        torch._dynamo.reset()
+        for size in range(2, 8):  # as torch, counts graphs by the code of `forward`
+            layer = torch.nn.Sequential(torch.nn.Linear(size, size))
+            torch.compile(layer, backend="eager", fullgraph=True, dynamic=False)(torch.ones(1, size))
+
+
+def test_places_of_views_with_open_sizes():
+    def function(x):
+        return x[1:].storage_offset(), x[1:, 1:].storage_offset(), (x + 1)[2:].storage_offset(), x[1:].stride()
+
+    x = torch.randn(4, 5)
+    assert torch.compile(function, backend="eager", dynamic=True)(x) == (5, 6, 10, (5, 1))

@@ -11,6 +11,7 @@ import types
 import mica
 from mica import _C
 from mica._dynamo.full_graph import branches, instruction
+from mica._library.operator import Operator as _Operator
 
 getitem = operator.getitem
 nothing = contextlib.nullcontext
@@ -130,7 +131,12 @@ def tensor_factor(func, kwargs):
 def changes_arguments(func):
     """Whether a function that returns nothing writes into its arguments, and does nothing else."""
     name = name_of(func)
-    return name == "__setitem__" or (name.startswith("_foreach_") and name.endswith("_"))
+    if name == "__setitem__" or (name.startswith("_foreach_") and name.endswith("_")):
+        return True
+    if not isinstance(func, _Operator):
+        return False
+    arguments = func._public()._schema.arguments
+    return any(each.alias_info is not None and each.alias_info.is_write for each in arguments)
 
 
 def call(func, args, kwargs):

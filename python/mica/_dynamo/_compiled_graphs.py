@@ -11,7 +11,7 @@ from mica._dynamo.utils import counters
 from mica.compiler import _stance
 from mica.nn import Module
 
-__all__ = ["CompiledGraphs"]
+__all__ = ["CompiledGraphs", "forget"]
 
 
 _shared = weakref.WeakKeyDictionary()  # backend -> {code of a function: (its graphs, a lock)}
@@ -28,6 +28,14 @@ def _of_code(function, backend):
         return _shared.setdefault(backend, {}).setdefault(code, ({}, threading.RLock()))
     except TypeError:  # a backend that has no hash, or no weak references
         return {}, threading.RLock()
+
+
+def forget():
+    """Forget what backends have compiled, for functions that are gone too."""
+    for graphs in list(_shared.values()):
+        for made, lock in list(graphs.values()):
+            with lock:
+                made.clear()
 
 
 class CompiledGraphs:

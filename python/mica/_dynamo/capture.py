@@ -13,6 +13,7 @@ import mica
 from mica import _C, _logging
 from mica._dynamo import _capture_breaks as _breaks
 from mica._dynamo import _capture_names as _names
+from mica._dynamo import _compiled_graphs
 from mica._dynamo import _open_inputs as _open
 from mica._dynamo import arrays as _arrays
 from mica._dynamo._compiled_graphs import CompiledGraphs
@@ -65,6 +66,8 @@ class Captured:
                 except Unsupported:
                     raise
                 except Exception as error:
+                    if capture.refused is not None:  # and the program has caught it
+                        raise capture.refused from error
                     capture.flush("an exception", whole=False)
                     if not self.fullgraph or isinstance(error, TorchDynamoException):
                         raise
@@ -72,6 +75,8 @@ class Captured:
                 except BaseException:
                     capture.flush("an exception", whole=False)
                     raise
+                if capture.refused is not None:
+                    raise capture.refused
                 capture.end_with(result)
                 result = _arrays.as_arrays(result)
             return result if capture.fakes.shape_env is None else _open.concrete(result)
@@ -86,6 +91,7 @@ _known = weakref.WeakSet()
 
 def forget():
     """Let every captured function forget what its backend has compiled."""
+    _compiled_graphs.forget()
     for each in list(_known):
         each.compiled.clear()
         each.seen.clear()
@@ -100,6 +106,7 @@ class Capture(RecordedGraph):
         self.active, self._asked, self._parts = True, set(), 0
         self._pass = _C._current_graph_task_id()
         self.failed = None  # the exception of a call of torch
+        self.refused = None  # the exception that says why there is not one graph
         self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values", _names.is_refused(name))
         self.fakes.arrays = self._array_of_promise
 
@@ -302,9 +309,10 @@ class Capture(RecordedGraph):
             return
         if reason is not None and whole and (self.owner.fullgraph or _names.are_breaks_errors()):
             self.active = False
-            raise Unsupported(
+            self.refused = Unsupported(
                 f"{reason}\n\nfrom user code:\n{_names.user_line()}\ntorch.compile(fullgraph=True) asks for one graph"
             )
+            raise self.refused
         if not self.count and not self._returned:
             return
         if reason is not None:

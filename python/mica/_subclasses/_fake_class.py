@@ -108,6 +108,11 @@ class FakeTensor(mica.Tensor):
             )
         return numbers if dim is None else numbers[dim]
 
+    def storage_offset(self):
+        number, env = _C.TensorBase.storage_offset(self), self.fake_mode.shape_env
+        found = number if env is None or number == 0 else env.worlds.known(number)
+        return found if isinstance(found, int) else open_sizes.shown(found, env)
+
     @property
     def is_meta(self):
         return self.fake_device.type == "meta"
