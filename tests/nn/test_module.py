@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import random
 
 import mica
 import pytest
@@ -221,3 +222,32 @@ def test_signatures_of_modules_and_their_classes():
     assert str(inspect.signature(nn.ReLU())) == "(*args, **kwargs)"
     assert str(inspect.signature(nn.ReLU)) == "(inplace=False)"
     assert str(inspect.signature(Called())) == "(x, y=2)"
+
+
+class NamesItsModules(nn.Module):
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        yield from super().named_modules(memo, prefix, remove_duplicate)
+
+
+class NamesItsParameters(nn.Module):
+    def named_parameters(self, *args, **kwargs):
+        yield "alone", "a parameter"
+
+
+def test_parameters_are_those_with_names():
+    for seed in range(200):
+        rng = random.Random(seed)
+        parameters = [nn.Parameter(mica.ones(1)) for _ in range(6)]
+        modules = []
+        for _ in range(10):
+            module = rng.choice([nn.Module, nn.Module, NamesItsModules, NamesItsParameters])()
+            for i in range(rng.randint(0, 3)):
+                module.register_parameter(f"p{i}", rng.choice([*parameters, None]))
+            for i in range(rng.randint(0, 3) if modules else 0):
+                module.add_module(f"m{i}", rng.choice([*modules, None]))
+            modules.append(module)
+        for module in modules:
+            for recurse in (True, False):
+                named = [each for _, each in module.named_parameters(recurse=recurse)]
+                found = list(module.parameters(recurse=recurse))
+                assert len(found) == len(named) and all(a is b for a, b in zip(found, named, strict=True))

@@ -21,8 +21,36 @@ class ModuleMembers:
 
     def parameters(self, recurse=True):
         """All parameters, of the submodules too with recurse."""
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
+        kind, own = type(self), self.__dict__
+        if (
+            not recurse
+            or kind.named_parameters is not _named_parameters
+            or kind._named_members is not _named_members
+            or "named_parameters" in own
+        ):
+            for _, parameter in self.named_parameters(recurse=recurse):
+                yield parameter
+            return
+        # The same without names. Programs ask for the first parameter alone, to learn a model's device.
+        modules, seen, found = [self], set(), set()
+        while modules:
+            module = modules.pop()
+            own = module.__dict__
+            if type(module).named_modules is not _named_modules or "named_modules" in own:
+                lists = [below._parameters for _, below in module.named_modules(seen)]
+            elif module in seen:
+                continue
+            else:
+                seen.add(module)
+                lists = (module._parameters,)
+                children = module._modules
+                if children:
+                    modules.extend([below for below in reversed(children.values()) if below is not None])
+            for each in lists:
+                for parameter in each.values():
+                    if parameter is not None and parameter not in found:
+                        found.add(parameter)
+                        yield parameter
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
         """(full name, parameter) for all parameters."""
@@ -73,6 +101,12 @@ class ModuleMembers:
             module.apply(fn)
         fn(self)
         return self
+
+
+# Module's own methods, to tell those of other classes from.
+_named_parameters, _named_modules, _named_members = (
+    ModuleMembers.named_parameters, ModuleMembers.named_modules, ModuleMembers._named_members,
+)  # fmt: skip
 
 
 def _parameters_of(module):
