@@ -109,6 +109,53 @@ def test_loops_of_one_kind_share_their_code():
             assert torch.equal(a, b)
 
 
+def test_plans_that_are_found_again_have_the_numbers_of_the_call():
+    def f(x, y, a, b):
+        z = torch.add(x, y, alpha=a) * b
+        lone = y[:, ::3] + b
+        return z.clamp(-b, b), torch.addcmul(x + b, x, y, value=a), (y - a) / b, lone, (x * 1) ** a
+
+    compiled = torch.compile(f)
+    x, y = ramp(50, 300), ramp(50, 300).flip(0).contiguous()
+    for call in range(12):
+        a, b = 1 + call // 4, 0.5 + call
+        for one, other in zip(f(x, y, a, b), compiled(x, y, a, b), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_norms_by_plans_that_are_found_again():
+    norm = torch.nn.LayerNorm(256, device="cuda")
+
+    def f(x, y):
+        x = x + y
+        loss = (norm(x).bfloat16().float() * x).sum()
+        loss.backward()
+        return x, norm.weight.grad, norm.bias.grad, y.grad
+
+    def results(function):
+        norm.zero_grad()
+        x, y = ramp(64, 256), (ramp(64, 256) / 3).requires_grad_()
+        return [each.detach().clone() for each in function(x, y)]
+
+    compiled, expected = torch.compile(f), results(f)
+    for _ in range(5):
+        for one, other in zip(expected, results(compiled), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_calls_that_always_run_alone_run_at_once():
+    def f(x, w):
+        return (x @ w).sin() @ w
+
+    x, w = ramp(100, 100) / 100, ramp(100, 100) / 100
+    compiled = torch.compile(f)
+    for _ in range(40):
+        assert torch.equal(compiled(x, w), f(x, w))
+    before = torch._C._recording_counts()["calls"]
+    compiled(x, w)
+    assert torch._C._recording_counts()["calls"] == before
+
+
 def test_what_is_laid_out_otherwise_is_other_code():
     def f(x, y):
         return (x.sin() * y + 1).tanh()
