@@ -3,6 +3,7 @@
 import mica
 from mica import _C
 from mica.fx.experimental import _invented_numbers
+from mica.fx.experimental._parts_for_gradients import in_parts
 from mica.fx.experimental._proxy_arguments import alias_key
 from mica.overrides import TorchFunctionMode
 from mica.utils._pytree import tree_leaves
@@ -27,6 +28,9 @@ class UnseenCalls(TorchFunctionMode):
         mode = self._mode
         if mode.is_within:
             return func(*args, **kwargs)
+        if mode.enable_tracing and (parts := in_parts(name, args, kwargs)) is not None:
+            with self:
+                return parts()
         if mode.shape_env is not None:
             from mica._subclasses.open_sizes import NEEDS_NUMBERS, engine_values
 
