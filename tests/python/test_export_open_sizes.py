@@ -55,6 +55,7 @@ def test_batches_of_two_arguments_that_a_view_makes_equal():
 FLOATS = {
     "filled": lambda x: x + torch.zeros(x.shape[1]).fill_(x.shape[1] / 2)[:, None],
     "full": lambda x: x * torch.full((4,), x.shape[0] / 4),
+    "square root": lambda x: x / torch.sym_sqrt(x.shape[1]),
     "root": lambda x: x / x.shape[1] ** 0.5 + x.shape[0] ** -1,
     "clamped": lambda x: x.clamp(max=x.shape[1] / 10).masked_fill(x > 0, x.shape[1] * 0.5),
     "weighted": lambda x: torch.add(x, x, alpha=1 / x.shape[1]).lerp(x, 1 / x.shape[0]),

@@ -372,9 +372,11 @@ def sym_fresh_size(expr):
 
 
 def _of_math(name):
-    """A function of the module math. An open number is fixed to the value of the example, as float() does."""
+    """A function of the module math. An open number is fixed to the value of the example, as float() does; a root is open."""
 
     def function(a):
+        if name == "sqrt" and isinstance(a, _Number):
+            return a**0.5
         return getattr(math, name)(a)
 
     function.__name__ = function.__qualname__ = f"_sym_{name}"
