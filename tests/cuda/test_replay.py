@@ -238,6 +238,37 @@ def test_short_loops_and_sums_of_a_row_one_after_the_other(dtype, count):
     assert replays(function) == 1
 
 
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_short_loops_side_by_side(rows):
+    """Loops of one kernel that share no memory run at the same time; those that do, one after the other."""
+
+    def function_of(halves, turned, row):
+        @torch.no_grad()
+        def plain(x, y):
+            a, b = x.sin(), y.cos() * 2  # share nothing
+            halves[:, :16] = x[:, :16] + 1
+            halves[:, 16:] = y[:, 16:] * 3  # lies between what the line before wrote
+            c = halves * 2  # reads both
+            halves[:, 8:24] = a[:, 8:24]  # is written over
+            turned.t()[:, :rows] = x.t()
+            row[::2] = x[0, ::2]
+            row[1::2] = y[0, ::2]
+            row[1:9] += row[:8].clone()
+            return a, b, c, halves * 1, turned + 0, row - 1, a + b
+
+        return plain
+
+    def state():
+        return (torch.zeros(n, device="cuda") for n in ((rows, 32), (rows, 32), 32))
+
+    plain, function = function_of(*state()), made(function_of(*state()))
+    for i in range(9):
+        x, y = (torch.randn(rows, 32, device="cuda") * (i + 1) for _ in range(2))
+        for found, wanted in zip(function(x, y), plain(x, y), strict=True):
+            assert torch.equal(found, wanted)
+    assert replays(function) == 1
+
+
 def test_sums_of_what_is_no_single_row():
     @torch.no_grad()
     def plain(x):

@@ -102,6 +102,7 @@ bool run_sequence(Device on, const FusedPart* given, int count) {
   std::vector<SequencePart> parts;
   for (int i = 0; i < count; ++i)
     parts.push_back({given[i].loop, given[i].loop ? lay_out(*given[i].loop) : FusedLayout(), given[i].sum});
+  set_side_by_side(parts);
   argument.clear();
   pack_arguments(parts, argument);
   if (argument.size() > kMostArgument) return false;

@@ -1,6 +1,8 @@
 #include "backends/cuda/fused/sequence.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "backends/cuda/fused/text.h"
 #include "mica/error.h"
@@ -9,12 +11,66 @@ namespace mica::cuda {
 
 namespace {
 
+// What an operand of a loop may touch: bytes from the first to the last. They are runs of `run` bytes that begin at
+// `at` and multiples of `pitch` from there; where the pitch is zero, there is one run.
+struct Extent {
+  uintptr_t first, last, at;
+  int64_t run, pitch;
+  bool written;
+};
+
+// Runs of both may lie between each other, as the halves of rows do.
+bool collide(const Extent& a, const Extent& b) {
+  if (!(a.written || b.written) || a.last < b.first || b.last < a.first) return false;
+  const int64_t pitch = std::gcd(a.pitch, b.pitch);
+  if (pitch == 0) return true;
+  const int64_t distance = static_cast<int64_t>(b.at - a.at) % pitch,
+                from_a = distance < 0 ? distance + pitch : distance;
+  return from_a < a.run || from_a + b.run > pitch;
+}
+
+std::vector<Extent> extents(const FusedLoop& loop) {
+  std::vector<Extent> found;
+  for (int k = 0; k < loop.noperands; ++k) {
+    const FusedLoop::Operand& o = loop.operands[k];
+    const auto at = reinterpret_cast<uintptr_t>(o.data);
+    const int64_t size = element_size(o.dtype);
+    Extent e{at, at + static_cast<uintptr_t>(size) - 1, at, size, 0, false};
+    const auto widen = [&e](int64_t stride, int64_t steps) {
+      const int64_t by = stride * steps;
+      (by < 0 ? e.first : e.last) += static_cast<uintptr_t>(by);
+      if (by != 0) e.pitch = std::gcd(e.pitch, stride);
+    };
+    for (int d = 0; d + 1 < loop.ndim; ++d) widen(o.strides[d], loop.shape[d] - 1);
+    if (o.index) {
+      widen(o.step, o.size - 1);
+      const auto index = reinterpret_cast<uintptr_t>(o.index);
+      constexpr int64_t kIndex = sizeof(int64_t);
+      found.push_back({index, index + kIndex - 1, index, kIndex, 0, false});
+    }
+    if (loop.ndim > 0) {  // the fastest dimension
+      const int64_t by = o.strides[loop.ndim - 1] * (loop.shape[loop.ndim - 1] - 1);
+      (by < 0 ? e.first : e.last) += static_cast<uintptr_t>(by);
+      if (by < 0) e.at += static_cast<uintptr_t>(by);
+      e.run += std::abs(by);
+    }
+    for (int i = 0; i < loop.ninstructions; ++i) {
+      const FusedInstruction& step = loop.instructions[i];
+      e.written |= step.code == FusedInstruction::kStore && step.operand == k;
+    }
+    found.push_back(e);
+  }
+  return found;
+}
+
 // The pieces of a loop, by the threads of one block.
-std::string whole_loop(const LoopText& loop, int begin, int instance) {
+std::string whole_loop(const LoopText& loop, int begin, int instance, int first_thread) {
   const std::string again = cat("$P", instance, "_again"), done = cat("$P", instance, "_done");
-  return cat("{\n", loop.registers, ".reg .b32 %items;\nmov.u32 %i, %tid.x;\nld.param.u32 %items, [p+", begin, "];\n",
-             again, ":\nsetp.ge.u32 %q0, %i, %items;\n@%q0 bra ", done, ";\n", loop.body, "add.u32 %i, %i, ",
-             kSequenceThreads, ";\nbra ", again, ";\n", done, ":\n}\n");
+  const std::string turned =
+      first_thread ? cat("sub.u32 %i, %i, ", first_thread, ";\nand.b32 %i, %i, ", kSequenceThreads - 1, ";\n") : "";
+  return cat("{\n", loop.registers, ".reg .b32 %items;\nmov.u32 %i, %tid.x;\n", turned, "ld.param.u32 %items, [p+",
+             begin, "];\n", again, ":\nsetp.ge.u32 %q0, %i, %items;\n@%q0 bra ", done, ";\n", loop.body,
+             "add.u32 %i, %i, ", kSequenceThreads, ";\nbra ", again, ";\n", done, ":\n}\n");
 }
 
 // What a sum takes from the argument.
@@ -59,11 +115,31 @@ std::string sum_text(const SumPlaces& at, int instance) {
 
 }  // namespace
 
+void set_side_by_side(std::vector<SequencePart>& parts) {
+  std::vector<Extent> others;  // of the loops since all threads met
+  int next = 0;                // the first thread that has no piece of them
+  for (size_t i = 0; i < parts.size(); ++i) {
+    SequencePart& part = parts[i];
+    part.waits = true;
+    const std::vector<Extent> own = part.loop ? extents(*part.loop) : std::vector<Extent>();
+    if (part.loop && i > 0 && parts[i - 1].loop) {
+      part.waits = false;
+      for (const Extent& a : own)
+        for (const Extent& b : others) part.waits |= collide(a, b);
+    }
+    if (part.waits) others.clear(), next = 0;
+    part.first_thread = next;
+    others.insert(others.end(), own.begin(), own.end());
+    // Whole warps, so that a warp has one loop's pieces.
+    next = static_cast<int>((next + (part.layout.items + 31) / 32 * 32) % kSequenceThreads);
+  }
+}
+
 std::string signature(const std::vector<SequencePart>& parts) {
   std::string key;
   for (const SequencePart& part : parts) {
     const std::string one = part.loop ? signature(*part.loop, part.layout) : "";
-    key += cat("[", one.size(), ":", one);
+    key += cat(part.waits ? "[" : "|", part.first_thread, ":", one.size(), ":", one);
   }
   return key;
 }
@@ -73,11 +149,11 @@ std::string ptx_of(const std::vector<SequencePart>& parts, int capability) {
   std::string text = cat(".shared .align 4 .b8 sums[", 4 * kSequenceWarps, "];\n");
   int end = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) text += "bar.sync 0;\n";
+    if (i > 0 && parts[i].waits) text += "bar.sync 0;\n";
     const int begin = padded(end), instance = static_cast<int>(i);
     if (parts[i].loop) {
       const LoopText loop = loop_text(*parts[i].loop, parts[i].layout, shared, begin);
-      text += whole_loop(loop, begin, instance);
+      text += whole_loop(loop, begin, instance, parts[i].first_thread);
       end = loop.end;
     } else {
       const SumPlaces places(begin);
