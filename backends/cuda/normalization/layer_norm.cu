@@ -59,10 +59,18 @@ __device__ C inverse_root(C x) {
   return C(1) / ::sqrt(x);
 }
 
-// A block's rows are aligned where it holds them in registers, and so are those with something beside the norm.
-template <class T, int kGroup, int kChunks, class N = void>
+// A block's rows are aligned where it holds them in registers, and so are those with something beside the norm. Of few
+// rows (kFew) the parameters are read before the sums are known: they come from far, and there are registers enough.
+template <class T, int kGroup, int kChunks, class N = void, bool kFew = false>
 __global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kChunks))
     norm_rows(Forward<T> p, Beside<N> beside) {
+  if constexpr (kFew) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const int first = RowTile<T, kGroup, kChunks>::index(c, 0);
+      if (first < p.n) p.weight.fetch(first), p.bias.fetch(first);
+    }
+  }
   wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
@@ -77,6 +85,24 @@ __global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kC
     using Tile = RowTile<T, kGroup, kChunks>;
     const auto n = static_cast<int>(p.n);
     read_row<kAligned>(tile, p, beside, row);
+    const auto load = [&](const Parameter<T>& parameter, C(&given)[Tile::V], int c) {
+      const int first = Tile::index(c, 0);
+      if (first >= n) return false;
+      if constexpr (kAligned) {
+        parameter.load_piece(given, first);
+      } else {
+        parameter.load(given, first, p.n, p.aligned);
+      }
+      return true;
+    };
+    C weights[kFew ? kChunks : 1][Tile::V], biases[kFew ? kChunks : 1][Tile::V];
+    if constexpr (kFew) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        if (p.weight.given()) load(p.weight, weights[c], c);
+        if (p.bias.given()) load(p.bias, biases[c], c);
+      }
+    }
     if (p.centred) {
       tile.for_each([&](C v, int, int) { mean += v; });
       mean = all_reduce<kGroup, 0>(mean, AddOp<C>{}) * share;
@@ -88,24 +114,18 @@ __global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kC
     rstd = inverse_root(all_reduce<kGroup, 1>(squares, AddOp<C>{}) * share + p.eps);
     tile.for_each([&](C& v, int, int) { v = (v - mean) * rstd; });
     // Weights, then biases: one of them at a time leaves more registers to the row.
-    auto apply = [&](const Parameter<T>& parameter, const auto& f) {
+    auto apply = [&](const Parameter<T>& parameter, auto& early, const auto& f) {
       if (!parameter.given()) return;
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        const int first = Tile::index(c, 0);
-        if (first >= n) continue;
-        C given[Tile::V];
-        if constexpr (kAligned) {
-          parameter.load_piece(given, first);
-        } else {
-          parameter.load(given, first, p.n, p.aligned);
-        }
+        auto& given = early[kFew ? c : 0];
+        if (kFew ? Tile::index(c, 0) >= n : !load(parameter, given, c)) continue;
 #pragma unroll
         for (int j = 0; j < Tile::V; ++j) tile.values[c][j] = f(tile.values[c][j], given[j]);
       }
     };
-    apply(p.weight, [](C a, C b) { return a * b; });
-    apply(p.bias, [](C a, C b) { return a + b; });
+    apply(p.weight, weights, [](C a, C b) { return a * b; });
+    apply(p.bias, biases, [](C a, C b) { return a + b; });
     write_row<kAligned>(tile, p, beside, row);
   } else {
     if (p.centred) {
@@ -205,14 +225,15 @@ void run_forward(const Forward<T>& p, const Beside<N>& beside, int device) {
       return;
     }
   }
-  auto run = [&]<int kGroup, int kChunks>() {
+  auto run = [&]<int kGroup, int kChunks, bool kFew = false>() {
     if constexpr (std::is_void_v<N> || (kChunks > 0 && kGroup <= 256))
-      launch<norm_rows<T, kGroup, kChunks, N>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
-                                               row_threads(kGroup), p, beside);
+      launch<norm_rows<T, kGroup, kChunks, N, kFew>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
+                                                     row_threads(kGroup), p, beside);
   };
   if constexpr (sizeof(T) < 8) {  // a few rows, for which there are more threads than work
     constexpr int64_t kOfWarp = 32 * kVector<T>;
-    if (p.rows <= multiprocessors && p.n > kOfWarp && p.n <= 16 * kOfWarp) return run.template operator()<128, 4>();
+    if (p.rows <= multiprocessors && p.n > kOfWarp && p.n <= 16 * kOfWarp)
+      return run.template operator()<128, 4, true>();
   }
   visit_tile<T>(p.n, [&](auto group, auto chunks) {
     if (group() > 128 && !p.aligned) return run.template operator()<512, 0>();

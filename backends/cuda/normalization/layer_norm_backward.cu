@@ -62,6 +62,17 @@ __device__ void read_gradient(Tile& g, const Backward<T>& p, const Beside<N>& be
   load_row<kWhole, !std::is_void_v<N>>(g, p.grad, row, p.n, p.aligned, C(0));
 }
 
+// Asks for what is added to the gradient of the input. It is used at the end, and there are no registers to keep it in.
+template <class Tile, class N, class T>
+__device__ void fetch_added(const Backward<T>& p, const Beside<N>& beside, int64_t row) {
+  if constexpr (!std::is_void_v<N>) {
+    if (!beside.added) return;
+#pragma unroll
+    for (int c = 0; c < static_cast<int>(sizeof(Tile::values) / sizeof(Tile::values[0])); ++c)
+      if (Tile::index(c, 0) < p.n) prefetch(beside.added + row * p.n + Tile::index(c, 0));
+  }
+}
+
 template <bool kWhole, class N, class T, class Tile>
 __device__ void write_gradient(Tile& g, const Backward<T>& p, const Beside<N>& beside, int64_t row) {
   using C = compute_t<T>;
@@ -109,6 +120,7 @@ __device__ void weigh_and_centre(const Backward<T>& p, Tile& g, Tile& x, C mean,
 // With g = grad * weight and h = (x - mean) * rstd: rstd (g - mean(g) - h mean(g h)).
 template <class T, int kGroup, int kChunks, class N = void>
 __global__ void __launch_bounds__(row_threads(kGroup)) input_gradient(Backward<T> p, Beside<N> beside) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
   if (row >= p.rows) return;
@@ -122,6 +134,7 @@ __global__ void __launch_bounds__(row_threads(kGroup)) input_gradient(Backward<T
     Tile g, x;
     read_gradient<false>(g, p, beside, row);
     x.load(in, p.n, p.aligned, C(0));
+    fetch_added<Tile>(p, beside, row);
     weigh_and_centre<Tile>(p, g, x, mean, rstd, total, along);
     total = centred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
     along = all_reduce<kGroup>(along, AddOp<C>{}) * share;
@@ -163,6 +176,7 @@ constexpr int gradient_blocks(int group, int chunks, bool whole) {
 template <class T, int kGroup, int kChunks, bool kWhole, class N = void>
 __global__ void __launch_bounds__(row_threads(kGroup), gradient_blocks<N>(kGroup, kChunks, kWhole))
     all_gradients(Backward<T> p, Beside<N> beside, compute_t<T>* weight_parts, compute_t<T>* bias_parts) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   using Tile = RowTile<T, kGroup, kChunks>;
   constexpr int V = Tile::V, kRows = row_threads(kGroup) / kGroup;
@@ -175,6 +189,7 @@ __global__ void __launch_bounds__(row_threads(kGroup), gradient_blocks<N>(kGroup
     Tile g, x;
     read_gradient<kWhole>(g, p, beside, row);
     load_row<kWhole, !std::is_void_v<N>>(x, p.input, row, p.n, p.aligned, mean);
+    fetch_added<Tile>(p, beside, row);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c)
 #pragma unroll
@@ -226,6 +241,7 @@ constexpr int kLanes = 32, kParts = 16;
 template <class T>
 __global__ void __launch_bounds__(kLanes* kParts)
     parameter_gradients(Backward<T> p, compute_t<T>* weight_parts, compute_t<T>* bias_parts, int splits) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   __shared__ C shared[2][kParts][kLanes];
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x;
@@ -259,6 +275,7 @@ template <class C, class T>
 __global__ void __launch_bounds__(kLanes* kSumParts)
     sum_parts_kernel(const C* weight_parts, const C* bias_parts, Parameter<T> weight, Parameter<T> bias, int splits,
                      int64_t n) {
+  wait_for_predecessors();
   __shared__ C shared[kSumParts][kLanes];
   const C* parts = blockIdx.y ? bias_parts : weight_parts;
   if (!parts) return;
@@ -281,10 +298,9 @@ __global__ void __launch_bounds__(kLanes* kSumParts)
 
 template <class C, class T>
 void add_parts(const C* weight_parts, const C* bias_parts, const Parameter<T>& weight, const Parameter<T>& bias,
-               int splits, int64_t count, cudaStream_t stream) {
-  sum_parts_kernel<C, T><<<dim3(blocks_for(count, kLanes), 2), dim3(kLanes, kSumParts), 0, stream>>>(
-      weight_parts, bias_parts, weight, bias, splits, count);
-  MICA_CUDA(cudaGetLastError());
+               int splits, int64_t count, int device) {
+  launch<sum_parts_kernel<C, T>>(device, dim3(blocks_for(count, kLanes), 2), dim3(kLanes, kSumParts), weight_parts,
+                                 bias_parts, weight, bias, splits, count);
 }
 
 // Where there are gradients of parameters, and rows that fit into registers: all at once. As many blocks with something
@@ -293,15 +309,11 @@ template <class N, class T>
 bool run_all(const Backward<T>& p, const Beside<N>& beside, const Parameter<T>& weight, const Parameter<T>& bias,
              bool wants_weight, bool wants_bias, int device) {
   using C = compute_t<T>;
-  const cudaStream_t stream = current_stream(device);
   return visit_small_tile<T>(p.n, [&](auto group, auto chunks) {
     constexpr int kThreads = row_threads(group());
     using Plain = void (*)(Backward<T>, Beside<void>, C*, C*);
-    using Kernel = void (*)(Backward<T>, Beside<N>, C*, C*);
     static constexpr Plain plain[] = {all_gradients<T, group(), chunks(), false>,
                                       all_gradients<T, group(), chunks(), true>};
-    static constexpr Kernel kernels[] = {all_gradients<T, group(), chunks(), false, N>,
-                                         all_gradients<T, group(), chunks(), true, N>};
     const bool whole = p.aligned && p.n == RowTile<T, group(), chunks()>::kWidth;
     static const std::array<int, 2> room = [] {  // blocks on a multiprocessor
       std::array<int, 2> found = {1, 1};
@@ -315,9 +327,12 @@ bool run_all(const Backward<T>& p, const Beside<N>& beside, const Parameter<T>& 
     const Workspace parts(static_cast<size_t>(2 * blocks * p.n) * sizeof(C), device);
     auto* weight_parts = wants_weight ? static_cast<C*>(parts.data()) : nullptr;
     auto* bias_parts = wants_bias ? static_cast<C*>(parts.data()) + blocks * p.n : nullptr;
-    kernels[whole]<<<blocks, kThreads, 0, stream>>>(p, beside, weight_parts, bias_parts);
-    MICA_CUDA(cudaGetLastError());
-    add_parts(weight_parts, bias_parts, weight, bias, blocks, p.n, stream);
+    const auto run = [&]<bool kWhole>() {
+      launch<all_gradients<T, group(), chunks(), kWhole, N>>(device, static_cast<unsigned>(blocks), kThreads, p, beside,
+                                                             weight_parts, bias_parts);
+    };
+    whole ? run.template operator()<true>() : run.template operator()<false>();
+    add_parts(weight_parts, bias_parts, weight, bias, blocks, p.n, device);
   });
 }
 
@@ -326,11 +341,9 @@ template <class N, class T>
 void run_input(const Backward<T>& p, const Beside<N>& beside, int device) {
   visit_tile<T>(p.n, [&](auto group, auto chunks) {
     if constexpr (std::is_void_v<N> || (chunks() > 0 && group() <= 256))
-      input_gradient<T, group(), chunks(), N>
-          <<<blocks_for(p.rows, row_threads(group()) / group()), row_threads(group()), 0, current_stream(device)>>>(
-              p, beside);
+      launch<input_gradient<T, group(), chunks(), N>>(device, blocks_for(p.rows, row_threads(group()) / group()),
+                                                      row_threads(group()), p, beside);
   });
-  MICA_CUDA(cudaGetLastError());
 }
 
 // A layer norm has a mean, an rms norm none.
@@ -340,7 +353,6 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
   if (input.numel == 0) return;
   const int device = input.device.index();
   DeviceGuard guard(device);
-  const cudaStream_t stream = current_stream(device);
   visit_floating(op, input.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
     const Backward<T> p{grad_input.defined() ? grad_input.ptr<T>() : nullptr,
@@ -365,10 +377,9 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
     const Workspace parts(static_cast<size_t>(2 * splits * count) * sizeof(C), device);
     auto* weight_parts = for_weight ? static_cast<C*>(parts.data()) : nullptr;
     auto* bias_parts = for_bias ? static_cast<C*>(parts.data()) + splits * count : nullptr;
-    parameter_gradients<T><<<dim3(columns, static_cast<unsigned>(splits)), dim3(kLanes, kParts), 0, stream>>>(
-        p, weight_parts, bias_parts, splits);
-    MICA_CUDA(cudaGetLastError());
-    add_parts(weight_parts, bias_parts, to_weight, to_bias, splits, count, stream);
+    launch<parameter_gradients<T>>(device, dim3(columns, static_cast<unsigned>(splits)), dim3(kLanes, kParts), p,
+                                   weight_parts, bias_parts, splits);
+    add_parts(weight_parts, bias_parts, to_weight, to_bias, splits, count, device);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "backends/cuda/block.cuh"
 #include "backends/cuda/context.h"
+#include "backends/cuda/fetch.cuh"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -49,6 +50,11 @@ struct Parameter {
 #pragma unroll
       for (int j = 0; j < V; ++j) to[j] = first + j < n ? at(first + j) : compute_t<T>(0);
     }
+  }
+  // Asks for the one at `i` into the second cache.
+  __device__ void fetch(int64_t i) const {
+    if (wide) prefetch(wide + i);
+    if (same) prefetch(same + i);
   }
   const void* data() const { return wide ? static_cast<const void*>(wide) : same; }
 };
