@@ -6,6 +6,7 @@
 #include "backends/cuda/attention/plain.cuh"
 #include "backends/cuda/attention/plain_mask.h"
 #include "backends/cuda/attention/walk.cuh"
+#include "backends/cuda/fetch.cuh"
 #include "backends/cuda/pieces.cuh"
 
 namespace mica::cuda::attention::few {
@@ -37,15 +38,36 @@ struct Seen {
   }
 };
 
+// Asks for keys and values into the second cache. Blocks whose heads share them ask for a share each. This changes no
+// result, so it need not wait for earlier work.
+template <class T>
+__device__ void fetch_ahead(const Problem<T>& p, const QueryBlock<T>& at) {
+  constexpr int64_t kLine = 128, kMostKeys = 4096;
+  const int64_t shared = p.heads / p.kv_heads, last = min(at.last_key, kMostKeys);
+  for (int64_t k = threadIdx.x * shared + at.head % shared; k < last; k += blockDim.x * shared)
+    for (int64_t byte = 0; byte < p.width * static_cast<int64_t>(sizeof(T)); byte += kLine) {
+      prefetch(reinterpret_cast<const char*>(at.key + k * p.key_strides.row) + byte);
+      prefetch(reinterpret_cast<const char*>(at.value + k * p.value_strides.row) + byte);
+    }
+}
+
+// What a thread reads of kAtOnce keys.
+template <class T>
+struct Keys {
+  Piece<T> keys[kAtOnce], rows[kAtOnce];
+  float given[kAtOnce];  // by the mask
+};
+
 template <class T, int kWidth, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(Problem<T> p, plain::Mask mask, T* out, Strides out_strides, float* logsumexp) {
-  wait_for_predecessors();
   constexpr int kCount = Piece<T>::kCount, kGroup = kWidth / kCount, kGroups = kThreads / kGroup,
                 kWarps = kThreads / 32;
   static_assert(kGroup <= 32 && kWidth <= kThreads);
   __shared__ float tops[kWarps], sums[kWarps], values[kWarps][kWidth];
   const QueryBlock<T> at(p, 1);
+  fetch_ahead(p, at);
+  wait_for_predecessors();
   const int group = threadIdx.x / kGroup, column = threadIdx.x % kGroup * kCount;
   const bool inside = column < p.width;
   const int64_t mask_base = at.batch * mask.batch + at.head * mask.head + at.first * mask.row;
@@ -54,26 +76,43 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = 0; i < kCount; ++i) query[i] = convert<float>(given.item[i]);
 
-  Seen<kCount> seen;
-  for (int64_t first = 0; first < at.last_key; first += kGroups * kAtOnce) {
-    Piece<T> keys[kAtOnce], rows[kAtOnce];
+  // The mask is read after all keys and values are asked for, since its kinds are branches, which would part their
+  // loads. Where there are too few registers, it is read when a score is there.
+  constexpr bool kMasksEarly = kThreads <= 512;
+  const auto read = [&](Keys<T>& to, int64_t first) {
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       const int64_t k = first + u * kGroups + group;
       const bool there = inside && k < at.last_key;
-      keys[u] = piece_or_zeros(at.key + k * p.key_strides.row + column, there);
-      rows[u] = piece_or_zeros(at.value + k * p.value_strides.row + column, there);
+      to.keys[u] = piece_or_zeros(at.key + k * p.key_strides.row + column, there);
+      to.rows[u] = piece_or_zeros(at.value + k * p.value_strides.row + column, there);
     }
+    if constexpr (kMasksEarly) {
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int64_t k = first + u * kGroups + group;
+        to.given[u] = k < at.last_key ? mask.read<T>(mask_base + k * mask.column) : 0;
+      }
+    }
+  };
+  Seen<kCount> seen;
+  for (int64_t first = 0; first < at.last_key; first += kGroups * kAtOnce) {
+    Keys<T> now;
+    read(now, first);
     float scores[kAtOnce], top = seen.largest;
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       float product = 0;
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) product = __fmaf_rn(query[i], convert<float>(keys[u].item[i]), product);
+      for (int i = 0; i < kCount; ++i) product = __fmaf_rn(query[i], convert<float>(now.keys[u].item[i]), product);
 #pragma unroll
       for (int m = kGroup / 2; m > 0; m /= 2) product += __shfl_xor_sync(0xffffffffu, product, m);
       const int64_t k = first + u * kGroups + group;
-      scores[u] = k < at.last_key ? mask.apply<T>(product * p.scale, mask_base + k * mask.column) * kLog2E : -INFINITY;
+      scores[u] = -INFINITY;
+      if (k < at.last_key) {
+        const float given = kMasksEarly ? now.given[u] : mask.read<T>(mask_base + k * mask.column);
+        scores[u] = mask.with(product * p.scale, given) * kLog2E;
+      }
       top = fmaxf(top, scores[u]);
     }
     const float shift = seen.shift_to(top);
@@ -83,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
       seen.sum += weight;
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
-        seen.values[i] = __fmaf_rn(weight, convert<float>(rows[u].item[i]), seen.values[i]);
+        seen.values[i] = __fmaf_rn(weight, convert<float>(now.rows[u].item[i]), seen.values[i]);
     }
   }
 
@@ -129,7 +168,7 @@ void forward(const TensorView& out, const TensorView& logsumexp, const TensorVie
                                                   plain::mask_of(mask, query.dtype), out.ptr<T>(), strides_of(out),
                                                   logsumexp.ptr<float>());
     };
-    if (p.keys <= 512) return run.template operator()<256>();
+    if (p.keys <= 512) return run.template operator()<512>();
     run.template operator()<1024>();
   });
 }

@@ -29,13 +29,22 @@ struct Mask {
   int64_t batch = 0, head = 0, row = 0, column = 0;
   MaskKind kind = MaskKind::None;
 
-  // The score after the scale and the mask.
+  // What the mask has for a key, and the score after the scale with that.
+  template <class T>
+  __device__ float read(int64_t at) const {
+    if (kind == MaskKind::None) return 0;
+    if (kind == MaskKind::Bool) return static_cast<const bool*>(data)[at] ? 1 : 0;
+    return kind == MaskKind::Same ? convert<float>(static_cast<const T*>(data)[at])
+                                  : static_cast<const float*>(data)[at];
+  }
+  __device__ float with(float score, float given) const {
+    if (kind == MaskKind::None) return score;
+    if (kind == MaskKind::Bool) return given != 0 ? score : -INFINITY;
+    return score + given;
+  }
   template <class T>
   __device__ float apply(float score, int64_t at) const {
-    if (kind == MaskKind::None) return score;
-    if (kind == MaskKind::Bool) return static_cast<const bool*>(data)[at] ? score : -INFINITY;
-    return score + (kind == MaskKind::Same ? convert<float>(static_cast<const T*>(data)[at])
-                                           : static_cast<const float*>(data)[at]);
+    return with(score, read<T>(at));
   }
 };
 
