@@ -98,8 +98,11 @@ struct Record {
 // A number that is another one after every change of a dict, or 0 where Python has none. A dict whose number is the
 // same need not be looked through, which is most of what a comparison takes.
 uint64_t version_of([[maybe_unused]] PyObject* dict) {
-#if PY_VERSION_HEX < 0x030C0000
+#if PY_VERSION_HEX < 0x030D0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // 3.12 announces that 3.13 has none
   return dict ? reinterpret_cast<PyDictObject*>(dict)->ma_version_tag : 0;
+#pragma GCC diagnostic pop
 #else
   return 0;
 #endif
