@@ -7,6 +7,12 @@
 
 namespace mica::recording {
 
+bool is_plain_sum(const Call& call) {
+  if (call.form != Call::Form::Loop || std::string_view(call.name) != "add") return false;
+  const auto& [alpha] = *reinterpret_cast<const std::tuple<Scalar>*>(call.arguments);
+  return alpha == Scalar(1) || alpha == Scalar(1.0);
+}
+
 namespace {
 
 bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
@@ -26,9 +32,7 @@ bool is_conversion(const Call& call, int64_t count) {
 }
 
 bool is_sum(const Call& call, int64_t count) {
-  if (call.form != Call::Form::Loop || std::string_view(call.name) != "add" || call.noperands != 3) return false;
-  const auto& [alpha] = *reinterpret_cast<const std::tuple<Scalar>*>(call.arguments);
-  if (!(alpha == Scalar(1) || alpha == Scalar(1.0))) return false;
+  if (!is_plain_sum(call) || call.noperands != 3) return false;
   for (int k = 0; k < 3; ++k)
     if (!is_dense(call, k, count)) return false;
   return call.operands[0].dtype == DType::Float32;

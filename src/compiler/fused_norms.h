@@ -8,6 +8,9 @@
 
 namespace mica::recording {
 
+// Whether a call is a sum without a factor: only then a norm can take it along.
+bool is_plain_sum(const Call& call);
+
 class NormChain {
  public:
   explicit NormChain(const Call& norm) : norm_(&norm) {}

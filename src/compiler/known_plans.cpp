@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <tuple>
 
 #include "compiler/code.h"
+#include "compiler/fused_norms.h"
 #include "core/recorded_convolution.h"
 #include "mica/core/recording.h"
-#include "mica/core/scalar.h"
 #include "mica/parallel.h"
 
 namespace mica::recording {
@@ -19,14 +18,6 @@ constexpr size_t kMostBytes = size_t{16} << 20;  // of all plans that a thread k
 constexpr size_t kSeen = 1024;
 // The words of a call in a key, at most.
 constexpr size_t kCallWords = 4 + kDims + 5 + kOperands * (3 + 2 * kDims);
-
-// Whether a call is a sum without a factor: only then a norm can take it along.
-bool is_plain_sum(const Call& call) {
-  const char* name = call.name;
-  if (name[0] != 'a' || name[1] != 'd' || name[2] != 'd' || name[3] != 0) return false;
-  const auto& [alpha] = *reinterpret_cast<const std::tuple<Scalar>*>(call.arguments);
-  return alpha == Scalar(1) || alpha == Scalar(1.0);
-}
 
 template <class... T>
 uint64_t packed(T... bytes) {
