@@ -49,6 +49,8 @@ def said(function, *args):
 WAYS = {
     "pointwise, small images": (lambda: conv(64, 96, 1, bias=False), (2, 64, 14, 14)),
     "pointwise, images of odd sizes": (lambda: conv(40, 72, 1), (3, 40, 13, 17)),
+    "pointwise, panels that a thread packs for itself": (lambda: conv(400, 24, 1, bias=False), (2, 400, 27, 29)),
+    "pointwise, the same with a bias": (lambda: conv(700, 40, 1), (3, 700, 17, 19)),
     "pointwise, large images": (lambda: conv(24, 80, 1, bias=False), (2, 24, 56, 56)),
     "pointwise, large images with a bias": (lambda: conv(24, 80, 1), (1, 24, 40, 41)),
     "pointwise, many filters": (lambda: conv(64, 512, 1, bias=False), (1, 64, 36, 36)),
@@ -94,7 +96,9 @@ def test_bits(way, threads):
         mica.set_num_threads(before)
 
 
-@pytest.mark.parametrize("shape", [(2, 48, 28, 28), (3, 40, 19, 17), (2, 24, 56, 56), (1, 300, 40, 40), (1, 2, 90, 90)])
+@pytest.mark.parametrize(
+    "shape", [(2, 48, 28, 28), (3, 40, 19, 17), (2, 24, 56, 56), (1, 300, 40, 40), (1, 2, 90, 90), (3, 520, 17, 23)]
+)
 @pytest.mark.parametrize("filters", [3, 32, 200])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_product_by_channel_before_it(shape, filters, threads):

@@ -19,6 +19,8 @@ using gemm_impl::MicroTile;
 
 constexpr int64_t kPackedBytes = 1 << 24;  // the most bytes of panels at a time
 constexpr int64_t kGroupBytes = 1 << 19;
+constexpr int64_t kOwnBytes = 1 << 18;  // of the panels that a thread packs for itself, just before it uses them
+constexpr int64_t kOwnGroups = 2;       // the groups of such panels that a thread has at least, if there are several
 constexpr int64_t kLeastWork = 1 << 18;
 
 // The matrix as the micro-kernel reads it best: rows in panels, or adjacent factors in rows that fall into different
@@ -213,17 +215,64 @@ bool suits_planes(const PlaneProduct& p) {
   return p.rows >= 8 && p.source.positions() < 1024 && p.batch * p.source.positions() * p.rows * p.depth >= kLeastWork;
 }
 
+namespace {
+
+// Multiplies panels of rows [begin, end) with a group of panels of positions, which lie packed one after the other.
+void multiply_group(const Panels& panels, const float* packed, int64_t first, int64_t last, int64_t begin, int64_t end,
+                    float* block, float* own) {
+  const PlaneProduct& p = panels.p;
+  const MatrixPanels& matrix = panels.matrix;
+  const int64_t row_panels = divide_up(p.rows, panels.panel_rows), size = p.depth * panels.width;
+  for (int64_t row_panel = begin; row_panel < end; ++row_panel) {
+    const float* factors = matrix.panel(row_panel, own);
+    // How many floats of the next rows are fetched with one panel, and how many bytes with one depth.
+    const float* soon = row_panel + 1 < row_panels ? matrix.fetched(row_panel + 1) : nullptr;
+    const int64_t part = divide_up(matrix.fetched_floats(), last - first);
+    const int64_t fetched = soon ? divide_up(part * static_cast<int64_t>(sizeof(float)), p.depth) : 0;
+    for (int64_t i = first; i < last; ++i)
+      panels.multiply(i, packed + (i - first) * size, row_panel, factors, block,
+                      soon ? soon + (i - first) * part : nullptr, fetched);
+    if (p.work) panels.finish(first, last, row_panel);
+  }
+}
+
+}  // namespace
+
 void multiply_planes(const PlaneProduct& p) {
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
   const int64_t step = equal_part(p.rows, kernel.rows), row_panels = divide_up(p.rows, step);
   const int64_t width = kernel.cols, count = divide_up(p.batch * p.source.positions(), width);
   const int64_t size = p.depth * width, bytes = size * static_cast<int64_t>(sizeof(float));
+  const int threads = get_num_threads();
+  const auto own_floats = [&](const MatrixPanels& matrix) { return bytes_of_floats(matrix.own_floats()); };
+
+  // Where the panels are more than a part of the second cache, a thread packs a group of them, multiplies it with the
+  // whole matrix, and packs the next group in the same memory. So panels never leave that cache. That pays if reading
+  // the matrix for each group costs less than writing all panels and reading them again, which costs more where they
+  // are too many for the cache.
+  const int64_t few = equal_part(count, std::max<int64_t>(1, kOwnBytes / bytes)), groups = divide_up(count, few);
+  const int64_t dear = count * bytes > std::max(kGroupBytes, kernel.block_bytes) ? 1 : 2;
+  const bool pays = groups > 1 && dear * (groups - 1) * p.rows * p.depth <= count * size;
+  if (pays && (threads == 1 || groups >= kOwnGroups * threads)) {
+    const MatrixPanels matrix(p, kernel, step, false);
+    const Panels panels{p, matrix, step};
+    share_runs(threads, groups, 1, groups, [&](int64_t begin, int64_t end) {
+      const Scratch packed(bytes_of_floats(few * size)), block(bytes_of_floats(step * width)), own(own_floats(matrix));
+      for (int64_t group = begin; group < end; ++group) {
+        const int64_t first = group * few, last = std::min(count, first + few);
+        for (int64_t i = first; i < last; ++i) panels.pack(i, packed.as<float>() + (i - first) * size);
+        multiply_group(panels, packed.as<float>(), first, last, 0, row_panels, block.as<float>(), own.as<float>());
+      }
+    });
+    if (p.work) p.work->set_done();
+    return;
+  }
+
   const int64_t held = equal_part(count, std::max<int64_t>(1, kPackedBytes / bytes));
   // A unit of work is some rows of the matrix with a group of panels, which stays in the second cache meanwhile.
   const int64_t most = std::max<int64_t>(1, std::max(kGroupBytes, kernel.block_bytes) / bytes);
   const MatrixPanels matrix(p, kernel, step, count <= most);
   const Panels panels{p, matrix, step};
-  const int threads = get_num_threads();
   const Scratch packed(bytes_of_floats(held * size));
   for (int64_t base = 0; base < count; base += held) {
     const int64_t here = std::min(held, count - base);
@@ -232,20 +281,13 @@ void multiply_planes(const PlaneProduct& p) {
     });
     const int64_t group = equal_part(here, most);
     share_runs(threads, divide_up(here, group) * row_panels, 1, row_panels, [&](int64_t begin, int64_t end) {
-      const Scratch block(bytes_of_floats(step * width));
-      const Scratch own(bytes_of_floats(matrix.own_floats()));
-      for (int64_t unit = begin; unit < end; ++unit) {
+      const Scratch block(bytes_of_floats(step * width)), own(own_floats(matrix));
+      for (int64_t unit = begin; unit < end;) {
         const int64_t row_panel = unit % row_panels, first = unit / row_panels * group;
-        const int64_t last = std::min(here, first + group);
-        const float* factors = matrix.panel(row_panel, own.as<float>());
-        // How many floats of the next rows are fetched with one panel, and how many bytes with one depth.
-        const float* soon = row_panel + 1 < row_panels ? matrix.fetched(row_panel + 1) : nullptr;
-        const int64_t part = divide_up(matrix.fetched_floats(), last - first);
-        const int64_t fetched = soon ? divide_up(part * static_cast<int64_t>(sizeof(float)), p.depth) : 0;
-        for (int64_t i = first; i < last; ++i)
-          panels.multiply(base + i, packed.as<float>() + i * size, row_panel, factors, block.as<float>(),
-                          soon ? soon + (i - first) * part : nullptr, fetched);
-        if (p.work) panels.finish(base + first, base + last, row_panel);
+        const int64_t rows = std::min(end - unit, row_panels - row_panel);
+        multiply_group(panels, packed.as<float>() + first * size, base + first, base + std::min(here, first + group),
+                       row_panel, row_panel + rows, block.as<float>(), own.as<float>());
+        unit += rows;
       }
     });
   }
