@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "compiler/fused.h"
 #include "core/recorded_batch_norm.h"
 #include "core/recorded_convolution.h"
 #include "core/silu_of_line.h"
@@ -13,6 +14,11 @@ namespace mica::recording {
 
 // Of convolutions with fewer positions the rows are too short.
 static constexpr int64_t kLeastPositions = 16;
+
+static bool is_norm(const Call& call) {
+  return !is_pointwise(call) && std::string_view(call.name) == RecordedBatchNorm::kName;
+}
+static double eps_of(const Call& norm) { return reinterpret_cast<const RecordedBatchNorm*>(norm.arguments)->eps; }
 
 // Describes an operand as images of channels of positions: all dimensions behind the channels become one. False where
 // its strides do not allow that or its shape is not the convolution's.
@@ -74,8 +80,7 @@ bool Epilogue::take_norm(const Call& call, Call& as) {
   if (!flatten(out.sizes, out.ndim, out, as.operands[0]) || !flatten(in.sizes, in.ndim, in, as.operands[3]))
     return false;
   const int slot = static_cast<int>(slots_->size() + 2 * norms_.size());
-  norms_.push_back({call.operands[2], call.operands[3], call.operands[4], call.operands[5],
-                    reinterpret_cast<const RecordedBatchNorm*>(call.arguments)->eps, slot});
+  norms_.push_back({call.operands[2], call.operands[3], call.operands[4], call.operands[5], eps_of(call), slot});
   for (int k = 1; k <= 2; ++k) {  // the shift, then the scale
     Operand& o = as.operands[k];
     o = {};
@@ -105,7 +110,7 @@ bool Epilogue::take_reduction(const Call& call, Call& as) {
 
 bool Epilogue::take(const Call& call, Call& as) {
   if (is_pointwise(call)) return take_loop(call, as);
-  if (std::string_view(call.name) == RecordedBatchNorm::kName) return take_norm(call, as);
+  if (is_norm(call)) return take_norm(call, as);
   return take_reduction(call, as);
 }
 
@@ -244,6 +249,19 @@ bool Epilogue::take_factors(int index, const Call* calls, const std::vector<char
   source_ = &source;
   factors_ = &factors;
   return true;
+}
+
+// A norm runs by another kernel, whose numbers stay. Numbers of machine code are part of the plan.
+void Epilogue::take_numbers(const std::vector<int>& members, const Call* calls) {
+  size_t norm = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Call& from = calls[members[i]];
+    if (is_norm(from)) {
+      norms_[norm++].eps = eps_of(from);
+    } else {
+      recording::take_numbers(calls_[i], from);
+    }
+  }
 }
 
 int Epilogue::unit_of(int position) const {

@@ -22,6 +22,10 @@ class Epilogue {
   // memory.
   bool take_factors(int product, const Call* calls, const std::vector<char>& in_memory);
 
+  // Takes the numbers of calls that differ from those it was made of in nothing else. The convolution and the product
+  // are not copied: whoever keeps the epilogue keeps them, with their numbers.
+  void take_numbers(const std::vector<int>& members, const Call* calls);
+
   // Computes the convolution and the calls that follow it. All slots that are in memory have their memory.
   void run(const std::vector<Slot>& slots) const;
   // How many calls it runs beside the members: the convolution, and the product if it takes one.
@@ -34,6 +38,7 @@ class Epilogue {
   bool reads(int slot) const;                               // whether the convolution reads the slot
   const std::vector<int>& order() const { return order_; }  // the members in the order in which they run
   const std::vector<Unit>& units() const { return units_; }
+  size_t bytes() const { return calls_.size() * sizeof(Call); }  // what most of its memory is
 
  private:
   // All shapes are taken as images of channels of positions.

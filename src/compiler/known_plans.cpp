@@ -127,7 +127,8 @@ KnownPlan::~KnownPlan() = default;
 // What most of its memory is: the calls, the key, and on the CPU how each group uses each slot.
 size_t KnownPlan::bytes() const {
   const size_t uses = plan_ ? plan_->grouping().groups().size() * (sizeof(Partition) + 2) * slots_ : 0;
-  return static_cast<size_t>(count_) * sizeof(Call) + key_.size() * sizeof(uint64_t) + uses;
+  const size_t epilogues = plan_ ? plan_->bytes_of_epilogues() : 0;
+  return static_cast<size_t>(count_) * sizeof(Call) + key_.size() * sizeof(uint64_t) + uses + epilogues;
 }
 
 void KnownPlan::take_numbers(const Call* calls) {
@@ -137,13 +138,17 @@ void KnownPlan::take_numbers(const Call* calls) {
     } else {
       take_numbers_of_step(calls_[c], calls[c]);
     }
+  // A convolution knows its weight by the storage, too: what was made of it is kept there.
+  for (int c = 0; c < count_ && plan_; ++c)
+    if (is_convolution(calls_[c]))
+      calls_[c].operands[kConvolutionWeight].storage = calls[c].operands[kConvolutionWeight].storage;
   if (fused_) fused_->take_numbers();
+  if (plan_) plan_->take_numbers_of_epilogues(calls_.get());
 }
 
-// False where a call is of a kind whose plans are not kept: convolutions on the CPU, and what only graphs that are
-// captured put off.
+// False where a call is of a kind whose plans are not kept: what only graphs that are captured put off.
 bool KnownPlans::write_key(const Call* calls, int count, const std::vector<Slot>& slots) {
-  const size_t most = static_cast<size_t>(count) * kCallWords + slots.size() / 64 + 3;
+  const size_t most = static_cast<size_t>(count) * kCallWords + 2 * slots.size() + 4;
   if (most > room_) {
     room_ = 2 * most;
     key_.reset(new uint64_t[room_]);
@@ -152,11 +157,12 @@ bool KnownPlans::write_key(const Call* calls, int count, const std::vector<Slot>
   *to++ = static_cast<uint64_t>(count) << 32 | slots.size();
   const bool on_cpu = calls[0].device.is_cpu();
   *to++ = on_cpu ? static_cast<uint64_t>(get_num_threads()) << 1 | generates_code() : 0;
+  bool convolves = false;
   for (int c = 0; c < count; ++c) {
     const Call& call = calls[c];
     if (call.device.is_cpu() != on_cpu) return false;
     if (call.form != Call::Form::Loop && call.form != (on_cpu ? Call::Form::Rows : Call::Form::Norm)) return false;
-    if (is_convolution(call)) return false;
+    convolves |= is_convolution(call);
     to = on_cpu ? write_cpu_call(to, call) : write_call(to, call);
   }
   uint64_t wanted = 0;
@@ -166,6 +172,9 @@ bool KnownPlans::write_key(const Call* calls, int count, const std::vector<Slot>
     *to++ = wanted;
     wanted = 0;
   }
+  // What follows a convolution runs on its blocks only in fresh memory that it fills.
+  for (size_t s = 0; s < slots.size() && convolves; ++s)
+    *to++ = static_cast<uint64_t>(slots[s].storage->nbytes()) << 1 | is_promised(slots[s]);
   words_ = static_cast<size_t>(to - key_.get());
   return true;
 }

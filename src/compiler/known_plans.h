@@ -12,7 +12,7 @@
 namespace mica::recording {
 
 // A plan with calls of its own. These have the numbers of the recording that runs; storages are known by slot alone.
-// All of them are calls of the CPU without convolutions, or all are calls of devices whose backend fuses calls.
+// All of them are calls of the CPU, or all are calls of devices whose backend fuses calls.
 class KnownPlan {
  public:
   KnownPlan(const Call* calls, int count, const std::vector<Slot>& slots);

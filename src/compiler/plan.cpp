@@ -80,6 +80,17 @@ size_t Plan::loops() const {
   return plans_.size() - static_cast<size_t>(std::count(runs_later_.begin(), runs_later_.end(), 1));
 }
 
+void Plan::take_numbers_of_epilogues(const Call* calls) {
+  for (size_t g = 0; g < epilogues_.size(); ++g)
+    if (epilogues_[g]) epilogues_[g]->take_numbers(grouping_.groups()[g].calls, calls);
+}
+
+size_t Plan::bytes_of_epilogues() const {
+  size_t sum = 0;
+  for (const auto& each : epilogues_) sum += each ? each->bytes() : 0;
+  return sum;
+}
+
 void Plan::note(size_t group, Progress reached, std::vector<Progress>& progress) const {
   for (const int c : grouping_.groups()[group].calls) progress[c] = reached;
   if (const Epilogue* e = epilogue(group)) {

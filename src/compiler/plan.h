@@ -55,6 +55,8 @@ class Plan {
   int last_use(int slot) const { return last_use_[slot]; }  // the last group that uses a slot, or -1
   // The epilogue that the group is, if its calls run on the blocks of a convolution; or null.
   const Epilogue* epilogue(size_t group) const { return epilogues_[group].get(); }
+  void take_numbers_of_epilogues(const Call* calls);  // of calls like those that were planned
+  size_t bytes_of_epilogues() const;
   // Whether the group is a convolution, or a product before it, that runs as a part of a later group.
   bool runs_later(size_t group) const { return runs_later_[group]; }
   bool made_halves() const { return made_halves_; }  // whether calls were cut into halves, which lie behind the calls
