@@ -136,7 +136,9 @@ def meshgrid(*tensors, indexing=None):
 
 @_overridable
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The distinct elements, or slices along a dimension; on request where each came, and how often."""
+    """The distinct elements, or the distinct slices along a dimension.
+
+    With `return_inverse` also the index of each input element among them, with `return_counts` how often each comes."""
     if dim is None:
         values, inverse, counts = _C._unique2(input, sorted, return_inverse, return_counts)
     else:

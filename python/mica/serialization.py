@@ -151,7 +151,13 @@ def save(
     _use_new_zipfile_serialization=True,
     _disable_byteorder_record=False,
 ):
-    """Save an object to a file, by path or open for writing, in torch's format.
+    """Save an object to a file in torch's format.
+
+    Args:
+        obj: a tensor, a state dict, or any object that can be pickled
+        f: a path, or a file that is open for writing
+        pickle_module, pickle_protocol: how objects that are not tensors are pickled
+        _use_new_zipfile_serialization: False writes torch's older format
 
     Tensors that share memory will share it again when they are loaded. Written to a path, the file appears when it is
     complete: until then, and if saving fails, what was there before stays.
@@ -195,12 +201,20 @@ def save(
 
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
-    """Load an object from a file that torch.save wrote, Mica's or torch's, by path or open for reading.
+    """Load an object from a file that torch.save wrote, Mica's or torch's.
 
-    With weights_only, the default, nothing in the file is run: it may hold tensors, plain values and containers, and
-    what add_safe_globals has declared safe. mmap maps the file instead of reading it, so that bytes come from the disk
-    when they are used. map_location says where tensors go: a device, a dict from device to device, or a function of a
-    storage and its location.
+    Args:
+        f: a path, or a file that is open for reading
+        map_location: where tensors go: a device, a dict from device to device, or a function of a storage and its location
+        pickle_module: unpickles objects, with weights_only=False
+        weights_only: True, the default, runs nothing of the file: it may hold tensors, plain values and containers, and
+            what add_safe_globals has declared safe. False runs what the file says: use it for files that you trust
+        mmap: whether the file is mapped instead of read, so that bytes come from the disk when they are used
+
+    Example::
+
+        torch.save(model.state_dict(), "model.pt")
+        model.load_state_dict(torch.load("model.pt", map_location="cpu"))
     """
     weights_only = _resolve_weights_only(weights_only, pickle_module)
     if weights_only and pickle_load_args:

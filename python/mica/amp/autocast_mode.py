@@ -27,8 +27,20 @@ def _checked(device_type):
 class autocast:
     """Run a block or a function in mixed precision: as a context manager or as a decorator.
 
-    Within, products and convolutions run in `dtype`, operations that need the range run in float32, and the rest in what
-    they are given.
+    Products and convolutions in it run in `dtype`, operations that need the range of float32 run in float32, and the
+    others in the dtype of what they are given.
+
+    Args:
+        device_type: "cpu" or "cuda", or the type of another device
+        dtype: the narrow dtype; by default bfloat16 on the CPU and float16 on CUDA
+        enabled: False runs the block as if it were not there
+        cache_enabled: whether the casts of weights are kept until the block ends
+
+    Example::
+
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = criterion(model(x), y)
+        loss.backward()
     """
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):

@@ -44,10 +44,27 @@ def _refresh_per_optimizer_state():
 
 
 class GradScaler:
-    """Scales the loss before backward and the gradients back before the step.
+    """Scales the loss before backward and the gradients back before the step, so that 16-bit gradients do not vanish.
 
     A step whose gradients are infinite or NaN is left out and the scale shrinks; after `growth_interval` steps without one
     it grows.
+
+    Args:
+        device: the type of device that computes
+        init_scale: the first scale
+        growth_factor: by how much the scale grows
+        backoff_factor: by how much the scale shrinks
+        growth_interval: after how many good steps in a row the scale grows
+        enabled: False makes every method do what it would do without scaling
+
+    Example::
+
+        scaler = torch.amp.GradScaler("cuda")
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = criterion(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
     """
 
     def __init__(

@@ -137,7 +137,7 @@ _before_gradients = None
 
 
 def _compute_recorded():
-    """What a capture of graphs has put off is computed: the engine sees tensors beneath calls."""
+    """Compute what a capture of graphs has put off: a backward pass needs the values of the tensors."""
     if _before_gradients is not None:
         _before_gradients()
 

@@ -126,7 +126,7 @@ def _level(level):
 
 
 class _Dual(Function):
-    """Memory, as what an input of the graph holds."""
+    """Gives a tensor the graph's input `root` as its history, in place, so that the dual tensor has the tensor's memory."""
 
     @staticmethod
     def forward(ctx, root, memory):
@@ -225,7 +225,7 @@ def _is_fwd_grad_enabled():
 
 
 def _switch(enabled):
-    """Let operations hand tangents on, or not: within a level or a transform they are then not recorded at all."""
+    """Let operations pass tangents on, or not. Where they do not, a level or a transform records nothing."""
     before, _state.enabled = _state.enabled, enabled
     if before == enabled or not (_state.levels or _C._are_functorch_transforms_active()):
         return

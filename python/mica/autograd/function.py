@@ -97,8 +97,24 @@ class FunctionMeta(type):
 class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
     """A function with a backward of its own: subclass it, and call `apply`.
 
-    Static methods `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`; or `forward(*args)`,
+    A subclass has static methods: `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`; or `forward(*args)`,
     `setup_context(ctx, inputs, output)` and `backward`. `backward` returns one gradient, or None, for each argument.
+
+    Example::
+
+        class Exp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = x.exp()
+                ctx.save_for_backward(y)
+                return y
+
+            @staticmethod
+            def backward(ctx, grad):
+                (y,) = ctx.saved_tensors
+                return grad * y
+
+        Exp.apply(x)
     """
 
     generate_vmap_rule = False

@@ -12,11 +12,17 @@ __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_
 
 
 class no_grad(_C._NoGrad, _NoParamDecoratorContextManager):
-    """Record nothing: results do not require grad."""
+    """Record nothing for backward: results do not require grad. A context manager, and a decorator.
+
+    Example::
+
+        with torch.no_grad():
+            prediction = model(x)  # prediction.requires_grad is False
+    """
 
 
 class enable_grad(_C._EnableGrad, _NoParamDecoratorContextManager):
-    """Record again, within no_grad."""
+    """Record for backward again, within a `no_grad` block. A context manager, and a decorator."""
 
 
 class set_grad_enabled(_DecoratorContextManager):

@@ -127,7 +127,7 @@ class SDPAParams:
 
 
 def can_use_flash_attention(params, debug=False):
-    """False: torch's kernel is not here; attention has one of Mica's own."""
+    """Return False: torch's flash attention is not there. Mica's attention has kernels of its own."""
     return False
 
 
@@ -135,7 +135,7 @@ can_use_efficient_attention = can_use_cudnn_attention = can_use_flash_attention
 
 
 def is_flash_attention_available():
-    """False: torch's kernel is not here; attention has one of Mica's own."""
+    """Return False: torch's flash attention is not there. Mica's attention has kernels of its own."""
     return False
 
 
@@ -177,7 +177,7 @@ _reduced = {"math": False}
 
 
 class _PlanCache:
-    """The cache of plans of cuFFT: kept by nobody."""
+    """torch's settings of the cache of cuFFT's plans. Mica's backend keeps plans by itself, so that nothing is set here."""
 
     size, max_size = 0, 4096
 
@@ -185,7 +185,7 @@ class _PlanCache:
         return self
 
     def clear(self):
-        """Does nothing: cuFFT's plans are not kept by Python."""
+        """Do nothing: the backend keeps plans by itself."""
 
 
 cufft_plan_cache = _PlanCache()

@@ -74,7 +74,7 @@ def disable(fn=None, recursive=True, *, reason=None):
 
 
 def allow_in_graph(fn):
-    """The function itself, unchanged."""
+    """The function itself, unchanged: Python runs in compiled functions as it is."""
     return fn
 
 
@@ -100,7 +100,7 @@ def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_si
 
 
 def nested_compile_region(fn=None, **options):
-    """The function itself, with arguments or without."""
+    """The function itself, unchanged: regions of their own are about torch's compiler."""
     return _itself(fn)
 
 
@@ -123,7 +123,7 @@ def wrap_numpy(fn):
 
 
 def cudagraph_mark_step_begin():
-    """Does nothing: no steps are recorded."""
+    """Do nothing: results of replayed calls are tensors of their own, so that steps need no marks."""
 
 
 def reset():
@@ -170,7 +170,7 @@ _stance = _Stance()
 
 
 class set_stance(_contextlib.ContextDecorator):
-    """Whether to compile. A function, a context or a decorator.
+    """Say whether compiled functions are compiled: from the call on, in a `with` block, or in a decorated function.
 
     "force_eager" runs compiled functions as they are. The others are about graphs for backends of the program's own:
     "eager_on_recompile" runs graphs that are new as they are, "fail_on_recompile" refuses them, "eager_then_compile" runs

@@ -60,7 +60,7 @@ def _pointwise_in_place(call):
     check_first_is_batched(call)
     first = call.args[0]
     if any(isinstance(x, Tensor) and x.dim() > first.dim() for x in call.args[1:]):
-        return NotImplemented  # the examples' own error
+        return NotImplemented  # one example by itself raises the error
     _pointwise(call)
     return Plain(first)
 
@@ -82,7 +82,7 @@ def _masked_fill(call):
     if not isinstance(value, Tensor):
         return _pointwise(call)
     if value.dim():
-        return NotImplemented  # the examples' own error
+        return NotImplemented  # one example by itself raises the error
     x, mask, value = align(call, [x, mask, value.to(x.dtype)])
     return _C.where(mask, value, x)
 
@@ -193,7 +193,7 @@ def _leading(call):
 def _to(call):
     first, args = call.args[0], [call.value(x) for x in call.args[1:]]
     value = call.value(first)
-    if value is first:  # only the other one, which gives the dtype, is an example
+    if value is first:  # only the second argument, which gives the dtype, is an example
         return Plain(call.func(first, *args, **call.kwargs))
     return call.func(value, *args, **call.kwargs)
 

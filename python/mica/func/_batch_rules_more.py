@@ -86,7 +86,7 @@ def _of_matrices(call):
     tensors = [x for x in (*call.args, *call.kwargs.values()) if isinstance(x, Tensor)]
     ranks = {x.dim() for x in tensors}
     if tensors[0].dim() < 2 or tensors[-1].dim() < (2 if call.name in ("ldl_solve", "ormqr", "cdist") else 1):
-        return NotImplemented  # as above
+        return NotImplemented  # one example refuses a vector, which with the batch would pass for a matrix
     if call.name == "cdist" and len(ranks) > 1:
         return NotImplemented
     if call.name == "solve_ex" and tensors[1].dim() != tensors[0].dim():

@@ -55,7 +55,7 @@ def matmul(call, a, b, turned=False):
         y = y.mT
     rank_a, rank_b = x.dim() - in_a, y.dim() - in_b
     if rank_a == 0 or rank_b == 0:
-        return mica.matmul(x.select(0, 0) if in_a else x, y.select(0, 0) if in_b else y)  # its own error
+        return mica.matmul(x.select(0, 0) if in_a else x, y.select(0, 0) if in_b else y)  # raises the error
     left, right = rank_a == 1, rank_b == 1
     if in_a and not in_b and rank_b <= 2 and (rank_a > 1 or rank_b >= 1):
         return x @ y

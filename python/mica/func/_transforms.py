@@ -86,7 +86,7 @@ def _in_the_engine(x):
 
 
 def reaches_outside(outputs, leaves):
-    """Whether outputs depend on what requires grad beside the leaves: their derivatives then have a history, too."""
+    """Whether outputs depend on tensors beside the leaves that require grad: derivatives then carry a graph."""
     import mica
 
     mica.autograd._compute_recorded()
@@ -199,7 +199,11 @@ def grad_and_value(func, argnums=0, has_aux=False):
 
 
 def grad(func, argnums=0, has_aux=False):
-    """A function that returns the gradient of a scalar function."""
+    """A function that returns the gradient of a scalar function.
+
+    `argnums` says by which argument, or arguments, it is taken. With has_aux, `func` returns a second result, which is
+    returned beside the gradient. Example: torch.func.grad(lambda x: x.sin().sum())(x) is x.cos().
+    """
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)

@@ -24,7 +24,21 @@ def _is_whole(x):
 
 
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
-    """A function that applies `func` to every example of its inputs along `in_dims` and stacks the results."""
+    """A function that applies `func` to every example of its inputs along `in_dims` and stacks the results.
+
+    Args:
+        func: a function of one example
+        in_dims: the dimension of examples of each argument; None for an argument that all examples share
+        out_dims: where the dimension of examples is in the results
+        randomness: what random numbers in `func` are: "error", the "same" for all examples, or "different" for each
+        chunk_size: how many examples are computed at a time; None computes all
+
+    A function that asks for values, as branches do, runs for one example after the other; torch refuses it.
+
+    Example::
+
+        dots = torch.vmap(torch.dot)(torch.randn(8, 3), torch.randn(8, 3))  # (8,)
+    """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and not chunk_size > 0:

@@ -23,7 +23,16 @@ class _ParameterMeta(type(Tensor)):
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that a module lists among its parameters when it is assigned to it."""
+    """A tensor that is trained: a module lists it among its parameters when it is assigned to an attribute.
+
+    Args:
+        data: the tensor; an empty one if it is not given
+        requires_grad: whether gradients are computed for it
+
+    Example::
+
+        self.scale = nn.Parameter(torch.ones(8))
+    """
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:

@@ -37,7 +37,7 @@ class _WithMomentum(LRScheduler):
 
 
 class CyclicLR(_WithMomentum):
-    """Up and down between `base_lr` and `max_lr`, with the momentum the other way round.
+    """Moves the rate up and down between `base_lr` and `max_lr`, and the momentum the other way round.
 
     The height of a cycle follows `mode`, or `scale_fn` of the cycle's or the step's number.
     """
@@ -152,7 +152,15 @@ class CyclicLR(_WithMomentum):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine down to `eta_min`, again and again, each `T_mult` times as long as the one before."""
+    """Lowers the rate to `eta_min` along half a cosine, again and again, each time `T_mult` times as long as before.
+
+    Args:
+        optimizer: whose learning rates are set
+        T_0: the number of epochs of the first fall
+        T_mult: by how much each fall is longer than the one before
+        eta_min: the least rate
+        last_epoch: the epoch to continue from; -1 starts anew
+    """
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -201,7 +209,18 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(_WithMomentum):
-    """One cycle for the whole run: up to `max_lr`, then far below where it began, the momentum the other way round."""
+    """Makes one cycle of the whole run: the rate rises to `max_lr`, then falls far below where it began.
+
+    The momentum moves the other way round. The length of the run is `total_steps`, or `epochs * steps_per_epoch`; call
+    `step()` after every batch.
+
+    Example::
+
+        scheduler = OneCycleLR(optimizer, max_lr=0.01, steps_per_epoch=len(loader), epochs=10)
+        for batch in loader:
+            train(batch)
+            scheduler.step()
+    """
 
     def __init__(
         self,

@@ -15,7 +15,17 @@ from mica.optim._lr_base import (
 
 
 class LambdaLR(_ByFunctions):
-    """The initial rate times a function of the epoch."""
+    """Sets the rate to the initial one times a function of the epoch.
+
+    Args:
+        optimizer: whose learning rates are set
+        lr_lambda: a function of the epoch's number, or a list with one for each group
+        last_epoch: the epoch to continue from; -1 starts anew
+
+    Example::
+
+        scheduler = LambdaLR(optimizer, lambda epoch: 0.95**epoch)
+    """
 
     def get_lr(self):
         _warn_get_lr_called_within_step(self)
@@ -23,7 +33,7 @@ class LambdaLR(_ByFunctions):
 
 
 class MultiplicativeLR(_ByFunctions):
-    """The rate before times a function of the epoch."""
+    """Multiplies the rate by a function of the epoch, `lr_lambda`, in every epoch."""
 
     def _check_functions(self):
         for function in self.lr_lambdas:
@@ -39,7 +49,20 @@ class MultiplicativeLR(_ByFunctions):
 
 
 class StepLR(LRScheduler):
-    """Times gamma every `step_size` epochs."""
+    """Multiplies the rate by gamma every `step_size` epochs.
+
+    Args:
+        optimizer: whose learning rates are set
+        step_size: the number of epochs between two reductions
+        gamma: the factor
+
+    Example::
+
+        scheduler = StepLR(optimizer, step_size=30, gamma=0.1)
+        for epoch in range(100):
+            train()
+            scheduler.step()
+    """
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
         self.step_size = step_size
@@ -76,7 +99,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Times a factor for the first `total_iters` epochs."""
+    """Multiplies the rate by a factor for the first `total_iters` epochs."""
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         if factor > 1.0 or factor < 0:
@@ -163,7 +186,14 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Down to `eta_min` in `T_max` epochs along half a cosine, and up again in as many."""
+    """Lowers the rate to `eta_min` in `T_max` epochs along half a cosine, and raises it again in as many.
+
+    Args:
+        optimizer: whose learning rates are set
+        T_max: the number of epochs down to the least rate
+        eta_min: the least rate
+        last_epoch: the epoch to continue from; -1 starts anew
+    """
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         self.T_max = T_max

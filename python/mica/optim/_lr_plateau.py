@@ -13,7 +13,26 @@ from mica.optim._lr_base import (
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` when a metric has not improved for `patience` epochs."""
+    """Multiplies the rate by `factor` when a metric has not improved for `patience` epochs.
+
+    Args:
+        optimizer: whose learning rates are set
+        mode: "min" if the metric is to fall, "max" if it is to rise
+        factor: by which the rate is multiplied
+        patience: the number of epochs without an improvement that are allowed
+        threshold: by how much a metric must change to count as improved
+        threshold_mode: "rel" takes the threshold as a share of the best metric, "abs" as a difference
+        cooldown: the number of epochs after a reduction in which nothing is counted
+        min_lr: the least rate, or a list with one for each group
+        eps: a change of the rate that is smaller is not made
+
+    Example::
+
+        scheduler = ReduceLROnPlateau(optimizer, patience=5)
+        for epoch in range(100):
+            train()
+            scheduler.step(validate())
+    """
 
     _needs_metric = True
 

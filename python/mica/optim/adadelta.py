@@ -1,4 +1,4 @@
-"""Steps by the ratio of past updates to past gradients."""
+"""Adadelta: steps by the ratio of past updates to past gradients."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import adadelta

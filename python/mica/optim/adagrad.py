@@ -1,4 +1,4 @@
-"""Steps by the sum of all squares."""
+"""Adagrad: steps divided by the root of the sum of all squared gradients."""
 
 from mica import _C
 from mica._generated import optimizers

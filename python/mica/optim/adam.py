@@ -11,7 +11,26 @@ __all__ = ["Adam", "adam"]
 class Adam(optimizers.Adam):
     """Steps by running means of the gradient and of its square, both corrected for their start at zero.
 
-    `amsgrad` keeps the largest of the second; `decoupled_weight_decay` shrinks the parameters themselves (AdamW).
+    Args:
+        params: parameters, (name, parameter) pairs, or groups of them as dicts
+        lr: the learning rate
+        betas: how much of each running mean is kept in a step
+        eps: is added to the root of the second mean, so that nothing is divided by zero
+        weight_decay: how much of the parameter is added to its gradient
+        amsgrad: whether the largest of the second means is used
+        maximize: whether the objective is to grow
+        capturable: whether steps can be part of a CUDA graph
+        differentiable: whether autograd records the steps
+        decoupled_weight_decay: whether weight_decay shrinks the parameter itself, as in AdamW
+        foreach: changes nothing: every step is one pass over memory
+        fused: on CUDA, keeps the count of steps on the GPU
+
+    Example::
+
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
     """
 
     @staticmethod

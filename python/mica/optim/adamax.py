@@ -1,4 +1,4 @@
-"""Adam with the largest gradient in place of the mean square."""
+"""Adamax: Adam with the largest gradient in place of the mean square."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import adamax

@@ -1,4 +1,4 @@
-"""Averaged gradient descent."""
+"""ASGD: averaged stochastic gradient descent."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import asgd

@@ -1,4 +1,4 @@
-"""Adam with Nesterov's momentum."""
+"""NAdam: Adam with Nesterov's momentum."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import nadam

@@ -1,4 +1,4 @@
-"""Adam that waits until its variance is known."""
+"""RAdam: Adam that holds back until its estimate of the variance is good."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import radam

@@ -1,4 +1,4 @@
-"""Steps by the root of the mean square."""
+"""RMSprop: steps divided by the root of the mean square of gradients."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import rmsprop

@@ -1,4 +1,4 @@
-"""Steps by the sign of the gradient."""
+"""Rprop: steps by the sign of the gradient."""
 
 from mica._generated import optimizers
 from mica._generated.optimizers import rprop

@@ -87,6 +87,21 @@ def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
 class profile:
     """Records what runs in a `with` block, or between start() and stop(); with a schedule, only some steps of it.
 
+    Args:
+        activities: what to record: ProfilerActivity.CPU, CUDA, or both
+        schedule: a function of the step's number, as `schedule()` makes one; call `step()` after each step
+        on_trace_ready: is called with the profiler whenever a recording ends
+        record_shapes: whether events have the shapes of their inputs
+        profile_memory: whether events have the memory that they took and gave back
+        with_stack: whether events have the lines of the program
+        with_flops: whether events of products and convolutions have their number of operations
+
+    Example::
+
+        with torch.profiler.profile(record_shapes=True) as p:
+            model(x).sum().backward()
+        print(p.key_averages().table(sort_by="self_cpu_time_total"))
+
     Operations are seen as they are, so that `with_modules`, which is for TorchScript, changes nothing. Events are there
     when a recording ends, and `post_processing_timeout_s` has nothing to limit.
     """

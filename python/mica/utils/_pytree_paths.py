@@ -1,4 +1,4 @@
-"""Leaves of nests with the ways to them."""
+"""Leaves of nests with the paths to them."""
 
 from mica.utils._pytree import _definition, _get_node_type, tree_is_leaf, tree_structure
 
@@ -19,29 +19,29 @@ def _generate_key_paths(key_path, tree, is_leaf=None):
 
 
 def tree_flatten_with_path(tree, is_leaf=None):
-    """The leaves, each with the way to it, and the shape of the nest."""
+    """The leaves, each with the path to it, and the shape of the nest."""
     return list(_generate_key_paths((), tree, is_leaf)), tree_structure(tree, is_leaf)
 
 
 def tree_leaves_with_path(tree, is_leaf=None):
-    """The leaves, each with the way to it."""
+    """The leaves, each with the path to it."""
     return list(_generate_key_paths((), tree, is_leaf))
 
 
 def tree_map_with_path(func, tree, *rests, is_leaf=None):
-    """tree_map of a function whose first argument is the way to the leaf."""
+    """tree_map of a function whose first argument is the path to the leaf."""
     found, spec = tree_flatten_with_path(tree, is_leaf)
     columns = [*zip(*found, strict=True), *(spec.flatten_up_to(rest) for rest in rests)]
     return spec.unflatten([func(*row) for row in zip(*columns, strict=True)])
 
 
 def keystr(kp):
-    """A way as text: ['a'][0].b"""
+    """A path as text: ['a'][0].b"""
     return "".join(map(str, kp))
 
 
 def key_get(obj, kp):
-    """What a nest has at the end of a way."""
+    """The value that a nest has at a path."""
     for key in kp:
         obj = key.get(obj)
     return obj

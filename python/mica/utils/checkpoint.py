@@ -309,11 +309,23 @@ def checkpoint(
     early_stop=True,
     **kwargs,
 ):
-    """function(*args, **kwargs), keeping nothing of its inside for backward but running it again there.
+    """Compute function(*args, **kwargs) without keeping what is inside of it for backward, which runs it again.
 
-    use_reentrant=False (the better choice) keeps placeholders that are filled by the second run; True runs forward and
-    backward of the function as one node. The second run has autocast as the first had it, and the same random numbers
-    unless preserve_rng_state=False. It stops at the last tensor that is needed unless early_stop=False.
+    Args:
+        function: what to compute
+        use_reentrant: False, the better choice, lets the second run fill placeholders; True runs forward and backward of
+            the function as one node
+        context_fn: returns a context manager for each of the two runs
+        determinism_check: "default" compares the tensors that both runs save, "none" does not
+        debug: whether an error about different runs lists the operators of both
+        early_stop: whether the second run stops at the last tensor that is needed
+        preserve_rng_state: whether the second run draws the same random numbers
+
+    The second run has autocast as the first had it.
+
+    Example::
+
+        y = checkpoint(block, x, use_reentrant=False)
     """
     preserve_rng_state = kwargs.pop("preserve_rng_state", True)
     if use_reentrant is None:

@@ -1,5 +1,4 @@
-"""Which kernels attention may use. Whether cuDNN is one of them is heeded; the rest of the choice is kept and changes
-nothing."""
+"""Which kernels attention may use. Mica obeys whether cuDNN is one of them; the rest of the choice changes nothing."""
 
 import enum
 
@@ -11,8 +10,10 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.Enum):
-    """The kernels that torch chooses among for attention. Mica has its own kernels and keeps the choice. As in torch, these
-    are not numbers."""
+    """The kernels that torch chooses among for attention.
+
+    Mica has its own kernels, and only obeys whether cuDNN may be used. As in torch, the members are not numbers.
+    """
 
     ERROR = -1
     MATH = 0

@@ -13,7 +13,28 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Attention in several subspaces: each head has its own projections of query, key and value."""
+    """Attention in several subspaces: each head has its own projections of query, key and value.
+
+    Args:
+        embed_dim: the number of features of the query and of the result; num_heads divides it
+        num_heads: the number of heads
+        dropout: the probability that a weight becomes zero, in training
+        bias: whether the projections have biases
+        add_bias_kv: whether a trained key and value are added to each sequence
+        add_zero_attn: whether a key and a value of zeros are added to each sequence
+        kdim, vdim: the number of features of keys and values; embed_dim if they are not given
+        batch_first: whether tensors are (batch, length, features) and not (length, batch, features)
+        device, dtype: of the parameters
+
+    A call takes query, key and value, and returns the result and the weights, averaged over heads; with
+    `need_weights=False` None stands for the weights, which is faster.
+
+    Example::
+
+        attention = nn.MultiheadAttention(64, num_heads=8, batch_first=True)
+        x = torch.randn(2, 10, 64)
+        y, _ = attention(x, x, x, need_weights=False)  # (2, 10, 64)
+    """
 
     __constants__ = ["batch_first"]
     bias_k: mica.Tensor | None

@@ -138,7 +138,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (batch, channels) or (batch, channels, length)."""
+    """Batch normalisation of (batch, channels) or (batch, channels, length). The arguments are those of BatchNorm2d."""
 
     def _check_input_dim(self, input):
         if input.dim() not in (2, 3):
@@ -146,7 +146,24 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (batch, channels, height, width)."""
+    """Batch normalisation of (batch, channels, height, width): each channel gets mean zero and variance one.
+
+    In training the mean and the variance are those of the batch, and running averages of them are kept. In evaluation the
+    running averages are used.
+
+    Args:
+        num_features: the number of channels
+        eps: is added to the variance, so that nothing is divided by zero
+        momentum: the weight of the batch in the running averages; None takes the plain mean of all batches
+        affine: whether each channel is then multiplied by a trained `weight` and shifted by a trained `bias`
+        track_running_stats: whether running averages are kept; without them, evaluation uses the batch too
+        device, dtype: of the parameters and the averages
+
+    Example::
+
+        layer = nn.BatchNorm2d(16)
+        layer(torch.randn(8, 16, 32, 32)).shape  # (8, 16, 32, 32)
+    """
 
     def _check_input_dim(self, input):
         if input.dim() != 4:
@@ -154,7 +171,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (batch, channels, depth, height, width)."""
+    """Batch normalisation of (batch, channels, depth, height, width). The arguments are those of BatchNorm2d."""
 
     def _check_input_dim(self, input):
         if input.dim() != 5:

@@ -75,9 +75,14 @@ def _require_sequential(other):
 
 
 class Sequential(_Sequence):
-    """Modules called one after the other, each with what the one before returned.
+    """Calls modules one after the other, each with what the one before returned.
 
-    Made of modules, which are numbered, or of one OrderedDict of names and modules.
+    It is made of modules, which are numbered, or of one OrderedDict of names and modules.
+
+    Example::
+
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+        y = model(torch.randn(4, 8))
     """
 
     def __init__(self, *args):
@@ -144,7 +149,12 @@ class Sequential(_Sequence):
 
 
 class ModuleList(_Sequence):
-    """A list of modules."""
+    """A list of modules, whose parameters belong to the module that holds the list.
+
+    Example::
+
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(4)])
+    """
 
     def __init__(self, modules=None):
         super().__init__()
@@ -194,7 +204,12 @@ class ModuleList(_Sequence):
 
 
 class ModuleDict(Module):
-    """Modules by name, in the order in which they came."""
+    """Modules by name, in the order in which they came.
+
+    Example::
+
+        self.heads = nn.ModuleDict({"mean": nn.Linear(8, 1), "scale": nn.Linear(8, 1)})
+    """
 
     def __init__(self, modules=None):
         super().__init__()

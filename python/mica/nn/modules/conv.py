@@ -7,8 +7,8 @@ from mica._C import Tensor
 
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter, UninitializedParameter
-from .lazy import LazyModuleMixin
+from ..parameter import Parameter
+from ._lazy_conv import _LazyConvTranspose, _LazyConvXdMixin, _LazyPlainConv
 from .module import Module
 from .utils import _ntuple, _pair, _reverse_repeat_tuple, _single, _triple  # noqa: F401
 
@@ -16,6 +16,8 @@ __all__ = [
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d",
     "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d",
 ]  # fmt: skip
+
+_LazyConvXdMixin.__module__ = __name__  # where programs look for it
 
 _PADDING_WORDS = {"same", "valid"}
 _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
@@ -174,21 +176,45 @@ class _PlainConvNd(_ConvNd):
 
 
 class Conv1d(_PlainConvNd):
-    """Slides filters along sequences of (batch, channels, length)."""
+    """Slides filters along sequences of (batch, channels, length), or of one sequence without the batch.
+
+    The arguments are those of Conv2d, with one size in the place of two.
+    """
 
     _dims = 1
     _function = staticmethod(F.conv1d)
 
 
 class Conv2d(_PlainConvNd):
-    """Slides filters over images of (batch, channels, height, width)."""
+    """Slides filters over images of (batch, channels, height, width), or of one image without the batch.
+
+    Args:
+        in_channels: the number of channels of the input
+        out_channels: the number of filters, and of channels of the result
+        kernel_size: the height and the width of a filter: a number for both, or a pair
+        stride: how far a filter moves at a time
+        padding: how many rows and columns are added at each side; "same" keeps the size, "valid" adds none
+        dilation: the distance between the elements that a filter reads
+        groups: into how many groups channels are divided; a filter reads the channels of its own group
+        bias: whether a number is added to each channel of the result
+        padding_mode: what is added: "zeros", "reflect", "replicate" or "circular"
+        device, dtype: of the parameters
+
+    Example::
+
+        layer = nn.Conv2d(3, 16, kernel_size=3, stride=2, padding=1)
+        layer(torch.randn(8, 3, 32, 32)).shape  # (8, 16, 16, 16)
+    """
 
     _dims = 2
     _function = staticmethod(F.conv2d)
 
 
 class Conv3d(_PlainConvNd):
-    """Slides filters through volumes of (batch, channels, depth, height, width)."""
+    """Slides filters through volumes of (batch, channels, depth, height, width), or of one volume without the batch.
+
+    The arguments are those of Conv2d, with three sizes in the place of two.
+    """
 
     _dims = 3
     _function = staticmethod(F.conv3d)
@@ -271,7 +297,16 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The transposed convolution of images: enlarges them by the stride."""
+    """The transposed convolution of images, (batch, channels, height, width): it enlarges them by the stride.
+
+    The arguments are those of Conv2d; `output_padding` adds rows and columns to one side of the result, because several
+    sizes of a convolution's input give the same size of its result.
+
+    Example::
+
+        layer = nn.ConvTranspose2d(16, 8, kernel_size=4, stride=2, padding=1)
+        layer(torch.randn(1, 16, 14, 14)).shape  # (1, 8, 28, 28)
+    """
 
     _dims = 2
     _function = staticmethod(F.conv_transpose2d)
@@ -282,82 +317,6 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     _dims = 3
     _function = staticmethod(F.conv_transpose3d)
-
-
-class _LazyConvXdMixin(LazyModuleMixin):
-    """Takes in_channels from the first input."""
-
-    def _leave_open(self, out_channels, bias, device, dtype):
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        self.out_channels = out_channels
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
-
-    def reset_parameters(self):
-        if not self.has_uninitialized_params() and self.in_channels != 0:
-            super().reset_parameters()
-
-    def initialize_parameters(self, input, *args, **kwargs):
-        if not self.has_uninitialized_params():
-            return
-        self.in_channels = self._get_in_channels(input)
-        if self.in_channels % self.groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
-        self.weight.materialize(self._weight_shape())
-        if self.bias is not None:
-            self.bias.materialize((self.out_channels,))
-        self.reset_parameters()
-
-    def _get_in_channels(self, input):
-        unbatched = self._get_num_spatial_dims() + 1
-        if input.dim() not in (unbatched, unbatched + 1):
-            raise RuntimeError(
-                f"Expected {unbatched}D (unbatched) or {unbatched + 1}D (batched) input to {type(self).__name__}, "
-                f"but got input of size: {input.shape}"
-            )
-        return input.shape[input.dim() - unbatched]
-
-    def _get_num_spatial_dims(self):
-        return self._dims
-
-
-class _LazyPlainConv(_LazyConvXdMixin):
-    def __init__(
-        self,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
-        self._leave_open(out_channels, bias, device, dtype)
-
-
-class _LazyConvTranspose(_LazyConvXdMixin):
-    def __init__(
-        self,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        groups=1,
-        bias=True,
-        dilation=1,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
-        )
-        self._leave_open(out_channels, bias, device, dtype)
 
 
 class LazyConv1d(_LazyPlainConv, Conv1d):

@@ -9,7 +9,12 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 
 class Dropout(_DropoutNd):
-    """Sets elements to zero with probability p and scales the others by 1 / (1 - p)."""
+    """Sets elements to zero with probability p and scales the others by 1 / (1 - p), in training alone.
+
+    Args:
+        p: the probability of a zero
+        inplace: whether the input itself is changed
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)

@@ -10,7 +10,7 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(options.Flatten):
-    """Makes one dimension of all from start_dim to end_dim."""
+    """Makes one dimension of those from start_dim to end_dim: by default of all but the first."""
 
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)

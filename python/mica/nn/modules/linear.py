@@ -26,7 +26,22 @@ class Identity(Module):
 
 
 class Linear(options.Linear):
-    """y = x A^T + b."""
+    """An affine map of the last dimension: y = x A^T + b.
+
+    Args:
+        in_features: the size of the input's last dimension
+        out_features: the size of the result's last dimension
+        bias: whether there is a b
+        device, dtype: of the parameters
+
+    `weight` is A, of (out_features, in_features), and `bias` is b, of (out_features,). Both start with uniform numbers
+    between -1 / sqrt(in_features) and 1 / sqrt(in_features).
+
+    Example::
+
+        layer = nn.Linear(20, 30)
+        layer(torch.randn(128, 20)).shape  # (128, 30)
+    """
 
     weight: _C.Tensor
 

@@ -39,7 +39,7 @@ for _class in (_Loss, _WeightedLoss):
 
 
 class L1Loss(_Loss):
-    """Absolute differences."""
+    """The absolute differences of input and target; `reduction` takes their mean, their sum or, with "none", each."""
 
     __constants__ = ["reduction"]
 
@@ -48,7 +48,7 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """Squared differences."""
+    """The squared differences of input and target; `reduction` takes their mean, their sum or, with "none", each."""
 
     __constants__ = ["reduction"]
 
@@ -94,7 +94,13 @@ class KLDivLoss(options.KLDivLoss):
 
 
 class NLLLoss(options.NLLLoss):
-    """The negated log-probabilities of target classes."""
+    """The negated log-probabilities of target classes: CrossEntropyLoss after LogSoftmax.
+
+    Args:
+        weight: a factor for each class
+        ignore_index: targets of this number do not count
+        reduction: "mean", "sum" or "none"; the mean is by the weights of the targets
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(input, target, self.weight, None, self.ignore_index, None, self.reduction)
@@ -114,7 +120,22 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(options.CrossEntropyLoss):
-    """The cross entropy of the softmax of logits with class indices or probabilities."""
+    """The cross entropy of the softmax of logits with class indices or probabilities.
+
+    Args:
+        weight: a factor for each class
+        ignore_index: targets of this number do not count
+        reduction: "mean", "sum" or "none"; the mean is by the weights of the targets
+        label_smoothing: the share of each target that is spread evenly over all classes
+
+    The input is (batch, classes), (batch, classes, ...) or (classes,). The target has no dimension of classes, and holds
+    their numbers; or it has the shape of the input, and holds probabilities.
+
+    Example::
+
+        loss = nn.CrossEntropyLoss()
+        loss(torch.randn(3, 5, requires_grad=True), torch.tensor([1, 0, 4])).backward()
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(
@@ -132,7 +153,15 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(options.BCEWithLogitsLoss):
-    """The cross entropy of the sigmoid of logits with targets between 0 and 1."""
+    """The cross entropy of the sigmoid of logits with targets between 0 and 1.
+
+    It is exact for large logits, where BCELoss of a sigmoid is not.
+
+    Args:
+        weight: a factor for each element of the batch
+        reduction: "mean", "sum" or "none"
+        pos_weight: a factor for the targets that are one, for each class
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(
@@ -141,7 +170,11 @@ class BCEWithLogitsLoss(options.BCEWithLogitsLoss):
 
 
 class CTCLoss(options.CTCLoss):
-    """Connectionist temporal classification."""
+    """Connectionist temporal classification: the negative log-likelihood of label sequences without an alignment.
+
+    The input holds log-probabilities, (time, batch, classes). `blank` is the number of the class that stands for no
+    label; `zero_infinity` makes losses that are infinite, because an input is too short, zero.
+    """
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
         return F.ctc_loss(

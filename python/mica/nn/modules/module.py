@@ -134,6 +134,17 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
 
     Parameters, buffers and modules that are assigned as attributes are found by `parameters()`, `state_dict()`, `to()`
     and the like. A subclass calls super().__init__() first and defines `forward`.
+
+    Example::
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.hidden = nn.Linear(8, 32)
+                self.out = nn.Linear(32, 1)
+
+            def forward(self, x):
+                return self.out(self.hidden(x).relu())
     """
 
     dump_patches: bool = False
@@ -205,7 +216,7 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
         return self.train(False)
 
     def requires_grad_(self, requires_grad=True):
-        """Whether gradients are computed for the parameters."""
+        """Set whether gradients are computed for the parameters; returns the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self

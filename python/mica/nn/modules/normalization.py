@@ -18,7 +18,20 @@ def _make_scale_and_shift(module, shape, wanted, bias, device, dtype):
 
 
 class LayerNorm(options.LayerNorm):
-    """Mean zero and variance one over the last dimensions, then a scale and a shift."""
+    """Gives the last dimensions mean zero and variance one, then scales and shifts each of their elements.
+
+    Args:
+        normalized_shape: the sizes of the last dimensions, or of the last one
+        eps: is added to the variance, so that nothing is divided by zero
+        elementwise_affine: whether there are a trained `weight` and `bias` of normalized_shape
+        bias: whether there is a `bias`
+        device, dtype: of the parameters
+
+    Example::
+
+        layer = nn.LayerNorm(64)
+        layer(torch.randn(8, 10, 64)).shape  # (8, 10, 64)
+    """
 
     def _make_parameters(self, bias, device, dtype):
         _make_scale_and_shift(self, self.normalized_shape, self.elementwise_affine, bias, device, dtype)
@@ -35,7 +48,14 @@ class LayerNorm(options.LayerNorm):
 
 
 class RMSNorm(options.RMSNorm):
-    """A mean square of one over the last dimensions, then a scale."""
+    """Gives the last dimensions a mean square of one, then scales each of their elements.
+
+    Args:
+        normalized_shape: the sizes of the last dimensions, or of the last one
+        eps: is added to the mean square; None takes the dtype's own
+        elementwise_affine: whether there is a trained `weight` of normalized_shape
+        device, dtype: of the weight
+    """
 
     def _make_parameters(self, device, dtype):
         there = self.elementwise_affine
@@ -52,7 +72,15 @@ class RMSNorm(options.RMSNorm):
 
 
 class GroupNorm(options.GroupNorm):
-    """Mean zero and variance one over groups of channels of every sample, then a scale and a shift by channel."""
+    """Gives groups of channels of every sample mean zero and variance one, then scales and shifts each channel.
+
+    Args:
+        num_groups: into how many groups the channels are divided
+        num_channels: the number of channels of the input, (batch, channels, ...)
+        eps: is added to the variance, so that nothing is divided by zero
+        affine: whether there are a trained `weight` and `bias` for each channel
+        device, dtype: of the parameters
+    """
 
     def _make_parameters(self, bias, device, dtype):
         _make_scale_and_shift(self, self.num_channels, self.affine, bias, device, dtype)

@@ -51,7 +51,20 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest element of every window of the last two dimensions."""
+    """The largest element of every window of the last two dimensions.
+
+    Args:
+        kernel_size: the height and the width of a window: a number for both, or a pair
+        stride: how far a window moves at a time; kernel_size if it is not given
+        padding: how many rows and columns of minus infinity are added at each side
+        dilation: the distance between the elements of a window
+        return_indices: whether the indices of the maxima within their planes are returned too, for MaxUnpool2d
+        ceil_mode: whether a last window that reaches over the border counts
+
+    Example::
+
+        nn.MaxPool2d(2)(torch.randn(8, 16, 32, 32)).shape  # (8, 16, 16, 16)
+    """
 
     kernel_size: int | tuple[int, int]
     stride: int | tuple[int, int]
@@ -137,7 +150,16 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolNd):
-    """The mean of every window of the last two dimensions."""
+    """The mean of every window of the last two dimensions.
+
+    Args:
+        kernel_size: the height and the width of a window: a number for both, or a pair
+        stride: how far a window moves at a time; kernel_size if it is not given
+        padding: how many rows and columns of zeros are added at each side
+        ceil_mode: whether a last window that reaches over the border counts
+        count_include_pad: whether the added zeros count in the mean
+        divisor_override: the number to divide by in the place of the window's size
+    """
 
     kernel_size: int | tuple[int, int]
     stride: int | tuple[int, int]
@@ -283,7 +305,10 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """The means of windows that cover the last two dimensions evenly."""
+    """The means of windows that cover the last two dimensions evenly.
+
+    `output_size` is how many windows there are: a number for both dimensions, or a pair in which None keeps a size.
+    """
 
     def forward(self, input: Tensor):
         return F.adaptive_avg_pool2d(input, self.output_size)

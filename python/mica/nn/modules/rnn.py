@@ -271,7 +271,11 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """Elman layers: the next state is tanh or relu of a linear function of the input and the state before."""
+    """Elman layers: the next state is tanh or relu of a linear function of the input and the state before.
+
+    `nonlinearity` is "tanh" or "relu"; the other arguments are those of LSTM without `proj_size`. A call takes the input
+    and, if wanted, the first state, and returns the output of all steps and the last state.
+    """
 
     def __init__(self, *args, **kwargs):
         if "proj_size" in kwargs:
@@ -294,7 +298,11 @@ class RNN(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units: a reset and an update gate decide what is kept of the state before."""
+    """Gated recurrent units: a reset and an update gate decide what is kept of the state before.
+
+    The arguments are those of LSTM without `proj_size`. A call takes the input and, if wanted, the first state, and
+    returns the output of all steps and the last state.
+    """
 
     def __init__(self, *args, **kwargs):
         if "proj_size" in kwargs:
@@ -306,7 +314,28 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: a cell state beside the hidden one, changed through input, forget and output gates."""
+    """Long short-term memory: a cell state beside the hidden one, changed through input, forget and output gates.
+
+    Args:
+        input_size: the number of features of the input
+        hidden_size: the number of features of the state
+        num_layers: how many layers run one after the other
+        bias: whether the layers have biases
+        batch_first: whether input and output are (batch, time, features) and not (time, batch, features)
+        dropout: the probability of a zero between two layers, in training
+        bidirectional: whether a second layer of each runs from the end, so that the output has twice as many features
+        proj_size: the size that the hidden state is projected to; 0 leaves it as it is
+        device, dtype: of the parameters
+
+    A call takes the input and, if wanted, the first states (h, c), each (layers * directions, batch, features). It
+    returns the output of all steps, and the last states (h, c).
+
+    Example::
+
+        lstm = nn.LSTM(10, 20, num_layers=2, batch_first=True)
+        output, (h, c) = lstm(torch.randn(3, 5, 10))
+        output.shape, h.shape  # (3, 5, 20), (2, 3, 20)
+    """
 
     def __init__(self, *args, **kwargs):
         super().__init__("LSTM", *args, **kwargs)

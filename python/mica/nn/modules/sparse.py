@@ -13,7 +13,23 @@ __all__ = ["Embedding"]
 
 
 class Embedding(Module):
-    """A table of num_embeddings vectors; the one at padding_idx is zero and gets no gradient."""
+    """A table of vectors that are looked up by number.
+
+    Args:
+        num_embeddings: the number of vectors
+        embedding_dim: the size of a vector
+        padding_idx: the number of a vector that starts at zero and gets no gradient
+        max_norm: vectors that are looked up and are longer are scaled to this norm, in place
+        norm_type: which norm max_norm means
+        scale_grad_by_freq: whether a vector's gradient is divided by how often the batch has its number
+        sparse: whether the gradient of the table is a sparse tensor
+        device, dtype: of the table
+
+    Example::
+
+        table = nn.Embedding(1000, 64)
+        table(torch.tensor([[1, 2, 4], [4, 3, 9]])).shape  # (2, 3, 64)
+    """
 
     __constants__ = [
         "num_embeddings",

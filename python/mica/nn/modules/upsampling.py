@@ -9,7 +9,15 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """The input at another resolution, given as a size or a factor: `nn.functional.interpolate` as a module."""
+    """The input at another resolution, given as a size or a factor: `nn.functional.interpolate` as a module.
+
+    Args:
+        size: the sizes of the last dimensions of the result; or
+        scale_factor: by how much they grow
+        mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear"
+        align_corners: whether the corner elements of input and result lie on each other
+        recompute_scale_factor: whether the factor is computed again from the rounded sizes
+    """
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
     name: str

@@ -45,7 +45,7 @@ class _Ended(JoinHook):
 
 
 class DistributedDataParallel(Module, Joinable):
-    """Calls a module; its gradients are the mean over all processes of a group.
+    """Calls a module, and makes its gradients the mean over all processes of a group.
 
     Every process has a copy of the module; at the start all get rank 0's parameters. Gradients are gathered in buckets of
     `bucket_cap_mb`, in the order in which they come, and a full bucket is reduced while backward goes on.

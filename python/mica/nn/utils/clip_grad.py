@@ -60,7 +60,21 @@ def _clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 
 @no_grad()
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """Scale the gradients of all parameters so that their norm together is max_norm at most; returns what it was."""
+    """Scale the gradients of all parameters so that their norm together is max_norm at most; returns what it was.
+
+    Args:
+        parameters: a tensor, or several
+        max_norm: the largest norm that is left as it is
+        norm_type: which norm; inf is the largest absolute value
+        error_if_nonfinite: whether a norm that is not finite is an error
+        foreach: changes nothing; torch chooses between two kernels by it
+
+    Example::
+
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    """
     is_generator = isinstance(parameters, types.GeneratorType)
     parameters = _as_list(parameters)
     if is_generator and not parameters:

@@ -154,12 +154,12 @@ class Timer:
         return Measurement(number, times, self._task_spec)
 
     def blocked_autorange(self, callback=None, min_run_time=0.2):
-        """Measurements of as many runs as the clock needs, until that many seconds are over."""
+        """Measure blocks of as many runs as the clock needs, until `min_run_time` seconds are over."""
         number = self._block_size(min_run_time)
         return self._measure(number, lambda times: True, min_run_time, min_run_time, callback)
 
     def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
-        """Measurements until the interquartile range is below that part of the median."""
+        """Measure until the interquartile range is below `threshold` times the median."""
         number = self._block_size(min_run_time)
 
         def close_together(times):

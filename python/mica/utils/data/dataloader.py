@@ -38,11 +38,32 @@ class _InfiniteConstantSampler(Sampler):
 
 
 class DataLoader(Generic[_T_co]):
-    """Batches of a dataset.
+    """Makes batches of a dataset.
 
-    With num_workers, that many processes make them; what they send lies in shared memory. worker_method="thread" uses
-    threads instead: they share everything and cost nothing to start, and help where the dataset's code releases the
-    interpreter lock. The other arguments are torch's.
+    Args:
+        dataset: has __getitem__ and __len__, or is a stream (IterableDataset)
+        batch_size: how many samples a batch has; None gives single samples
+        shuffle: whether the order is random, and new in each epoch
+        sampler: gives the indices, in the place of shuffle
+        batch_sampler: gives lists of indices, in the place of batch_size, shuffle, sampler and drop_last
+        num_workers: how many processes make batches; 0 makes them in this one. What they send lies in shared memory
+        collate_fn: makes a batch of a list of samples
+        pin_memory: whether batches lie in memory that a GPU reads directly
+        drop_last: whether a last batch that is shorter is left out
+        timeout: seconds to wait for a batch of a worker; 0 waits for ever
+        worker_init_fn: is called with its number in each worker
+        multiprocessing_context: how processes are started: "fork", "spawn" or "forkserver"
+        generator: the source of the order and of the workers' seeds
+        prefetch_factor: how many batches each worker makes ahead
+        persistent_workers: whether workers stay for the next epoch
+        worker_method: "thread" uses threads, which torch does not have: they share everything and cost nothing to start,
+            and help where the dataset's code releases the interpreter lock
+
+    Example::
+
+        loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+        for inputs, targets in loader:
+            train(inputs, targets)
     """
 
     __initialized = False

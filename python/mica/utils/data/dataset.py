@@ -23,7 +23,17 @@ __all__ = [
 
 
 class Dataset(Generic[_T_co]):
-    """Samples by index: a subclass has __getitem__, and __len__ where it is known. __getitems__ may give many at once."""
+    """Samples by index: a subclass has __getitem__, and __len__ where it is known. __getitems__ may give many at once.
+
+    Example::
+
+        class Squares(Dataset):
+            def __len__(self):
+                return 10
+
+            def __getitem__(self, i):
+                return torch.tensor(float(i)), i * i
+    """
 
     def __getitem__(self, index) -> _T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -197,7 +207,12 @@ def _lengths_of_fractions(fractions, total):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Random parts of a dataset that share nothing, by their lengths or by fractions that sum to 1."""
+    """Random parts of a dataset that share no sample, by their lengths or by fractions that sum to 1.
+
+    Example::
+
+        train, test = random_split(dataset, [0.9, 0.1], generator=torch.Generator().manual_seed(0))
+    """
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _lengths_of_fractions(lengths, len(dataset))
     if sum(lengths) != len(dataset):

@@ -38,7 +38,7 @@ class BatcherIterDataPipe(IterDataPipe[DataChunk]):
 
 @functional_datapipe("unbatch")
 class UnBatcherIterDataPipe(IterDataPipe):
-    """The samples of batches, so many levels down; -1 is all the way."""
+    """The samples of nested batches, `unbatch_level` levels down; -1 takes all levels apart."""
 
     def __init__(self, datapipe, unbatch_level=1):
         self.datapipe = datapipe

@@ -24,7 +24,7 @@ class _ShardingIterDataPipe(IterDataPipe):
 
 @functional_datapipe("sharding_filter")
 class ShardingFilterIterDataPipe(_ShardingIterDataPipe):
-    """Every n-th sample, once apply_sharding has told of how many instances this is which."""
+    """Every n-th sample. `apply_sharding` says how many instances there are, and which of them this is."""
 
     def __init__(self, source_datapipe, sharding_group_filter=None):
         super().__init__()
@@ -35,7 +35,7 @@ class ShardingFilterIterDataPipe(_ShardingIterDataPipe):
         self.instance_id = 0
 
     def apply_sharding(self, num_of_instances, instance_id, sharding_group=SHARDING_PRIORITIES.DEFAULT):
-        """Be the instance of this number, of so many in the group."""
+        """Say how many instances there are in a group, and which of them this is."""
         if instance_id >= num_of_instances:
             raise ValueError(f"instance_id({instance_id}) should be smaller than num_of_instances({num_of_instances})")
         default = SHARDING_PRIORITIES.DEFAULT
