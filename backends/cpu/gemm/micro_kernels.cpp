@@ -89,7 +89,7 @@ void tile(const MicroTile& t) {
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
       }
-      if (!kEdge && k % kFetchDepths == 0) {  // into the second cache
+      if ((!kEdge || t.soon) && k % kFetchDepths == 0) {  // into the second cache
         __builtin_prefetch(soon, 0, 2);
         __builtin_prefetch(soon + kLine, 0, 2);
         soon += kFetchDepths * soon_step;
