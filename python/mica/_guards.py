@@ -1,4 +1,4 @@
-"""Answers about the program that is being compiled, of which there is none here, and the active mode of fake tensors."""
+"""torch's questions about the program that is being compiled, which Mica answers with None, and the active mode of fake tensors."""
 
 import sys
 
@@ -26,7 +26,7 @@ def detect_fake_mode(inputs=None):
 
 
 class TracingContext:
-    """A compilation, of which there is none."""
+    """torch's facts about a running compilation. Mica's compiler has no such phase, so that there never is one."""
 
     @staticmethod
     def try_get():
@@ -38,7 +38,7 @@ class TracingContext:
 
 
 class CompileContext:
-    """A compilation, of which there is none."""
+    """torch's facts about a running compilation. Mica's compiler has no such phase, so that there never is one."""
 
     @classmethod
     def try_get(cls):

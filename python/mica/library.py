@@ -62,7 +62,7 @@ class Library:
         return operator(f"{self.ns}::{name}")
 
     def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=True):
-        """Register a function for an operator and a key; it may be defined later, or by nobody."""
+        """Register a function for an operator and a key. The operator may be defined later, or never."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
@@ -184,7 +184,7 @@ def register_kernel(op, device_types, func=None, /, *, lib=None):
 
 
 def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=True):
-    """Register the function that makes results of the right shapes; the operator may be defined later, or by nobody."""
+    """Register the function that makes results of the right shapes. The operator may be defined later, or never."""
 
     def register(function):
         _check_override(named(op), allow_override)

@@ -29,10 +29,13 @@ def compile(
     model=None, *, fullgraph=False, dynamic=None, backend=None, mode=None, options=None, name=None, disable=False,  # noqa: F811
     recompile_limit=None, isolate_recompiles=False, shapes_spec=None,
 ):  # fmt: skip
-    """A function or module that computes what the given one computes, with its kernels run together.
+    """A function or module that computes what the given one computes, with its kernels run together (docs/compiler.md).
 
-    It is a decorator too, with or without arguments. A function given as `backend` is a compiler of the program's own: it
-    gets graphs of the function (_dynamo/capture.py), and returns functions that compute them.
+    It is a decorator too, with or without these arguments:
+        fullgraph: whether branches on values, and other breaks of torch's graphs, are an error
+        dynamic: with a backend of one's own, whether sizes are left open; None leaves those open that have changed
+        backend: a function that gets graphs and returns functions that compute them (docs/graphs.md), or a name
+        mode, options: are checked; those that ask for CUDA graphs, as "reduce-overhead" does, replay calls on a GPU
     """
     compile_options.check(mode, options, dynamic)
     if model is None:

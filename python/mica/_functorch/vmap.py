@@ -15,7 +15,7 @@ from mica.utils._pytree import (  # noqa: F401
 
 
 def _maybe_remove_batch_dim(name, batched_output, vmap_level, batch_size, out_dim):
-    """The tensor of all examples. A value that is no example is returned as it is where `out_dim` is None."""
+    """The tensor of all examples. Where `out_dim` is None, a value that does not depend on the example is returned as it is."""
     if out_dim is None:
         if isinstance(batched_output, _C.TensorBase) and is_batchedtensor(batched_output):
             raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")

@@ -58,7 +58,7 @@ def follow(mode, func, args, kwargs, made, fakes):
     for fake, each in results:
         if isinstance(each, _C.TensorBase) and getattr(fake, "fake_mode", None) is mode and fake.constant is None:
             note(mode, fake, each)
-    for fake in _written(func, args, kwargs):  # one that has grown is no number any more
+    for fake in _written(func, args, kwargs):  # a tensor that has grown beyond one element stands for no number
         if fake.constant is not None and fake.constant.numel() > _MOST:
             _forget(mode, fake)
 

@@ -198,7 +198,7 @@ def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
 
 
 def _is_positive(length, env):
-    """Whether a length is one in every world: 5 - u0 is none where u0 is a prime of five digits."""
+    """Whether a length is not negative in every world: 5 - u0 is negative where u0 is a prime of five digits."""
     expr = env.replace(length.node._expr)
     return all(env.worlds.number(expr, world) >= 0 for world in range(len(env.worlds)))
 

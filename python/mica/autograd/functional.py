@@ -200,7 +200,8 @@ class _same_mode:
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
     """The Jacobian of func at `inputs`: of size output.shape + input.shape, in tuples where there are several.
 
-    One backward pass is made for each element of the output. `vectorize` and `strategy` are taken for torch's sake.
+    One backward pass is made for each element of the output. `vectorize` and `strategy`, by which torch chooses another
+    way, change nothing.
     """
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}')

@@ -81,7 +81,10 @@ def is_multithreading_enabled():
 
 
 class set_multithreading_enabled(_DecoratorContextManager):
-    """Kept for torch's sake: a backward pass runs on the thread that asks for it. It counts at once, and until `with` ends."""
+    """Set torch's switch for backward passes on several threads, from the call on or in a `with` block.
+
+    It changes nothing: a backward pass runs on the thread that asks for it.
+    """
 
     def __init__(self, mode):
         self._before = is_multithreading_enabled()

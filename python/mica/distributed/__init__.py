@@ -28,7 +28,7 @@ _level = DebugLevel.OFF
 
 
 def is_available():
-    """True: processes of one host need no other library."""
+    """Return True: processes of one host need no other library."""
     return True
 
 

@@ -1,4 +1,4 @@
-"""A backend that is not there: naming it is no error, using it is one that says what to do."""
+"""A backend that is not there. A program may name it; using it raises an error that says what to do."""
 
 
 class MissingBackend:

@@ -1,8 +1,8 @@
-"""Calls of functions in other processes. There are none, and this module says so to programs that ask."""
+"""Calls of functions in other processes, which Mica does not have. This module tells so to programs that ask."""
 
 __all__ = ["is_available"]
 
 
 def is_available():
-    """False: Mica computes in one process."""
+    """Return False: Mica does not call functions in other processes."""
     return False

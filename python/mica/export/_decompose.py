@@ -175,7 +175,7 @@ class _Steps(Interpreter):
     def call_function(self, target, args, kwargs):
         if target is _C._set_grad_enabled:
             return None
-        if target is OPERATORS["wrap_with_set_grad_enabled"]:  # gradients are none of this graph's
+        if target is OPERATORS["wrap_with_set_grad_enabled"]:  # it records no gradients
             return _Steps(args[1], self._mode, self._table, self._kept_names).run(*args[2:])
         rule = self._table.get(target)
         if rule is not None and not is_mark(rule):

@@ -17,7 +17,7 @@ _WRAP = OPERATORS["wrap_with_set_grad_enabled"]
 
 
 def apply_is_running():
-    """Whether the forward of an autograd.Function runs, which does so without gradients. Its calls have theirs in a program."""
+    """Whether the forward of an autograd.Function runs. It runs without gradients; in an exported program its calls have gradients."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "_run_once":
         if frame.f_code.co_name == "forward" and any(isinstance(v, FunctionCtx) for v in frame.f_locals.values()):

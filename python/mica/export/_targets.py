@@ -103,7 +103,7 @@ def overload(name, args, kwargs):
     first = "default" if name == "copy_" else "Tensor"
     order = sorted(packet.overloads(), key=lambda each: each != first) if packet is not None else ()
     for takes_numbers in (True,) if name in _NUMBERS_AS_TENSORS else (False, True):
-        for takes_rows in (False, True):  # x.tensor_split(2, 0) is no list of places
+        for takes_rows in (False, True):  # in x.tensor_split(2, 0) the numbers are not a list of places
             for each in order:
                 found = getattr(packet, each)
                 bound = _bound(found._schema, args, kwargs, takes_numbers, takes_rows)

@@ -36,7 +36,7 @@ class Violations:
         )
 
     def equal(self, key, where, other_key, other_where, line=""):
-        """Two sizes are one for what the program does."""
+        """Add the message for two sizes that the program needs to be equal."""
         self._add(
             key,
             f"The values of {key} = {where} and {other_key or other_where} = {other_where} must always be equal.",
@@ -45,7 +45,7 @@ class Violations:
         )
 
     def narrowed(self, key, where, said, found, line=""):
-        """Only sizes of another range do."""
+        """Add the message for a size that the program needs to be in another range."""
         low, high = found
         ends = [f"min={low}"] if low is not None and low > max(said[0], 2) else []
         ends += [f"max={high}"] if high is not None else []
@@ -59,7 +59,7 @@ class Violations:
         )
 
     def guarded(self, key, where, said, guard, line="", divisor=None):
-        """Only sizes that a guard holds for do."""
+        """Add the message for a guard that the declared sizes do not imply."""
         fixes = []
         if divisor is not None:
             high = "" if said[1] is None else f", max={said[1] // divisor}"

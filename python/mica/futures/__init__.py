@@ -6,7 +6,7 @@ __all__ = ["Future", "collect_all", "wait_all"]
 
 
 class Future:
-    """A value that somebody will set, once; who waits for it sleeps until then."""
+    """A value that is set later, once. A thread that waits for it sleeps until then."""
 
     def __init__(self, *, devices=None):
         self._ready = threading.Event()

@@ -76,7 +76,7 @@ _IN_PLACE = {
 
 
 def _attribute(base, target):
-    """base.a.b, also where a part is no identifier."""
+    """base.a.b, also where a part is not an identifier and needs getattr."""
     for part in target.split("."):
         base = f"{base}.{part}" if part.isidentifier() and not keyword.iskeyword(part) else f'getattr({base}, "{part}")'
     return base

@@ -24,7 +24,7 @@ def _signature(schema):
     kinds = inspect.Parameter
     parameters = []
     for argument in schema.arguments:
-        # "self" is no parameter's name in Python, and torch's functions call it input; "from" is a keyword.
+        # Schemas have parameters named "self", which torch's functions call "input", and "from", which is a keyword of Python.
         name = {"self": "input", "from": "from_"}.get(argument.name, argument.name)
         kind = kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD
         default = argument.default_value if argument.has_default_value() else kinds.empty
@@ -39,7 +39,7 @@ def get_signature_for_torch_op(op, return_schemas=False):
 
     if hasattr(op, "_schema"):
         schemas = [op._schema]
-    elif isinstance(op, _C._Function):  # torch's is a function of Python, which is no operator
+    elif isinstance(op, _C._Function):  # in torch this is a function of Python, without a schema
         schemas = []
     else:
         packet = op if hasattr(op, "_qualified_op_name") else getattr(ops.aten, getattr(op, "__name__", ""), None)

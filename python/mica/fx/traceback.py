@@ -78,7 +78,7 @@ def reset_grad_fn_seq_nr():
 
 
 def format_stack():
-    """Where the node comes from that runs, as lines."""
+    """The lines of the program that the running node comes from."""
     if _is_preserved[0]:
         return [current_meta.get("stack_trace", "")]
     return traceback.format_list(traceback.extract_stack()[:-1])
@@ -86,7 +86,7 @@ def format_stack():
 
 @contextlib.contextmanager
 def set_current_meta(node, pass_name=""):
-    """This node runs in a with block."""
+    """A with block in which this node counts as the one that runs."""
     if not (_is_preserved[0] and node.meta):
         yield
         return
@@ -101,12 +101,12 @@ def set_current_meta(node, pass_name=""):
 
 
 def get_current_meta():
-    """What the node knows that runs, as a dict."""
+    """The metadata of the node that runs, as a dict."""
     return current_meta
 
 
 def hand_on(node):
-    """Let a new node know what the one knows that runs; returns whether one does."""
+    """Give a new node the metadata of the node that runs; returns whether a node runs."""
     if not _is_preserved[0]:
         return False
     if current_meta.get("stack_trace"):

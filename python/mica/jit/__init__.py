@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Error(RuntimeError):
-    """What a compiled program would raise."""
+    """The error of TorchScript's programs, for programs that catch it. Mica compiles none and does not raise it."""
 
 
 class ScriptFunction:
@@ -42,14 +42,14 @@ class RecursiveScriptModule:
 
 
 class CompilationUnit:
-    """Source to be compiled: there is no compiler."""
+    """Source that TorchScript would compile. Mica has no such compiler, and refuses it."""
 
     def __init__(self, lang=None, _frames_up=0):
         raise RuntimeError("There is no TorchScript in Mica: write the functions in Python")
 
 
 class TracerWarning(Warning):
-    """What tracing warns of: nothing is traced."""
+    """The class of TorchScript's warnings about traces. Mica traces nothing and does not give it."""
 
     @staticmethod
     def ignore_lib_warnings():

@@ -191,7 +191,7 @@ def reduce_event(event):
 
 
 def init_reductions():
-    """Let every pickler of multiprocessing send tensors so."""
+    """Let every pickler of multiprocessing send tensors as this module describes."""
     ForkingPickler.register(UntypedStorage, reduce_storage)
     ForkingPickler.register(TypedStorage, reduce_typed_storage)
     ForkingPickler.register(_C.Tensor, reduce_tensor)

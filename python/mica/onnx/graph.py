@@ -96,7 +96,7 @@ class Writer:
         return self.constant(mica.tensor(x, dtype=dtype).numpy() if dtype != mica.bfloat16 else numpy.float32(x))
 
     def add(self, op, inputs, outputs=1, **attributes):
-        """A node; its first output's name, or the names of all."""
+        """Add a node; returns the name of its output, or the names of all outputs."""
         names = [self.fresh(op.lower()) for _ in range(outputs)]
         self.add_named(op, inputs, names, **attributes)
         return names[0] if outputs == 1 else names
@@ -106,7 +106,7 @@ class Writer:
         self.nodes.append(_onnx().helper.make_node(op, list(inputs), list(outputs), **attributes))
 
     def bind(self, tensor, name):
-        """A tensor is what a name stands for."""
+        """Let a name of the graph stand for a tensor."""
         self.name_tensor(tensor, name)
 
     def shape(self, sizes):

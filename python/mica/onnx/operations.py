@@ -82,7 +82,7 @@ def _follows_a_size(writer, name, out):
 
 
 def _attribute(writer, func, args, out):
-    """x.T and the like."""
+    """Write an attribute that is a tensor, such as x.T."""
     source, name = args[0], func.__self__.__name__
     if not writer.known(source):
         return

@@ -84,7 +84,7 @@ def _definition(kind):
 
 
 def tree_is_leaf(tree, is_leaf=None):
-    """Whether the value is no container, or `is_leaf` says it is a leaf."""
+    """Whether the value is not a container, or `is_leaf` says that it is a leaf."""
     return (is_leaf is not None and bool(is_leaf(tree))) or _definition(_get_node_type(tree)) is None
 
 

@@ -16,7 +16,7 @@ _KNOWN = (
 
 
 def load(path):
-    """Define the operators of a known library; False if it is none."""
+    """Define the operators of a well-known library; returns False if the library is not known."""
     folder, name = os.path.split(path)
     for pattern, home, module in _KNOWN:
         if os.path.basename(folder) == home and pattern.fullmatch(name):

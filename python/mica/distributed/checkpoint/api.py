@@ -22,7 +22,7 @@ def _is_wrapped_exception(obj):
 
 
 class CheckpointException(BaseException):
-    """Raised on all ranks when any of them has failed: says which and how."""
+    """Raised on all ranks when one of them has failed. It says which rank failed, and how."""
 
     def __init__(self, msg, failures):
         super().__init__(msg, failures)

@@ -125,9 +125,26 @@ def fully_shard(
 ):  # fmt: skip
     """Spread the parameters of a module over processes; modules inside that are sharded already keep theirs.
 
-    Modules of a list are sharded together: the first one that computes gathers the parameters of all. Before the module computes, in forward and in backward, its parameters are gathered; after it their memory is given
+    Before the module computes, in forward and in backward, its parameters are gathered. Afterwards their memory is given
     back (after forward only with `reshard_after_forward`, by default for all but the root). Gradients are averaged, and
-    each process gets its piece. The optimizer is made after this, with the pieces.
+    each process gets its piece. Make the optimizer after this call, with the pieces.
+
+    Args:
+        module: the module, or a list of modules that are sharded together: the first that computes gathers for all
+        mesh: the processes; all of the world if it is not given. With two dimensions, the first has replicas
+        reshard_after_forward: whether whole parameters are given up after forward; an integer keeps them among so many
+            processes
+        shard_placement_fn: says along which dimension a parameter is cut
+        mp_policy: the dtypes of parameters, reductions and outputs
+        offload_policy: whether pieces live in the memory of the CPU
+        ignored_params: parameters that stay as they are
+
+    Example::
+
+        for layer in model.layers:
+            fully_shard(layer)
+        fully_shard(model)
+        optimizer = torch.optim.AdamW(model.parameters())
     """
     from mica.distributed.device_mesh import init_device_mesh
 

@@ -1,8 +1,9 @@
 """Parameters of one sharded module: together they are gathered before use and scattered after it.
 
-A parameter is cut along one dimension, its first one unless the program says another, as torch.chunk cuts. Each process keeps its piece in a DTensor. Before the
-module computes, the pieces of all its parameters are gathered in one message into parameters of the full size; after
-it, the memory of those is given back. Their gradients are reduced in one message, of which each process gets its piece.
+A parameter is cut along one dimension, its first one unless the program says another, as torch.chunk cuts. Each process
+keeps its piece in a DTensor. Before the module computes, the pieces of all its parameters are gathered in one message
+into parameters of the full size; afterwards the memory of those is given back. Their gradients are reduced in one
+message, of which each process gets its piece.
 """
 
 import mica

@@ -20,8 +20,8 @@ def _meta_of(tensors):
 class PipelineStage:
     """One of `num_stages` parts of a model. What it gives is the input of the next one, which another process may have.
 
-    Sizes need not be said: a stage tells the next one with the first microbatch. `input_args` and `output_args` are taken
-    for torch's sake; what is sent counts.
+    Sizes need not be given: a stage sends them to the next one with the first microbatch. `input_args` and `output_args`,
+    by which torch is told the sizes, change nothing.
     """
 
     def __init__(

@@ -146,7 +146,7 @@ class Trace:
         return self._module(tracer, args, in_spec, names, fake_mode)
 
     def _returned(self):
-        """What the function says that it returns, which its graph says too."""
+        """The annotation of the function's result, which the code of its graph has too."""
         return getattr(self.function, "__annotations__", {}).get("return")
 
     def _module(self, tracer, args, in_spec, names, fake_mode):

@@ -137,7 +137,7 @@ class SizeNodes:
         return self._call(SIGNS[relation.sign], (self.node(relation.left), self.node(relation.right)))
 
     def argument(self, value, near=True):
-        """A value as an argument: an open size as its node. What is a factor or a bound is none by being close to one."""
+        """A value as an argument: an open size as its node. A factor or a bound is no open size, even if it is close to one."""
         if self._env is None:
             return value
         if isinstance(value, (mica.SymInt, mica.SymFloat)):

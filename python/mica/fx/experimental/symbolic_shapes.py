@@ -299,7 +299,10 @@ class ShapeEnv:
         self._learn(relation)
 
     def state(self, relation):
-        """Whether what a program states of sizes (torch._check) holds. Of data it is believed, and asserted where they are."""
+        """Whether a statement of the program about sizes (torch._check) holds.
+
+        A statement about numbers that only data decide is believed, and asserted where the graph has the data.
+        """
         if isinstance(relation, bool):
             return relation
         try:

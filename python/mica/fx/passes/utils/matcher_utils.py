@@ -23,7 +23,7 @@ class InternalMatch:
 
 
 class SubgraphMatcher:
-    """Finds a pattern in graphs. A part whose inner values are used outside of it is no match."""
+    """Finds a pattern in graphs. A part whose inner values are used outside of it does not match."""
 
     def __init__(
         self,

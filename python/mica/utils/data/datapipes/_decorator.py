@@ -98,7 +98,7 @@ class non_deterministic:
 
 
 def argument_validation(f):
-    """Refuse arguments that are annotated as pipes and are none."""
+    """Refuse arguments that are annotated as pipes and are something else."""
     signature = inspect.signature(f)
     hints = typing.get_type_hints(f)
 
