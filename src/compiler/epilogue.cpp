@@ -163,15 +163,19 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
 }
 
 // A block may be computed twice, and while the convolution still reads its operands. So members write fresh memory
-// only, and each block uses its own part of it.
+// only, and each block uses its own part of it. Memory is fresh if no member reads what it held before: calls of other
+// groups may have written it, and the convolution's result may lie there first.
 bool Epilogue::writes_only_fresh_memory() const {
   const std::vector<Slot>& slots = *slots_;
   const int result = call_->operands[0].slot;
   std::vector<int> writers(slots.size());  // by slot: how many members write it
-  std::vector<char> reduced(slots.size());
+  std::vector<char> reduced(slots.size()), read_first(slots.size());
   for (const Call& call : calls_) {
     const int slot = call.operands[0].slot;
-    if (reads(slot) || (is_pointwise(call) && !is_promised(slots[slot]))) return false;
+    for (int k = 1; k < call.noperands; ++k)
+      if (const Operand& o = call.operands[k]; o.storage && o.slot < static_cast<int>(slots.size()))
+        read_first[o.slot] |= writers[o.slot] == 0 && o.slot != result;
+    if (reads(slot) || read_first[slot] || (is_pointwise(call) && !is_promised(slots[slot]))) return false;
     ++writers[slot];
     if (!is_pointwise(call)) reduced[slot] = 1;
   }

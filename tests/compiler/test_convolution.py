@@ -250,6 +250,26 @@ def test_in_place(parts):
     both(on_the_result, x)
 
 
+SUMS = {
+    "a sum": lambda y, r: y.add_(r),
+    "a sum and an activation": lambda y, r: F.relu(y.add_(r)),
+    "a product that goes on": lambda y, r: y.mul_(r + 1) * 3 + 1,
+    "read before it is changed": lambda y, r: [mica.sigmoid(r) + y, y.sub_(r), y.mean((2, 3))],
+    "written over": lambda y, r: [y.copy_(r), y.relu_()],
+    "part of it": lambda y, r: [y[:, 3:].add_(r[:, 3:]), y],
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_what_was_computed_before_is_changed_in_place(parts, name):
+    """A block of the convolution may lie in the memory of a result, but not where values are that a call still adds to."""
+    layer, bn, x = parts
+    other, second = conv(64, 64, 3, seed=8), norm(64, 7)
+    both(lambda x: SUMS[name](second(other(x)), bn(layer(x))), x)
+    both(lambda x: SUMS[name](x * 2, layer(x)), x)
+    both(lambda x: SUMS[name](x.clone(), bn(layer(x))), x)
+
+
 def test_views_of_the_result(parts):
     layer, _, x = parts
 
