@@ -207,6 +207,38 @@ def test_fake_tensors_reach_the_fake_function():
     assert isinstance(y, FakeTensor) and y.shape == (3, 7) and y.device.type == "cpu"
 
 
+@pytest.mark.parametrize("dynamic", [None, False, True])
+def test_a_fake_function_that_makes_its_result_of_sizes_and_a_device(dynamic):
+    @mica.library.custom_op(f"test_custom::product_{dynamic}", mutates_args=())
+    def product(x: mica.Tensor, w: mica.Tensor) -> tuple[mica.Tensor, mica.Tensor]:
+        return x @ w, mica.arange(len(x))
+
+    @product.register_fake
+    def _(x, w):
+        made = mica.empty(x.size(0), w.size(1), device=x.device, dtype=x.dtype)
+        return made, mica.arange(x.size(0), device=x.device)
+
+    def function(x, w):
+        y, numbers = product(x.sin(), w)
+        return y + numbers[:, None]
+
+    x, w = mica.randn(3, 2), mica.randn(2, 4)
+    for backend in ("eager", "aot_eager"):
+        compiled = mica.compile(function, backend=backend, fullgraph=True, dynamic=dynamic)
+        assert mica.equal(compiled(x, w), function(x, w))
+    program = mica.export.export(_AsModule(function), (x, w))
+    assert mica.equal(program.module()(x, w), function(x, w))
+
+
+class _AsModule(mica.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
 def test_the_node_of_an_operator_bears_its_name():
     @mica.library.custom_op("test_custom::doubled", mutates_args=())
     def doubled(x: mica.Tensor) -> mica.Tensor:

@@ -155,6 +155,11 @@ class Operator:
                 return key
         return None
 
+    @property
+    def fake_is_asked(self):
+        """Whether a function that was registered for fake tensors computes what the result on the meta device is like."""
+        return self.fake is not None and "Meta" not in self.kernels
+
     def run(self, device, args, kwargs):
         """The registered function for the device, without a thought of gradients. A mode is asked first."""
         if mica._C._len_torch_dispatch_stack() and self._key(device) != "CompositeImplicitAutograd":
@@ -162,7 +167,7 @@ class Operator:
 
             given = self._without_defaults(args, kwargs)
             return ask_innermost(self._public(), overloaded_types(*given), *given)
-        if device == "meta" and "Meta" not in self.kernels and self.fake is not None:
+        if device == "meta" and self.fake_is_asked:
             return self.fake(*args, **kwargs)
         key = self._key(device)
         if key is None:

@@ -165,8 +165,10 @@ class FakeTensorMode(TorchDispatchMode):
             kwargs.pop("pin_memory", None)
             if name == "_to_copy" and str(place) == "meta":  # the engine names the place where the tensor is
                 place = None
+        is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
+        if not is_open and (own := getattr(func, "_op", None)) is not None and getattr(own, "fake_is_asked", False):
+            return self._own_result(func, args, kwargs if place is None else {**kwargs, "device": place}, fakes)
         with _C.DisableTorchFunctionSubclass():
-            is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
             asks = False  # for a size that only data decide
             try:
                 if is_open:
@@ -194,6 +196,16 @@ class FakeTensorMode(TorchDispatchMode):
         if self.constants:
             constants.follow(self, func, args, kwargs if place is None else {**kwargs, "device": place}, made, fakes)
         return made
+
+    def _own_result(self, func, args, kwargs, fakes):
+        """The result of an operator of the program's own. Its fake function runs within the mode, so that what it makes of
+        sizes and devices alone is fake too."""
+        try:
+            return self._all_fake(fake_result(self, func._op, args, kwargs), fakes, kwargs.get("device"))
+        except SizeOfData:
+            raise DynamicOutputShapeException(func) from None
+        except NotImplementedError as error:
+            raise UnsupportedOperatorException(func) from error
 
     def _open_result(self, func, args, kwargs, fakes, place):
         """The result of an operator some of whose arguments have open sizes."""
