@@ -202,7 +202,7 @@ class Recorder(ProgramGraph, TorchFunctionMode):
 
     def _subscript(self, name, func, args):
         """x[...] and x[...] = y, as the operators that they are made of."""
-        x, index = args[0], args[1]
+        x, index = args[0], self._with_tensors_for_lists(args[1], args[0].device)
         steps = _targets.index_steps(x, index)
         if steps is None or (name == "__setitem__" and any(step == "index" for step, _ in steps[:-1])):
             out = func(*args)
@@ -222,12 +222,23 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             if last is None:
                 self._call("fill_", (x, value))
                 return None
-            with _disable_current_modes():
-                value = mica.tensor(value, dtype=x.dtype, device=x.device)
-            self._fresh.add(id(value))
-            self._kept.append(value)
+            value = self._constant(value, x.dtype, x.device)
         self._call("copy_" if last is None else "index_put_", (x, value) if last is None else (x, *last[1], value))
         return None
+
+    def _with_tensors_for_lists(self, index, device):
+        """An index whose lists of integers are constants of the graph."""
+        if isinstance(index, tuple):
+            return tuple(self._with_tensors_for_lists(each, device) for each in index)
+        is_list = isinstance(index, list) and all(type(leaf) is int for leaf in tree_leaves(index))
+        return self._constant(index, mica.int64, device) if is_list else index
+
+    def _constant(self, value, dtype, device):
+        with _disable_current_modes():
+            made = mica.tensor(value, dtype=dtype, device=device)
+        self._fresh.add(id(made))
+        self._kept.append(made)
+        return made
 
     def _call(self, name, args):
         target, args, kwargs = _targets.overload(name, args, {})
