@@ -1,14 +1,19 @@
 """Runs the programs of packages on Mica and on torch, compares what they print, and writes docs/packages.md.
 
 usage: run.py --mica PYTHON --torch PYTHON [--packages FOLDER] [--only NAME...] [--write FILE] [--keep FILE]
+       run.py --mica PYTHON --compiled HOW [--only NAME...] [--keep FILE]
 
 PYTHON of --mica has the packages and mica, and no torch; that of --torch has torch, and finds the packages in FOLDER.
 A program prints lines of words and numbers. Words must be the same; numbers may differ by a part in 5,000, which float32
 sums in another order come to over a few steps of training. With --keep, results are kept in a file as they come, and a
 run that was interrupted goes on where it was. `make test-packages` calls this.
+
+With --compiled, programs run on Mica alone, with compilation switched on for all of them (compiled.py says how) and
+without: every digit must be the same.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -79,16 +84,46 @@ def version(python: str, package: str) -> str:
     return subprocess.run([python, "-c", ask], capture_output=True, text=True).stdout.strip()
 
 
+def compare_compiled(given, kept: dict[str, str]) -> int:
+    """How many of the programs print something else when all of them is compiled."""
+    failed = 0
+    for program in sorted(PROGRAMS.glob("*.py")):
+        if program.stem in kept or (given.only and program.stem not in given.only):
+            continue
+        eager, first = run([given.mica, "-m", "mica", "run", str(program)], {})
+        compiled, second = run([given.mica, str(PROGRAMS.parent / "compiled.py"), given.compiled, str(program)], {})
+        if eager.returncode or compiled.returncode:
+            which = eager if eager.returncode else compiled
+            result, detail = "eager failed" if which is eager else "fails", which.stderr[-2000:]
+        else:
+            pairs = itertools.zip_longest(eager.stdout.splitlines(), compiled.stdout.splitlines(), fillvalue="")
+            detail = "\n".join(f"eager: {a}\ncompiled: {b}" for a, b in pairs if a != b)
+            result = f"differs, by {difference(compiled.stdout, eager.stdout)[0]:.0e}" if detail else "the same"
+        failed += bool(detail)
+        print(f"{program.stem:32} {result:22} eager {first:6.1f} s, compiled {second:6.1f} s", flush=True)
+        if detail:
+            print(detail, flush=True)
+        elif given.keep:
+            kept[program.stem] = result
+            given.keep.write_text(json.dumps(kept, indent=1))
+    return failed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mica", required=True, help="a Python with mica and the packages")
-    parser.add_argument("--torch", required=True, help="a Python with torch")
+    parser.add_argument("--torch", help="a Python with torch")
+    parser.add_argument("--compiled", choices=("modules", "whole", "graphs"), help="compare with compiled programs")
     parser.add_argument("--packages", default="", help="the folder of the packages, for the Python with torch")
     parser.add_argument("--only", nargs="*", default=[], help="names of programs")
     parser.add_argument("--write", type=Path, help="the page to write")
     parser.add_argument("--keep", type=Path, help="a file of results: programs that are in it are not run again")
     given = parser.parse_args()
     kept = json.loads(given.keep.read_text()) if given.keep and given.keep.exists() else {}
+    if given.compiled:
+        return bool(compare_compiled(given, kept))
+    if not given.torch:
+        parser.error("--torch says which Python has torch")
     rows, failed = [], 0
     ask = "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))"
     libraries = Path(

@@ -1,0 +1,55 @@
+"""Runs a program on Mica with compilation switched on for all of it.
+
+usage: compiled.py HOW PROGRAM
+
+HOW is `modules`: every outermost call of a module is a call of `torch.compile`'s, and steps of optimizers are too;
+`whole`: the program as a whole is one compiled function; or `graphs`: every outermost module is compiled with a backend
+that runs the graphs it gets as they are. `run.py --compiled HOW` calls this.
+"""
+
+import sys
+import weakref
+
+import mica as torch
+from mica._cli.programs import run
+
+
+def compile_modules():
+    call = torch.nn.Module.__call__
+    compiled = torch.compile(lambda module, args, kwargs: call(module, *args, **kwargs))
+    torch.nn.Module.__call__ = lambda self, *args, **kwargs: compiled(self, args, kwargs)
+
+    def step_hooks(optimizer, args, kwargs):
+        if "step" not in optimizer.__dict__:
+            optimizer.step = torch.compile(optimizer.step)
+
+    torch.optim.optimizer.register_optimizer_step_pre_hook(step_hooks)
+
+
+def compile_to_graphs():
+    call, known = torch.nn.Module.__call__, weakref.WeakKeyDictionary()
+
+    def through_graphs(self, *args, **kwargs):
+        if torch.compiler.is_compiling():
+            return call(self, *args, **kwargs)
+        if self not in known:
+            itself = weakref.ref(self)
+            known[self] = torch.compile(
+                lambda *args, **kwargs: call(itself(), *args, **kwargs), backend=lambda graph, _: graph
+            )
+        return known[self](*args, **kwargs)
+
+    torch.nn.Module.__call__ = through_graphs
+
+
+def main():
+    how, program = sys.argv[1:]
+    if how == "whole":
+        torch.compile(run)([program])
+    else:
+        {"modules": compile_modules, "graphs": compile_to_graphs}[how]()
+        run([program])
+
+
+if __name__ == "__main__":
+    main()
