@@ -229,3 +229,37 @@ def test_covariances_of_open_sizes(sizes):
         graph = make_fx(function, tracing_mode="symbolic")(torch.randn(sizes))
         x = torch.randn(*sizes[:-1], 11)
         assert torch.allclose(graph(x), function(x), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_inputs_that_overlap_keep_their_strides(requires_grad):
+    def windows(tensor):
+        return tensor.as_strided((2, 5, 4, 2), (24, 4, 2, 1))
+
+    x, y = torch.randn(2, 12, 2, requires_grad=requires_grad), torch.randn(2, 12, 2)
+    products = torch.compile(lambda a, b: torch.einsum("bcxd,bcyd->bcxy", a, b), backend="aot_eager", fullgraph=True)
+    made = products(windows(x), windows(y))
+    assert torch.equal(made, torch.einsum("bcxd,bcyd->bcxy", windows(x), windows(y)))
+
+
+def test_functions_without_setup_context():
+    class Rounded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.round()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    def function(x):
+        return Rounded.apply(x * 2).sum()
+
+    x = torch.randn(4, requires_grad=True)
+    compiled = torch.compile(function, backend="aot_eager")
+    with torch.no_grad():
+        assert torch.equal(compiled(x), function(x))
+    compiled(x).backward()
+    assert x.grad.tolist() == [6, 6, 6, 6]
+    with pytest.raises(RuntimeError, match="must override the setup_context staticmethod"):
+        torch.func.functionalize(function)(x)

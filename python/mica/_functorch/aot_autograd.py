@@ -26,8 +26,18 @@ def _needs_gradient(tensor):
 
 
 def _copied(values):
-    """Tensors for a trace, which may change them: running statistics, for one."""
-    return tree_map_only(_C.TensorBase, lambda t: t.detach().clone().requires_grad_(t.requires_grad), values)
+    """Tensors for a trace, which may change them: running statistics, for one. They have the strides of the given ones,
+    so that the views that a graph takes of its inputs are possible for both."""
+
+    def copied(tensor):
+        inner = tensor.detach()
+        made = inner.clone()
+        if made.layout is mica.strided and made.numel() and made.stride() != inner.stride():
+            extent = 1 + sum((size - 1) * step for size, step in zip(inner.shape, inner.stride(), strict=True))
+            made = inner.as_strided((extent,), (1,)).clone().as_strided(inner.shape, inner.stride())
+        return made.requires_grad_(tensor.requires_grad)
+
+    return tree_map_only(_C.TensorBase, copied, values)
 
 
 def create_joint(fn):
@@ -53,7 +63,7 @@ class _Compiled:
     """A function that was traced and compiled for one kind of inputs."""
 
     def __init__(self, fn, flat_inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler):
-        from mica.func import functionalize
+        from mica._functorch.functionalized import into_functional_graph
         from mica.fx.experimental.proxy_tensor import make_fx
 
         self.needs = [_needs_gradient(value) for value in flat_inputs]
@@ -61,7 +71,7 @@ class _Compiled:
         if not (mica.is_grad_enabled() and any(self.needs)):
             self.backward = None
             with mica.no_grad():
-                traced = make_fx(functionalize(lambda *primals: fn(*primals)), table)(*_copied(flat_inputs))
+                traced = make_fx(into_functional_graph(lambda *primals: fn(*primals)), table)(*_copied(flat_inputs))
             _rename(traced, "primals", len(flat_inputs))
             self.forward = (inference_compiler or fw_compiler)(traced, list(flat_inputs))
             return
@@ -76,7 +86,7 @@ class _Compiled:
             outputs, gradients = create_joint(fn)(given[:count], given[count:])
             return [*outputs, *gradients]
 
-        joint = make_fx(functionalize(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
+        joint = make_fx(into_functional_graph(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
         _rename(joint, "primals", count)
         _rename(joint, "tangents", len(tangents), count)
         joint.graph.eliminate_dead_code()
@@ -226,11 +236,11 @@ def aot_export_module(mod, args, *, trace_joint, output_loss_index=None, **optio
 
 def aot_export_joint_simple(func, args, *, trace_joint=True, num_params_buffers=0, decompositions=None):
     """The graph of a function, with its gradients if asked for."""
-    from mica.func import functionalize
+    from mica._functorch.functionalized import into_functional_graph
     from mica.fx.experimental.proxy_tensor import make_fx
 
     if not trace_joint:
-        return make_fx(functionalize(func), decompositions)(*args)
+        return make_fx(into_functional_graph(func), decompositions)(*args)
     outputs = func(*_copied(tuple(args)))
     tangents = [mica.ones_like(o) for o in tree_leaves(outputs) if _needs_gradient(o)]
-    return make_fx(functionalize(create_joint(func)), decompositions)(list(_copied(tuple(args))), tangents)
+    return make_fx(into_functional_graph(create_joint(func)), decompositions)(list(_copied(tuple(args))), tangents)

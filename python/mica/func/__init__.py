@@ -33,7 +33,8 @@ def functionalize(func, *, remove="mutations"):
     what it did, since its results and what it changes in its inputs are the same with and without.
     """
     import functools
-    import sys
+
+    from mica._functorch.functionalized import into_functional_graph
 
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
@@ -44,14 +45,12 @@ def functionalize(func, *, remove="mutations"):
             "with their non-aliasing counterparts, {view}_copy.\n"
         )
 
+    inner = into_functional_graph(func, remove)
+
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
-        tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
-        mode = None if tracing is None else tracing.get_proxy_mode()
-        if mode is not None:
-            mode.functional = remove
         with transforming():
-            return func(*args, **kwargs)
+            return inner(*args, **kwargs)
 
     return wrapped
 
