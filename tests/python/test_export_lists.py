@@ -1,4 +1,4 @@
-"""Lists of integers as indices are constants of an exported graph."""
+"""Lists of integers as indices, and tensors as bounds of slices, are constants of an exported graph."""
 
 import mica
 import pytest
@@ -40,3 +40,15 @@ def test_lists_in_an_index(function, tmp_path):
     for run in runs:
         for found, wanted in zip(run(x), function(x), strict=True):
             assert mica.equal(found, wanted)
+
+
+def test_bounds_that_are_tensors():
+    def sliced(x):
+        k = mica.tensor([2], dtype=mica.int32)[0]
+        return (mica.tanh(x[:, :k]) + x[:, k : 2 * k],)
+
+    x = mica.randn(2, 4, 3)
+    program = mica.export.export(Indexed(sliced), (x,))
+    slices = [node.args[1:] for node in program.graph.nodes if "slice" in str(node.target)]
+    assert slices == [(1, 0, 2), (1, 2, 4)]
+    assert mica.equal(program.module()(x)[0], sliced(x)[0])

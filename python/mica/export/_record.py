@@ -202,7 +202,7 @@ class Recorder(ProgramGraph, TorchFunctionMode):
 
     def _subscript(self, name, func, args):
         """x[...] and x[...] = y, as the operators that they are made of."""
-        x, index = args[0], self._with_tensors_for_lists(args[1], args[0].device)
+        x, index = args[0], self._plain_index(args[1], args[0].device)
         steps = _targets.index_steps(x, index)
         if steps is None or (name == "__setitem__" and any(step == "index" for step, _ in steps[:-1])):
             out = func(*args)
@@ -226,12 +226,22 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         self._call("copy_" if last is None else "index_put_", (x, value) if last is None else (x, *last[1], value))
         return None
 
-    def _with_tensors_for_lists(self, index, device):
-        """An index whose lists of integers are constants of the graph."""
+    def _plain_index(self, index, device):
+        """An index whose lists of integers are constants of the graph, and whose slices have numbers where their bounds are
+        tensors that depend on no input."""
         if isinstance(index, tuple):
-            return tuple(self._with_tensors_for_lists(each, device) for each in index)
+            return tuple(self._plain_index(each, device) for each in index)
+        if isinstance(index, slice):
+            return slice(*map(self._bound, (index.start, index.stop, index.step)))
         is_list = isinstance(index, list) and all(type(leaf) is int for leaf in tree_leaves(index))
         return self._constant(index, mica.int64, device) if is_list else index
+
+    def _bound(self, value):
+        is_known = isinstance(value, _C.TensorBase) and self._nodes.get(id(value)) not in self.of_inputs
+        if not is_known or isinstance(value, mica._subclasses.FakeTensor) or value.device.type == "meta":
+            return value
+        with _disable_current_modes(), _aside(self):
+            return value.__index__()
 
     def _constant(self, value, dtype, device):
         with _disable_current_modes():
