@@ -89,11 +89,11 @@ def _rebuild_from_type_v2(func, new_type, args, state):
     if getattr(type(made), "__setstate__", _C.Tensor.__setstate__) is not _C.Tensor.__setstate__:
         made.__setstate__(state)
     else:
-        _set_state(made, state)
+        _set_obj_state(made, state)
     return made
 
 
-def _get_state(obj):
+def _get_obj_state(obj):
     """The state of an object beside the tensor: its dict, and its slots if it has any."""
     import copyreg
 
@@ -103,10 +103,12 @@ def _get_state(obj):
     return (obj.__dict__, slots) if slots else obj.__dict__
 
 
-def _set_state(obj, state):
+def _set_obj_state(obj, state):
+    """Give an object the state that _get_obj_state has told, and return it."""
     attributes, slots = state if isinstance(state, tuple) else (state, {})
     for name, value in {**(attributes or {}), **(slots or {})}.items():
         setattr(obj, name, value)
+    return obj
 
 
 def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):

@@ -230,6 +230,22 @@ def test_a_fake_function_that_makes_its_result_of_sizes_and_a_device(dynamic):
     assert mica.equal(program.module()(x, w), function(x, w))
 
 
+def test_defaults_that_are_dtypes_and_devices():
+    seen, here = [], mica.device("cpu")
+
+    @mica.library.custom_op("test_custom::cast", mutates_args=())
+    def cast(x: mica.Tensor, dtype: mica.dtype = mica.float64, device: mica.device = here) -> mica.Tensor:
+        seen.append((dtype, device))
+        return x.to(dtype, copy=True)
+
+    assert str(mica.ops.test_custom.cast.default._schema).endswith(
+        '(Tensor x, ScalarType dtype=float64, Device device="cpu") -> Tensor'
+    )
+    assert mica.ops.test_custom.cast(mica.ones(1)).dtype is mica.float64
+    assert cast(mica.ones(1), mica.int8).dtype is mica.int8
+    assert seen == [(mica.float64, here), (mica.int8, here)]
+
+
 class _AsModule(mica.nn.Module):
     def __init__(self, function):
         super().__init__()

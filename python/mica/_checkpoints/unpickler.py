@@ -175,7 +175,7 @@ class Unpickler:
             elif type(instance) is OrderedDict:
                 instance.__dict__.update(state)
             elif type(instance) is Parameter:
-                _utils._set_state(instance, checked_state(state))
+                _utils._set_obj_state(instance, checked_state(state))
             elif self._is_users(type(instance)):
                 _set_state_as_pickle_does(instance, state)
             else:
@@ -272,7 +272,7 @@ def _set_state_as_pickle_does(instance, state):
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     if attributes:  # a class that only has slots has no dict
         instance.__dict__.update(attributes)
-    _utils._set_state(instance, checked_state(slots or {}))
+    _utils._set_obj_state(instance, checked_state(slots or {}))
 
 
 def _mark(machine):

@@ -1,7 +1,9 @@
 """Small questions of torch._dynamo.utils that programs ask."""
 
 import collections
+import contextlib
 import functools
+import sys
 import warnings
 
 
@@ -20,6 +22,15 @@ def __getattr__(name):
 def is_compile_supported(device_type):
     """Whether kernels on a type of device are put off and run together."""
     return str(device_type).partition(":")[0] == "cpu"
+
+
+@contextlib.contextmanager
+def disable_cache_limit():
+    """A block in which functions are compiled for as many kinds of arguments as come."""
+    from mica._dynamo import config
+
+    with config.patch(recompile_limit=sys.maxsize, accumulated_recompile_limit=sys.maxsize):
+        yield
 
 
 def is_namedtuple(obj):

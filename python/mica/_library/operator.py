@@ -58,7 +58,7 @@ class Operator:
                     raise TypeError(
                         f"{self.qualified_name}() is missing value for argument '{a.name}'. Declaration: {self.schema}"
                     )
-                values[a.name] = a.default_value
+                values[a.name] = _default(a)
         return tuple(values[a.name] for a in positional), {a.name: values[a.name] for a in declared if a.kwarg_only}
 
     def _without_defaults(self, args, kwargs):
@@ -67,7 +67,7 @@ class Operator:
         args, defaults = list(args), {a.name: a for a in self.schema.arguments if a.has_default_value()}
 
         def is_default(name, value):
-            return name in defaults and not isinstance(value, mica.Tensor) and value == defaults[name].default_value
+            return name in defaults and not isinstance(value, mica.Tensor) and value == _default(defaults[name])
 
         while args and is_default(declared[len(args) - 1].name, args[-1]):
             args.pop()
@@ -179,6 +179,14 @@ class Operator:
 
     # __torch_function__ is handed the operator itself.
     __name__ = property(lambda self: self.qualified_name.partition("::")[2])
+
+
+def _default(argument):
+    """The value that a function gets for an argument that is left out. Schemas have the names of dtypes and devices."""
+    value, kind = argument.default_value, str(argument.type).removesuffix("?")
+    if isinstance(value, str) and kind in ("ScalarType", "Layout", "MemoryFormat"):
+        return getattr(mica, value)
+    return mica.device(value) if isinstance(value, str) and kind == "Device" else value
 
 
 def _tensors(values):

@@ -3,7 +3,7 @@
 from mica import _C
 from mica._C import Tensor
 from mica._methods.untyped_storage import deepcopy_storage
-from mica._utils import _get_state, _rebuild_from_type_v2, _reduce_tensor, _set_state
+from mica._utils import _get_obj_state, _rebuild_from_type_v2, _reduce_tensor, _set_obj_state
 
 
 def __deepcopy__(self, memo):
@@ -44,16 +44,16 @@ def __deepcopy__(self, memo):
         if self.grad is not None:
             copy.grad = self.grad.__deepcopy__(memo)
         memo[id(self)] = copy
-        state = _get_state(self)
+        state = _get_obj_state(self)
         if state:
-            _set_state(copy, deepcopy(state, memo))
+            _set_obj_state(copy, deepcopy(state, memo))
     finally:
         _C._set_grad_enabled(grad_was_enabled)
     return copy
 
 
 def __reduce_ex__(self, protocol):
-    state = _get_state(self)
+    state = _get_obj_state(self)
     if type(self) is Tensor and not state:
         return _reduce_tensor(self)
     function, arguments = _reduce_tensor(self)
@@ -61,7 +61,7 @@ def __reduce_ex__(self, protocol):
 
 
 def __setstate__(self, state):
-    _set_state(self, state)
+    _set_obj_state(self, state)
 
 
 METHODS = (__deepcopy__, __reduce_ex__, __setstate__)

@@ -2,7 +2,7 @@
 
 from mica import _C
 from mica._C import Tensor
-from mica._utils import _set_state
+from mica._utils import _set_obj_state
 
 __all__ = [
     "Buffer",
@@ -82,7 +82,7 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
 def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
     """Put a parameter together from a pickle, with the attributes that a program gave it."""
     parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
-    _set_state(parameter, state)
+    _set_obj_state(parameter, state)
     return parameter
 
 

@@ -218,6 +218,11 @@ def _swap_below(module, mapping, custom):
             setattr(module, name, quantized.from_float(child))
 
 
+def _remove_qconfig(module):
+    """Remove observers and qconfigs from a model, so that it can be prepared anew."""
+    _forget(module, True)
+
+
 def _forget(module, and_qconfigs):
     """Remove remaining observers and the qconfigs from a converted model."""
     for part in module.modules():

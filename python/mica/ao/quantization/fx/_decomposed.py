@@ -243,7 +243,7 @@ def dequantize_per_channel(input, scales, zero_points, axis, quant_min, quant_ma
     return (moved * scales).to(out_dtype or mica.float32)
 
 
-def _check_vectors(input, scales, zero_points):
+def _per_token_quant_qparam_dim_check(input, scales, zero_points):
     count = math.prod(input.shape[:-1])
     if count != scales.numel():
         raise AssertionError(f"num_tokens: {count} scales: {scales.size()}")
@@ -262,7 +262,7 @@ def _rounded_last(input, scales, zero_points, quant_min, quant_max, dtype):
 def quantize_per_token(input, scales, zero_points, quant_min, quant_max, dtype):
     """Integers with a scale and a zero point for each vector along the last dimension."""
     _check_bounds(quant_min, quant_max, dtype)
-    _check_vectors(input, scales, zero_points)
+    _per_token_quant_qparam_dim_check(input, scales, zero_points)
     return _rounded_last(input, scales, zero_points, quant_min, quant_max, dtype)
 
 

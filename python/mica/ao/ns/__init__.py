@@ -1,0 +1,1 @@
+"""How far the values of a quantized model are from those of the model it was made of."""

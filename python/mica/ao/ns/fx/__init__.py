@@ -1,0 +1,1 @@
+"""Distances between values of two models."""
