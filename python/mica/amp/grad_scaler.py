@@ -83,9 +83,9 @@ class GradScaler:
             self._enabled = False
         if self._enabled:
             if growth_factor <= 1.0:
-                raise AssertionError("The growth factor must be > 1.0.")
+                raise AssertionError(f"The growth factor must be > 1.0. It is {growth_factor}")
             if backoff_factor >= 1.0:
-                raise AssertionError("The backoff factor must be < 1.0.")
+                raise AssertionError(f"The backoff factor must be < 1.0. It is {backoff_factor}")
             self._init_scale = init_scale
             self._scale = None  # made on the device of the first loss
             self._growth_factor = growth_factor
@@ -143,7 +143,10 @@ class GradScaler:
                 if grad is None:
                     continue
                 if not allow_fp16 and grad.dtype == _C.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
+                    raise ValueError(
+                        "Attempting to unscale FP16 gradients. Keep the parameters in float32, and let autocast compute "
+                        "in float16"
+                    )
                 if grad.is_sparse:
                     if grad.dtype == _C.float16:  # values at one place may overflow only when they are summed
                         param.grad = grad = grad.coalesce()

@@ -152,7 +152,9 @@ def _preference(kind, *names):
         elif isinstance(backend, choices):
             kept[0] = backend
         elif backend is not None:
-            raise RuntimeError("Unknown input value type.")
+            raise RuntimeError(
+                f"Unknown input value type. Choose from: {', '.join(names)}. Got {type(backend).__name__}"
+            )
         return kept[0]
 
     return preferred

@@ -212,7 +212,10 @@ def all_to_all_single(self, output_split_sizes, input_split_sizes, group, tag=""
     outputs = None if output_split_sizes is None else [int(each) for each in output_split_sizes]
     inputs = None if input_split_sizes is None else [int(each) for each in input_split_sizes]
     if inputs is not None and sum(inputs) != self.shape[0]:
-        raise RuntimeError("Split sizes doesn't match total dim 0 size")
+        raise RuntimeError(
+            f"Split sizes doesn't match total dim 0 size: {inputs} add up to {sum(inputs)}, and the tensor has "
+            f"{self.shape[0]} rows"
+        )
     return _done(_AllToAll.apply(self, outputs, inputs, group))
 
 

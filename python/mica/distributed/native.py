@@ -323,12 +323,19 @@ class NativeBackend:
         length = tensor.shape[0] if tensor.dim() else 1
         if not splits:
             if length % self._size:
-                raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+                raise RuntimeError(
+                    f"Tensor's dim 0 does not divide equally across group size: {length} rows for {self._size} ranks"
+                )
             splits = [length // self._size] * self._size
         if len(splits) != self._size:
-            raise RuntimeError("Number of tensor splits not equal to group size")
+            raise RuntimeError(
+                f"Number of tensor splits not equal to group size: {len(splits)} splits for {self._size} ranks"
+            )
         if sum(splits) != length:
-            raise RuntimeError("Split sizes doesn't match total dim 0 size")
+            raise RuntimeError(
+                f"Split sizes doesn't match total dim 0 size: {list(splits)} add up to {sum(splits)}, and the tensor has "
+                f"{length} rows"
+            )
         return tensor.detach().split(list(splits))
 
     def barrier(self, opts=None):

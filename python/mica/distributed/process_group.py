@@ -327,7 +327,9 @@ class LocalBackend:
     def alltoall_base(self, output, input, output_splits, input_splits, opts=None):
         for tensor, splits in ((output, output_splits), (input, input_splits)):
             if splits and list(splits) != [tensor.shape[0]]:
-                raise RuntimeError("Split sizes doesn't match total dim 0 size")
+                raise RuntimeError(
+                    f"Split sizes doesn't match total dim 0 size: one rank takes [{tensor.shape[0]}], but got {list(splits)}"
+                )
         self._copy(output, input)
         return Work([output])
 

@@ -137,12 +137,18 @@ class Tracer(RootArguments, TracerBase):
         if self.submodule_paths is not None:
             path = self.submodule_paths.get(mod)
             if path is None:
-                raise NameError(f"module {type(mod).__name__} is not installed as a submodule")
+                raise NameError(
+                    f"module {type(mod).__name__} is not installed as a submodule: assign it to an attribute of the module "
+                    "that is traced, in __init__"
+                )
             return path
         for name, module in self.root.named_modules():
             if module is mod:
                 return name
-        raise NameError("module is not installed as a submodule")
+        raise NameError(
+            f"module is not installed as a submodule: a {type(mod).__name__} was called that the traced module does not "
+            "hold. Assign it to an attribute in __init__"
+        )
 
     def call_module(self, m, forward, args, kwargs):
         """A call of a module: one step, or traced into."""
@@ -195,7 +201,10 @@ class Tracer(RootArguments, TracerBase):
             for name, parameter in self.root.named_parameters():
                 if a is parameter:
                     return self.create_node("get_attr", name, (), {})
-            raise NameError("parameter is not a member of this module")
+            raise NameError(
+                f"parameter is not a member of this module: one of shape {tuple(a.shape)} was used that the traced module "
+                "does not hold. Assign it to an attribute in __init__"
+            )
         if isinstance(a, mica.Tensor):
             for name, buffer in self.root.named_buffers():
                 if a is buffer:

@@ -88,7 +88,7 @@ def narrow(tensor, dim, start, length, layout=mica.strided):
             raise RuntimeError(f"{name} must be an integer or a tensor")
     _check_layout("narrow", layout)
     if dim != 1:
-        raise RuntimeError("jagged layout only supports dim=1")
+        raise RuntimeError(f"jagged layout only supports dim=1, but got dim={dim}")
     batch, width = tensor.shape[:2]
     start = mica.as_tensor(start, device=tensor.device).long().expand(batch)
     length = mica.as_tensor(length, device=tensor.device).long().expand(batch)

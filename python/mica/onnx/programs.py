@@ -21,7 +21,10 @@ def _instance_norm(input, weight, bias, running_mean, running_var, use_input_sta
 
 def _elu(input, alpha=1.0, scale=1, input_scale=1):
     if scale != 1 or input_scale != 1:
-        raise OnnxExporterError("elu with a scale is not written")
+        raise OnnxExporterError(
+            f"elu with a scale cannot be written as ONNX: scale is {scale} and input_scale {input_scale}. Multiply before "
+            "and after elu instead"
+        )
     return F.elu, (input, alpha), {}
 
 

@@ -70,7 +70,10 @@ class CyclicLR(_WithMomentum):
         self.total_size = step_size_up + step_size_down
         self.step_ratio = step_size_up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise ValueError("mode is invalid and scale_fn is None")
+            raise ValueError(
+                f"mode is invalid and scale_fn is None: mode is {mode!r}, and should be 'triangular', 'triangular2' or "
+                "'exp_range'"
+            )
         self.mode = mode
         self.gamma = gamma
         self._scale_fn_custom = scale_fn

@@ -49,7 +49,7 @@ class ReduceLROnPlateau(LRScheduler):
         eps=1e-8,
     ):
         if factor >= 1.0:
-            raise ValueError("Factor should be < 1.0.")
+            raise ValueError(f"Factor should be < 1.0. It is {factor}, which would not lower the rate")
         self.factor = factor
         _check_optimizer(optimizer)
         self.optimizer = optimizer
@@ -126,9 +126,9 @@ class ReduceLROnPlateau(LRScheduler):
 
     def _init_is_better(self, mode, threshold, threshold_mode):
         if mode not in {"min", "max"}:
-            raise ValueError("mode " + mode + " is unknown!")
+            raise ValueError("mode " + mode + " is unknown! It should be 'min' or 'max'")
         if threshold_mode not in {"rel", "abs"}:
-            raise ValueError("threshold mode " + threshold_mode + " is unknown!")
+            raise ValueError("threshold mode " + threshold_mode + " is unknown! It should be 'rel' or 'abs'")
         self.mode_worse = math.inf if mode == "min" else -math.inf
         self.mode = mode
         self.threshold = threshold

@@ -71,7 +71,7 @@ def _to_scalar(x):
 
 def _check_tensor_lr(lr):
     if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
+        raise ValueError(f"Tensor lr must be 1-element, but it has {lr.numel()} elements")
 
 
 def _check_betas(betas):

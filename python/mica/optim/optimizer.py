@@ -329,7 +329,10 @@ class Optimizer:
             if not isinstance(p, Tensor):
                 raise TypeError("optimizer can only optimize Tensors, but one of the params is " + mica.typename(p))
             if not self.defaults.get("differentiable", None) and not (p.is_leaf or p.retains_grad):
-                raise ValueError("can't optimize a non-leaf Tensor")
+                raise ValueError(
+                    f"can't optimize a non-leaf Tensor: one of shape {tuple(p.shape)} was computed from others. Give the "
+                    "tensors that it was computed from, or x.detach().requires_grad_()"
+                )
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")

@@ -28,19 +28,21 @@ def is_masked_tensor(obj, /):
 
 def _check(data, mask):
     if data.layout != mask.layout:
-        raise TypeError("data and mask must have the same layout.")
+        raise TypeError(f"data and mask must have the same layout. They have {data.layout} and {mask.layout}")
     if data.layout not in (mica.strided, mica.sparse_coo, mica.sparse_csr):
         raise TypeError(f"data layout of {data.layout} is not supported.")
     if data.layout != mica.strided:
         check_indices(data, mask)
     if mask.dtype != mica.bool:
-        raise TypeError("mask must have dtype bool.")
+        raise TypeError(f"mask must have dtype bool. It has {mask.dtype}")
     if data.dtype not in _DTYPES:
         raise TypeError(f"{data.dtype} is not supported in MaskedTensor.")
     if data.dim() != mask.dim():
-        raise ValueError("data.dim() must equal mask.dim()")
+        raise ValueError(f"data.dim() must equal mask.dim(), but they are {data.dim()} and {mask.dim()}")
     if data.size() != mask.size():
-        raise ValueError("data.size() must equal mask.size()")
+        raise ValueError(
+            f"data.size() must equal mask.size(), but they are {tuple(data.size())} and {tuple(mask.size())}"
+        )
 
 
 _answers = []  # the functions of _functions.py, which imports this file

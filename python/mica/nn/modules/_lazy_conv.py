@@ -22,7 +22,10 @@ class _LazyConvXdMixin(LazyModuleMixin):
             return
         self.in_channels = self._get_in_channels(input)
         if self.in_channels % self.groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
+            raise ValueError(
+                f"in_channels must be divisible by groups, but the input has {self.in_channels} channels and groups is "
+                f"{self.groups}"
+            )
         self.weight.materialize(self._weight_shape())
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))

@@ -69,7 +69,7 @@ class MultiheadAttention(Module):
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
         if self.head_dim * num_heads != embed_dim:
-            raise AssertionError("embed_dim must be divisible by num_heads")
+            raise AssertionError(f"embed_dim must be divisible by num_heads, but {embed_dim} is not by {num_heads}")
 
         def parameter(*shape):
             return Parameter(mica.empty(shape, device=device, dtype=dtype))

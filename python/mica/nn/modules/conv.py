@@ -58,11 +58,11 @@ class _ConvNd(Module):
     ):
         super().__init__()
         if groups <= 0:
-            raise ValueError("groups must be a positive integer")
+            raise ValueError(f"groups must be a positive integer, but got {groups}")
         if in_channels % groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
+            raise ValueError(f"in_channels must be divisible by groups, but {in_channels} is not by {groups}")
         if out_channels % groups != 0:
-            raise ValueError("out_channels must be divisible by groups")
+            raise ValueError(f"out_channels must be divisible by groups, but {out_channels} is not by {groups}")
         if isinstance(padding, str):
             if padding not in _PADDING_WORDS:
                 raise ValueError(f"Invalid padding string {padding!r}, should be one of {_PADDING_WORDS}")

@@ -205,7 +205,7 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
     def train(self, mode=True):
         """Set the mode of training, or of evaluation with mode=False, for the module and all below it."""
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise ValueError(f"training mode is expected to be boolean, but got {type(mode).__name__}")
         self.training = mode
         for module in self.children():
             module.train(mode)

@@ -53,13 +53,13 @@ def _check_arguments(input_size, hidden_size, num_layers, bias, batch_first, dro
         if not isinstance(value, int):
             raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
         if value <= 0:
-            raise ValueError(f"{name} must be greater than zero")
+            raise ValueError(f"{name} must be greater than zero, but got {value}")
     if num_layers <= 0:
-        raise ValueError("num_layers must be greater than zero")
+        raise ValueError(f"num_layers must be greater than zero, but got {num_layers}")
     if proj_size < 0:
-        raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        raise ValueError(f"proj_size should be a positive integer or zero to disable projections, but got {proj_size}")
     if proj_size >= hidden_size:
-        raise ValueError("proj_size has to be smaller than hidden_size")
+        raise ValueError(f"proj_size has to be smaller than hidden_size, but {proj_size} is not below {hidden_size}")
 
 
 class RNNBase(Module):

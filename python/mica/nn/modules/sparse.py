@@ -69,7 +69,9 @@ class Embedding(Module):
         self.embedding_dim = embedding_dim
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings and padding_idx != 0:
-                raise AssertionError("Padding_idx must be within num_embeddings")
+                raise AssertionError(
+                    f"Padding_idx must be within num_embeddings, but got {padding_idx} for {num_embeddings} embeddings"
+                )
             padding_idx += num_embeddings if padding_idx < 0 else 0
         self.padding_idx = padding_idx
         self.max_norm = max_norm

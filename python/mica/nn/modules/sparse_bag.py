@@ -58,7 +58,9 @@ class EmbeddingBag(Module):
         self.scale_grad_by_freq = scale_grad_by_freq
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings and padding_idx != 0:
-                raise AssertionError("padding_idx must be within num_embeddings")
+                raise AssertionError(
+                    f"padding_idx must be within num_embeddings, but got {padding_idx} for {num_embeddings} embeddings"
+                )
             padding_idx += num_embeddings if padding_idx < 0 else 0
         self.padding_idx = padding_idx
         if _weight is None:

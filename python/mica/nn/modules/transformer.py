@@ -106,9 +106,15 @@ class Transformer(Module):
     ):
         batch_dim = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch_dim) != tgt.size(batch_dim):
-            raise RuntimeError("the batch number of src and tgt must be equal")
+            raise RuntimeError(
+                f"the batch number of src and tgt must be equal, but got {src.size(batch_dim)} and {tgt.size(batch_dim)}: "
+                f"batch_first is {self.batch_first}"
+            )
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+            raise RuntimeError(
+                f"the feature number of src and tgt must be equal to d_model, but got {src.size(-1)} and {tgt.size(-1)} "
+                f"for a d_model of {self.d_model}"
+            )
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(
             tgt,

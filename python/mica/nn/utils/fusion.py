@@ -10,7 +10,7 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "
 
 def _check_evaluated(layer, bn):
     if layer.training or bn.training:
-        raise AssertionError("Fusion only for eval!")
+        raise AssertionError("Fusion only for eval! Call eval() on both modules first")
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
 
@@ -41,7 +41,7 @@ def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, trans
 def fuse_linear_bn_eval(linear, bn):
     """A linear layer that computes the same as the given one and the normalisation after it."""
     if linear.training or bn.training:
-        raise AssertionError("Fusion only for eval!")
+        raise AssertionError("Fusion only for eval! Call eval() on both modules first")
     if bn.num_features not in (linear.out_features, 1):
         raise AssertionError(
             "To fuse, linear.out_features == bn.num_features or bn.num_features == 1, got "

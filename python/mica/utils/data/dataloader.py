@@ -93,7 +93,7 @@ class DataLoader(Generic[_T_co]):
         if num_workers < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
-            raise ValueError("timeout option should be non-negative")
+            raise ValueError(f"timeout option should be non-negative, but got {timeout}")
         if num_workers == 0 and prefetch_factor is not None:
             raise ValueError(
                 "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
@@ -102,7 +102,7 @@ class DataLoader(Generic[_T_co]):
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
         elif prefetch_factor is not None and prefetch_factor < 0:
-            raise ValueError("prefetch_factor option should be non-negative")
+            raise ValueError(f"prefetch_factor option should be non-negative, but got {prefetch_factor}")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
         if worker_method not in ("multiprocessing", "thread"):

@@ -57,7 +57,7 @@ class TensorDataset(Dataset[tuple[_C.Tensor, ...]]):
 
     def __init__(self, *tensors):
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
-            raise AssertionError("Size mismatch between tensors")
+            raise AssertionError(f"Size mismatch between tensors: they have {[t.size(0) for t in tensors]} rows")
         self.tensors = tensors
 
     def __getitem__(self, index):
@@ -82,7 +82,7 @@ class StackDataset(Dataset):
         datasets = self._all()
         self._length = len(datasets[0])
         if any(len(dataset) != self._length for dataset in datasets):
-            raise ValueError("Size mismatch between datasets")
+            raise ValueError(f"Size mismatch between datasets: they have {[len(d) for d in datasets]} samples")
 
     def _all(self):
         return list(self.datasets.values()) if isinstance(self.datasets, dict) else self.datasets
@@ -125,7 +125,7 @@ class ConcatDataset(Dataset[_T_co]):
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
-            raise AssertionError("ConcatDataset does not support IterableDataset")
+            raise AssertionError("ConcatDataset does not support IterableDataset: use ChainDataset for streams")
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     def __len__(self):
@@ -157,7 +157,10 @@ class ChainDataset(IterableDataset):
     def _checked(self):
         for dataset in self.datasets:
             if not isinstance(dataset, IterableDataset):
-                raise AssertionError("ChainDataset only supports IterableDataset")
+                raise AssertionError(
+                    f"ChainDataset only supports IterableDataset, but got {type(dataset).__name__}: use ConcatDataset "
+                    "for datasets with an index"
+                )
             yield dataset
 
     def __iter__(self):

@@ -14,7 +14,7 @@ class BatcherIterDataPipe(IterDataPipe[DataChunk]):
 
     def __init__(self, datapipe, batch_size, drop_last=False, wrapper_class=DataChunk):
         if batch_size <= 0:
-            raise AssertionError("Batch size is required to be larger than 0!")
+            raise AssertionError(f"Batch size is required to be larger than 0! It is {batch_size}")
         super().__init__()
         self.datapipe = datapipe
         self.batch_size = batch_size
@@ -50,7 +50,7 @@ class UnBatcherIterDataPipe(IterDataPipe):
 
     def _dive(self, element, unbatch_level):
         if unbatch_level < -1:
-            raise ValueError("unbatch_level must be -1 or >= 0")
+            raise ValueError(f"unbatch_level must be -1 or >= 0, but got {unbatch_level}")
         if unbatch_level == 0 or (unbatch_level == -1 and not isinstance(element, list)):
             yield element
             return
@@ -77,7 +77,9 @@ class GrouperIterDataPipe(IterDataPipe[DataChunk]):
     ):
         _check_unpickable_fn(group_key_fn)
         if group_size is not None and buffer_size is not None and not 0 < group_size <= buffer_size:
-            raise AssertionError("group_size must be > 0 and <= buffer_size")
+            raise AssertionError(
+                f"group_size must be > 0 and <= buffer_size, but got {group_size} with a buffer_size of {buffer_size}"
+            )
         if guaranteed_group_size is not None and (group_size is None or not 0 < guaranteed_group_size <= group_size):
             raise AssertionError("guaranteed_group_size must be > 0 and <= group_size and group_size must be set")
         self.datapipe = datapipe
