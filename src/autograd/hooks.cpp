@@ -138,7 +138,10 @@ void run_post_hooks(Node& node, TensorVec& grad_inputs, const TensorVec& grad_ou
 namespace autograd {
 
 HookHandle register_hook(const Tensor& t, GradHook hook, std::string name) {
-  MICA_CHECK(t.requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
+  MICA_CHECK(
+      t.requires_grad(),
+      "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() on it, or on what "
+      "it is computed from");
   if (Node* fn = t.grad_fn()) {
     return append_hook(hooks_of(*fn).tensor_hooks, std::move(hook), std::move(name),
                        static_cast<uint32_t>(t.output_nr()));
@@ -163,7 +166,9 @@ HookHandle register_posthook(Node& node, NodePostHook hook) {
 }  // namespace autograd
 
 void Tensor::retain_grad() const {
-  MICA_CHECK(requires_grad(), "can't retain_grad on Tensor that has requires_grad=False");
+  MICA_CHECK(requires_grad(),
+             "can't retain_grad on Tensor that has requires_grad=False: call requires_grad_() on what it is computed "
+             "from");
   Node* fn = grad_fn();
   if (!fn || retains_grad()) return;
   AutogradMeta& meta = autograd_meta(*this);

@@ -5,7 +5,9 @@ namespace mica {
 
 const Tensor& Tensor::requires_grad_(bool value) const {
   if (value) {
-    MICA_CHECK(is_floating_point() || is_complex(), "only Tensors of floating point dtype can require gradients");
+    MICA_CHECK(is_floating_point() || is_complex(),
+               "only Tensors of floating point dtype can require gradients, but this one has torch.", dtype(),
+               ": convert it with .float() first");
     MICA_CHECK(!is_inference() || inference_mode_enabled(),
                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
   }

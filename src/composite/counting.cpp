@@ -133,8 +133,9 @@ Tensor counted(const Tensor& values, int64_t bins) {
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   MICA_CHECK_KIND(is_integral(self.dtype()) || self.dim() != 1, NotImplemented,
                   "\"bincount_cpu\" not implemented for '", info(self.dtype()).legacy, "'");
-  MICA_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
-  MICA_CHECK(minlength >= 0, "minlength should be >= 0");
+  MICA_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs. The input has the shape ",
+             self.sizes());
+  MICA_CHECK(minlength >= 0, "minlength should be >= 0, but got ", minlength);
   MICA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.size(0) == self.size(0)),
              "weights should be 1-d and have the same length as input");
   NoGradGuard below;
@@ -152,7 +153,9 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   }
   if (self.numel() > 0) {
     const auto [least, largest] = mica::aminmax(self);
-    MICA_CHECK(least.to(DType::Int64).item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+    MICA_CHECK(least.to(DType::Int64).item<int64_t>() >= 0,
+               "bincount only supports 1-d non-negative integral inputs. The least element is ",
+               least.to(DType::Int64).item<int64_t>());
     bins = std::max(bins, largest.to(DType::Int64).item<int64_t>() + 1);
   }
   const DType dtype = !weights.defined()                  ? DType::Int64

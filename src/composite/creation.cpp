@@ -205,7 +205,7 @@ Scalar as_element(const Scalar& bound, DType dtype) {
 
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const TensorOptions& options) {
   check_layout("linspace", options);
-  MICA_CHECK(steps >= 0, "number of steps must be non-negative");
+  MICA_CHECK(steps >= 0, "number of steps must be non-negative, but got ", steps);
   const DType dtype = sequence_dtype("linspace", start, end, options);
   check_number_fits(start, dtype);
   check_number_fits(end, dtype);
@@ -216,7 +216,7 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Ten
 
 Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double base, const TensorOptions& options) {
   check_layout("logspace", options);
-  MICA_CHECK(steps >= 0, "number of steps must be non-negative");
+  MICA_CHECK(steps >= 0, "number of steps must be non-negative, but got ", steps);
   const DType dtype = sequence_dtype("logspace", start, end, options);
   MICA_CHECK_KIND(dtype != DType::Bool, NotImplemented, "\"logspace\" not implemented for 'Bool'");
   const TensorOptions plain =

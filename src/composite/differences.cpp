@@ -10,7 +10,9 @@ namespace mica::composite {
 namespace {
 
 void check_edge(const Tensor& self, const Tensor& edge, int64_t dim) {
-  MICA_CHECK(edge.dim() == self.dim(), "diff expects prepend or append to be the same dimension as input");
+  MICA_CHECK(edge.dim() == self.dim(),
+             "diff expects prepend or append to be the same dimension as input, but they have ", edge.dim(), " and ",
+             self.dim(), " dimensions");
   for (int64_t d = 0; d < self.dim(); ++d)
     MICA_CHECK(d == dim || edge.size(d) == self.size(d),
                "diff expects the shape of tensor to prepend or append to match that of input except along the "

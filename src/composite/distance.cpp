@@ -39,8 +39,8 @@ Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double ep
 
 Tensor pdist(const Tensor& self, double p) {
   MICA_CHECK(self.dim() == 2, "pdist only supports 2D tensors, got: ", self.dim(), "D");
-  MICA_CHECK(self.is_floating_point(), "pdist only supports floating-point dtypes");
-  MICA_CHECK(p >= 0, "pdist only supports non-negative p values");
+  MICA_CHECK(self.is_floating_point(), "pdist only supports floating-point dtypes, but got torch.", self.dtype());
+  MICA_CHECK(p >= 0, "pdist only supports non-negative p values, but got ", p);
   return mica::_pdist_forward(self, p);
 }
 
@@ -59,7 +59,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<std::st
              " X2: ", x2.size(-1));
   MICA_CHECK(x1.device() == x2.device(), "X1 and X2 must be on the same device, but X1 is on ", x1.device(),
              " and X2 is on ", x2.device());
-  MICA_CHECK(p >= 0, "cdist only supports non-negative p values");
+  MICA_CHECK(p >= 0, "cdist only supports non-negative p values, but got ", p);
   const std::string_view mode = compute_mode.value_or("use_mm_for_euclid_dist_if_necessary");
   const int64_t rows1 = x1.size(-2), rows2 = x2.size(-2);
   bool by_product = rows1 > kRowsWorthAProduct || rows2 > kRowsWorthAProduct;

@@ -8,7 +8,7 @@ namespace mica::composite {
 
 Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   MICA_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
-  MICA_CHECK(length >= 0, "narrow(): length must be non-negative.");
+  MICA_CHECK(length >= 0, "narrow(): length must be non-negative. It is ", length);
   const int64_t n = self.size(dim);
   MICA_CHECK_KIND(start >= -n && start <= n, Index, "start out of range (expected to be in range of [", -n, ", ", n,
                   "], but got ", start, ")");
@@ -55,7 +55,8 @@ Tensor movedim(const Tensor& self, IntArrayRef source, IntArrayRef destination) 
 
 Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
   const int64_t from = wrap_dim(start_dim, self.dim()), to = wrap_dim(end_dim, self.dim());
-  MICA_CHECK(from <= to, "flatten() has invalid args: start_dim cannot come after end_dim");
+  MICA_CHECK(from <= to, "flatten() has invalid args: start_dim cannot come after end_dim, but they are ", start_dim,
+             " and ", end_dim);
   if (self.dim() == 0) return self.reshape({1});
   if (from == to) return self;
   int64_t merged = 1;

@@ -93,7 +93,7 @@ Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar&
   check_labels(target);
   const Tensor labels = target.reshape({rows, 1}), x = self.reshape({rows, classes});
   const Tensor outside = labels.lt(Scalar(0)).logical_or(labels.ge(Scalar(classes)));
-  MICA_CHECK(labels.is_meta() || !any(outside).item<bool>(), "target out of range");
+  MICA_CHECK(labels.is_meta() || !any(outside).item<bool>(), "target out of range: the classes are 0 to ", classes - 1);
   // Computed by relu, not by a bound: a class that is exactly at the margin has no slope.
   Tensor lacking = relu(Scalar(margin) - x.gather(1, labels) + x);
   if (power == 2) lacking = square(lacking);
@@ -120,7 +120,8 @@ Tensor multilabel_margin_loss(const Tensor& self, const Tensor& target, int64_t 
   check_labels(target);
   const Tensor x = self.reshape({rows, classes}), labels = target.reshape({rows, classes});
   const Tensor outside = labels.lt(Scalar(-1)).logical_or(labels.ge(Scalar(classes)));
-  MICA_CHECK(labels.is_meta() || !any(outside).item<bool>(), "argument #2 'target' is out of range");
+  MICA_CHECK(labels.is_meta() || !any(outside).item<bool>(),
+             "argument #2 'target' is out of range: the classes are 0 to ", classes - 1, ", and -1 ends a row");
   // A row of targets ends at its first -1.
   const Tensor valid = cumprod(labels.ge(Scalar(0)).to(DType::Int64), 1);
   const Tensor places = labels * valid, flags = valid.to(self.dtype());

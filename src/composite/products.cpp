@@ -75,8 +75,8 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
-  MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor");
-  MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor");
+  MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor, but it has the shape ", batch1.sizes());
+  MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor, but it has the shape ", batch2.sizes());
   MICA_CHECK(batch1.size(0) == batch2.size(0), "batch1 and batch2 must have same number of batches, got ",
              batch1.size(0), " and ", batch2.size(0));
   MICA_CHECK(batch1.size(2) == batch2.size(1), "Incompatible matrix sizes for bmm (", batch1.size(1), "x",
@@ -127,7 +127,8 @@ Tensor inner(const Tensor& self, const Tensor& other) {
 }
 
 Tensor tensordot(const Tensor& self, const Tensor& other, IntArrayRef dims_self, IntArrayRef dims_other) {
-  MICA_CHECK(dims_self.size() == dims_other.size(), "both dimension lists should have same length");
+  MICA_CHECK(dims_self.size() == dims_other.size(), "both dimension lists should have same length, but they have ",
+             dims_self.size(), " and ", dims_other.size(), " dimensions");
   const DimVector summed_a = wrap_dims(dims_self, self.dim()), summed_b = wrap_dims(dims_other, other.dim());
   DimVector order_a, order_b, sizes;
   int64_t rows = 1, inner = 1, columns = 1;

@@ -108,12 +108,13 @@ Tensor bernoulli(const Tensor& self, double p, const MaybeGenerator& generator) 
 }
 
 Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, const MaybeGenerator& generator) {
-  MICA_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim");
+  MICA_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim, but it has the shape ", self.sizes());
   MICA_CHECK(is_floating(self.dtype()),
              "multinomial only supports floating-point dtypes for input, got: ", info(self.dtype()).legacy);
-  MICA_CHECK(num_samples > 0, "cannot sample n_sample <= 0 samples");
+  MICA_CHECK(num_samples > 0, "cannot sample n_sample <= 0 samples, but got ", num_samples);
   MICA_CHECK(replacement || num_samples <= self.size(-1),
-             "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+             "cannot sample n_sample > prob_dist.size(-1) samples without replacement: ", num_samples,
+             " were asked for, and there are ", self.size(-1), ". replacement=True draws some more than once");
   MICA_CHECK(self.size(-1) <= (int64_t{1} << 24), "number of categories cannot exceed 2^24");
   NoGradGuard below;
   const Tensor weights = (self.dim() == 1 ? self.unsqueeze(0) : self).contiguous();

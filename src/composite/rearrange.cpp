@@ -19,7 +19,7 @@ Tensor flip(const Tensor& self, IntArrayRef dims) {
 }
 
 Tensor fliplr(const Tensor& self) {
-  MICA_CHECK(self.dim() >= 2, "Input must be >= 2-d.");
+  MICA_CHECK(self.dim() >= 2, "Input must be >= 2-d. It has the shape ", self.sizes());
   return mica::flip(self, {1});
 }
 Tensor flipud(const Tensor& self) {

@@ -73,17 +73,18 @@ Entry read_entry(const std::string& name, const io::Json& json, uint64_t room) {
   using Kind = io::Json::Kind;
   Entry entry{name, dtype_of(member(json, "dtype", Kind::String).text), {}, 0, 0};
   for (const io::Json& n : member(json, "shape", Kind::Array).items) {
-    MICA_CHECK(n.kind == Kind::Number && n.number >= 0, "the shape of ", name, " is none");
+    MICA_CHECK(n.kind == Kind::Number && n.number >= 0, "the shape of ", name, " is not a list of sizes");
     entry.sizes.push_back(n.number);
   }
   const io::Json& places = member(json, "data_offsets", Kind::Array);
   MICA_CHECK(places.items.size() == 2 && places.items[0].kind == Kind::Number && places.items[1].kind == Kind::Number,
-             "the place of ", name, " is none");
+             "the data_offsets of ", name, " are not two numbers");
   const int64_t begin = places.items[0].number, end = places.items[1].number;
   MICA_CHECK(0 <= begin && begin <= end && static_cast<uint64_t>(end) <= room, "the bytes of ", name, ", ", begin,
              " to ", end, ", lie outside of the file");
   if (entry.dtype == DType::Float4_e2m1fn_x2) {  // the file counts 4-bit numbers, a tensor counts bytes
-    MICA_CHECK(!entry.sizes.empty() && entry.sizes.back() % 2 == 0, "the 4-bit numbers of ", name, " fill no bytes");
+    MICA_CHECK(!entry.sizes.empty() && entry.sizes.back() % 2 == 0, "the 4-bit numbers of ", name,
+               " do not fill whole bytes: the last size has to be even");
     entry.sizes.back() /= 2;
   }
   const int64_t elements = count_elements(entry.sizes);
@@ -102,7 +103,7 @@ TensorFile read_mapped(const Storage& mapped, uint64_t size, Device device) {
   std::memcpy(&length, bytes, 8);
   MICA_CHECK(length <= kLongestHeader && length <= size - 8, "its header of ", length, " bytes is longer than allowed");
   const io::Json header = io::parse_json(std::string_view(bytes + 8, length));
-  MICA_CHECK(header.kind == io::Json::Kind::Object, "its header is no object");
+  MICA_CHECK(header.kind == io::Json::Kind::Object, "its header is not a JSON object");
   TensorFile file;
   std::vector<Entry> entries;
   const uint64_t start = 8 + length;

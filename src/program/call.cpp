@@ -39,9 +39,9 @@ const Tensor& Call::tensor_of(int32_t slot, bool optional) const {
   if (slot != kNone) {
     const Value& given = values_[static_cast<size_t>(slot)];
     if (const auto* tensor = std::get_if<Tensor>(&given)) return *tensor;
-    MICA_CHECK(std::holds_alternative<std::monostate>(given), "an argument of ", step_.target, " is no tensor");
+    MICA_CHECK(std::holds_alternative<std::monostate>(given), "an argument of ", step_.target, " is not a tensor");
   }
-  MICA_CHECK(optional, "an argument of ", step_.target, " is None, which has to be a tensor");
+  MICA_CHECK(optional, "an argument of ", step_.target, " is None, and has to be a tensor");
   return none;
 }
 

@@ -12,7 +12,7 @@ bool truth(const std::vector<Value>& values) {
   MICA_CHECK(!values.empty(), "a branch of the program has no condition");
   if (const auto* tensor = std::get_if<Tensor>(&values[0])) return tensor->item().to<double>() != 0;
   if (const auto* yes = std::get_if<bool>(&values[0])) return *yes;
-  fail("the condition of a branch is no bool");
+  fail("the condition of a branch of the program is neither a bool nor a tensor");
 }
 
 void branch(Call& c) {
@@ -47,7 +47,7 @@ int64_t row_count(const std::vector<Value>& xs) {
   int64_t count = 0;
   for (const Value& x : xs) {
     const auto* const tensor = std::get_if<Tensor>(&x);
-    MICA_CHECK(tensor && tensor->dim() > 0, "a map or scan of the program goes along what has no dimensions");
+    MICA_CHECK(tensor && tensor->dim() > 0, "a map or scan of the program goes along a value without dimensions");
     MICA_CHECK(&x == &xs[0] || tensor->size(0) == count, "a map or scan of the program goes along tensors of ", count,
                " and of ", tensor->size(0), " rows");
     count = tensor->size(0);
@@ -65,7 +65,7 @@ class Stacks {
     columns_.resize(results.size() - first);
     for (size_t i = first; i < results.size(); ++i) {
       const auto* const tensor = std::get_if<Tensor>(&results[i]);
-      MICA_CHECK(tensor, "a step of a map or scan of the program returns what is no tensor");
+      MICA_CHECK(tensor, "a step of a map or scan of the program returns a value that is not a tensor");
       columns_[i - first].push_back(*tensor);
     }
   }
@@ -103,7 +103,8 @@ void scanned(Call& c) {
 // A copy with the strides and the place in its memory that the tensor has: views are made of it by both.
 void copied_with_strides(Call& c) {
   const std::vector<Value> given = c.values(0);
-  MICA_CHECK(given.size() == 1 && std::holds_alternative<Tensor>(given[0]), "what an operator changes is no tensor");
+  MICA_CHECK(given.size() == 1 && std::holds_alternative<Tensor>(given[0]),
+             "an operator of the program changes a value that is not a tensor");
   const Tensor& self = std::get<Tensor>(given[0]);
   if (self.numel() == 0 || (self.storage_offset() == 0 && self.is_contiguous())) return c.give(self.clone());
   int64_t length = self.storage_offset() + 1;

@@ -29,7 +29,7 @@ void as_whole(Call& c) {
   const Scalar& given = c.scalar(0);
   if (!given.is_floating()) return c.give(given.to<int64_t>());
   const double value = given.to<double>();
-  MICA_CHECK(std::fabs(value) < 9.2e18, "the number ", value, " is no size");
+  MICA_CHECK(std::fabs(value) < 9.2e18, "the number ", value, " is too large for a size");
   c.give(static_cast<int64_t>(value));
 }
 

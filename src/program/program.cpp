@@ -329,7 +329,7 @@ std::vector<Tensor> Program::run(const std::vector<Tensor>& given) const {
       continue;
     }
     const auto* const value = std::get_if<Tensor>(&made[i]);
-    MICA_CHECK(value, "the program writes what is no tensor to one of its inputs");
+    MICA_CHECK(value, "the program writes a value that is not a tensor to one of its inputs");
     const Tensor& changed = std::get<Tensor>(inputs[static_cast<size_t>(target)]);
     if (!changed.is_same(*value)) changed.copy_(*value);
   }

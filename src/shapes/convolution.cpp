@@ -80,17 +80,20 @@ ConvolutionArguments::ConvolutionArguments(const Tensor& input, const Tensor& we
   const size_t dims = spatial_dimensions(weight);
   MICA_CHECK(weight.dim() <= 5, "convolution: at most three spatial dimensions are supported, but the weight has ",
              weight.dim() - 2);
-  MICA_CHECK(groups > 0, "non-positive groups is not supported");
+  MICA_CHECK(groups > 0, "non-positive groups is not supported, but got groups=", groups);
   stride = one_per_dimension("stride", stride_, dims);
   padding = one_per_dimension("padding", padding_, dims);
   dilation = one_per_dimension("dilation", dilation_, dims);
   output_padding = one_per_dimension("output_padding", output_padding_, dims);
   const auto negative = [](int64_t v) { return v < 0; };
-  MICA_CHECK(!any(padding, negative), "negative padding is not supported");
-  MICA_CHECK(!any(output_padding, negative), "negative output_padding is not supported");
-  MICA_CHECK(!any(stride, [](int64_t v) { return v <= 0; }), "non-positive stride is not supported");
-  MICA_CHECK(!any(dilation, negative), "dilation should be greater than zero");
-  MICA_CHECK(!any(dilation, [](int64_t v) { return v == 0; }), "non-positive dilation is not supported");
+  MICA_CHECK(!any(padding, negative), "negative padding is not supported, but got ", IntArrayRef(padding));
+  MICA_CHECK(!any(output_padding, negative), "negative output_padding is not supported, but got ",
+             IntArrayRef(output_padding));
+  MICA_CHECK(!any(stride, [](int64_t v) { return v <= 0; }), "non-positive stride is not supported, but got ",
+             IntArrayRef(stride));
+  MICA_CHECK(!any(dilation, negative), "dilation should be greater than zero, but got ", IntArrayRef(dilation));
+  MICA_CHECK(!any(dilation, [](int64_t v) { return v == 0; }), "non-positive dilation is not supported, but got ",
+             IntArrayRef(dilation));
   const IntArrayRef w = weight.sizes(), x = input.sizes();
   MICA_CHECK(input.dim() == weight.dim(), "Expected ", weight.dim(), "-dimensional input for ", weight.dim(),
              "-dimensional weight ", w, ", but got ", input.dim(), "-dimensional input of size ", x, " instead");

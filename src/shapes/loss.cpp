@@ -121,12 +121,12 @@ void l1_loss(Out& out, const Tensor& self, const Tensor& target, int64_t reducti
 }
 
 void smooth_l1_loss(Out& out, const Tensor& self, const Tensor& target, int64_t reduction, double beta) {
-  MICA_CHECK(beta >= 0, "smooth_l1_loss does not support negative values for beta.");
+  MICA_CHECK(beta >= 0, "smooth_l1_loss does not support negative values for beta. It is ", beta);
   pair_loss(out, beta == 0 ? PairLoss::Absolute : PairLoss::SmoothAbsolute, self, target, beta, reduction);
 }
 
 void huber_loss(Out& out, const Tensor& self, const Tensor& target, int64_t reduction, double delta) {
-  MICA_CHECK(delta > 0, "huber_loss does not support non-positive values for delta.");
+  MICA_CHECK(delta > 0, "huber_loss does not support non-positive values for delta. It is ", delta);
   pair_loss(out, PairLoss::Huber, self, target, delta, reduction);
 }
 

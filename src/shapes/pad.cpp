@@ -36,7 +36,8 @@ void check_reflection(const Tensor& self, IntArrayRef pad, int64_t n) {
 void check_circle(const Tensor& self, IntArrayRef pad, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = self.sizes()[self.dim() - 1 - i], left = pad[2 * i], right = pad[2 * i + 1];
-    MICA_CHECK(left <= size && right <= size, "Padding value causes wrapping around more than once.");
+    MICA_CHECK(left <= size && right <= size, "Padding value causes wrapping around more than once. ", left, " and ",
+               right, " are asked for, and the dimension has ", size, " elements");
     int64_t sum = 0;  // of numbers that may be as negative as int64 allows
     const bool leaves_some = __builtin_add_overflow(left, right, &sum) ? left > 0 : sum >= -size;
     MICA_CHECK(leaves_some, "Negative padding value is resulting in an empty dimension");

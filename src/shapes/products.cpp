@@ -103,8 +103,8 @@ void mm(Out& out, const Tensor& self, const Tensor& mat2) {
 }
 
 void bmm(Out& out, const Tensor& self, const Tensor& mat2) {
-  MICA_CHECK(self.dim() == 3, "batch1 must be a 3D tensor");
-  MICA_CHECK(mat2.dim() == 3, "batch2 must be a 3D tensor");
+  MICA_CHECK(self.dim() == 3, "batch1 must be a 3D tensor, but it has the shape ", self.sizes());
+  MICA_CHECK(mat2.dim() == 3, "batch2 must be a 3D tensor, but it has the shape ", mat2.sizes());
   check_pair("bmm", self, mat2);
   const int64_t sizes[3] = {self.size(0), self.size(1), mat2.size(2)};
   MICA_CHECK(mat2.size(0) == sizes[0] && mat2.size(1) == self.size(2),
@@ -184,8 +184,8 @@ void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, c
 
 void baddbmm(Out& out, const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
              const Scalar& alpha) {
-  MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor");
-  MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor");
+  MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor, but it has the shape ", batch1.sizes());
+  MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor, but it has the shape ", batch2.sizes());
   check_pair("baddbmm", batch1, batch2);
   MICA_CHECK(self.dtype() == batch1.dtype(), "Input dtypes must be the same, got: input ", info(self.dtype()).legacy,
              ", batch1: ", info(batch1.dtype()).legacy, ", batch2: ", info(batch2.dtype()).legacy);

@@ -337,8 +337,9 @@ Tensor view_as_complex(const Tensor& self) {
              "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: ",
              info(self.dtype()).legacy);
   MICA_CHECK(self.dim() > 0, "Input tensor must have one or more dimensions");
-  MICA_CHECK(self.sizes().back() == 2, "Tensor must have a last dimension of size 2");
-  MICA_CHECK(self.strides().back() == 1, "Tensor must have a last dimension with stride 1");
+  MICA_CHECK(self.sizes().back() == 2, "Tensor must have a last dimension of size 2, but its shape is ", self.sizes());
+  MICA_CHECK(self.strides().back() == 1, "Tensor must have a last dimension with stride 1, but its strides are ",
+             self.strides());
   DimVector sizes(self.sizes()), strides(self.strides());
   sizes.pop_back();
   strides.pop_back();

@@ -17,8 +17,8 @@ TEST(Leaves, Gradients) {
                        a.set_grad(values({1, 2}).to(DType::Float32));
                      }),
                      "attempting to assign a gradient");
-  EXPECT_EQ(error_of([] { zeros({2}, DType::Int64).requires_grad_(); }),
-            "only Tensors of floating point dtype can require gradients");
+  EXPECT_STARTS_WITH(error_of([] { zeros({2}, DType::Int64).requires_grad_(); }),
+                     "only Tensors of floating point dtype can require gradients");
   EXPECT_STARTS_WITH(error_of([&] { (a * 2).requires_grad_(false); }),
                      "you can only change requires_grad flags of leaf variables.");
 }

@@ -42,8 +42,8 @@ TEST(Hooks, CapturedGradients) {
 }
 
 TEST(Hooks, Checked) {
-  EXPECT_EQ(error_of([] { autograd::register_hook(values({1}), [](const Tensor& g) { return g; }); }),
-            "cannot register a hook on a tensor that doesn't require gradient");
+  EXPECT_STARTS_WITH(error_of([] { autograd::register_hook(values({1}), [](const Tensor& g) { return g; }); }),
+                     "cannot register a hook on a tensor that doesn't require gradient");
   Tensor a = leaf({1, 2});
   Tensor y = a * 1;
   autograd::register_hook(
@@ -74,7 +74,8 @@ TEST(Hooks, RetainGrad) {
   y = {};  // the graph outlives the tensor that wanted its gradient
   z.backward();
   EXPECT_EQ(list(a.grad()), (Values{180}));
-  EXPECT_EQ(error_of([] { values({1}).retain_grad(); }), "can't retain_grad on Tensor that has requires_grad=False");
+  EXPECT_STARTS_WITH(error_of([] { values({1}).retain_grad(); }),
+                     "can't retain_grad on Tensor that has requires_grad=False");
 }
 
 TEST(Hooks, RetainGradFollowsInPlaceChanges) {

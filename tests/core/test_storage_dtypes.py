@@ -158,5 +158,5 @@ def test_safetensors(tmp_path):
     assert loaded["scales"].dtype == SCALE and loaded["scales"].tolist() == [1.0, 8.0]
     odd = header.replace(b"[1, 4]", b"[4, 1]")
     path.write_bytes(len(odd).to_bytes(8, "little") + odd + bytes(4))
-    with pytest.raises(RuntimeError, match="fill no bytes"):
+    with pytest.raises(RuntimeError, match="do not fill whole bytes"):
         load_safetensors(str(path), "cpu")

@@ -1,4 +1,4 @@
-"""Errors of layers, optimizers, data and masks begin with torch's words, and go on with the values that came."""
+"""Errors of operations, layers, optimizers, data and masks begin with torch's words, and go on with the values that came."""
 
 import mica as torch
 import pytest
@@ -110,6 +110,57 @@ CASES = {
         lambda: torch.amp.GradScaler("cpu", growth_factor=0.5),
         "The growth factor must be > 1.0.",
         "0.5",
+    ),
+    "batches_of_matrices": (
+        lambda: torch.bmm(torch.ones(2, 3), torch.ones(2, 3, 4)),
+        "batch1 must be a 3D tensor",
+        "the shape [2, 3]",
+    ),
+    "strides": (
+        lambda: nn.functional.conv2d(torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2), stride=0),
+        "non-positive stride is not supported",
+        "[0, 0]",
+    ),
+    "counts": (
+        lambda: torch.bincount(torch.tensor([3, -1])),
+        "bincount only supports 1-d non-negative integral inputs.",
+        "The least element is -1",
+    ),
+    "draws": (
+        lambda: torch.multinomial(torch.ones(3), 5),
+        "cannot sample n_sample > prob_dist.size(-1) samples without replacement",
+        "5 were asked for, and there are 3",
+    ),
+    "integers_with_gradients": (
+        lambda: torch.ones(2, dtype=torch.int32).requires_grad_(),
+        "only Tensors of floating point dtype can require gradients",
+        "torch.int32",
+    ),
+    "steps": (lambda: torch.linspace(0, 1, -2), "number of steps must be non-negative", "got -2"),
+    "classes": (
+        lambda: nn.functional.multi_margin_loss(torch.ones(2, 3), torch.tensor([0, 7])),
+        "target out of range",
+        "0 to 2",
+    ),
+    "pairs": (
+        lambda: torch.view_as_complex(torch.ones(3)),
+        "Tensor must have a last dimension of size 2",
+        "its shape is [3]",
+    ),
+    "dimensions": (
+        lambda: torch.flatten(torch.ones(2, 2), 1, 0),
+        "flatten() has invalid args: start_dim cannot come after end_dim",
+        "they are 1 and 0",
+    ),
+    "contracted": (
+        lambda: torch.tensordot(torch.ones(2), torch.ones(2), ([0], [])),
+        "both dimension lists should have same length",
+        "1 and 0 dimensions",
+    ),
+    "wrapped": (
+        lambda: nn.functional.pad(torch.ones(1, 1, 3), (4, 0), mode="circular"),
+        "Padding value causes wrapping around more than once.",
+        "the dimension has 3 elements",
     ),
     "fusion": (
         lambda: nn.utils.fuse_linear_bn_eval(nn.Linear(2, 2), nn.BatchNorm1d(2)),
