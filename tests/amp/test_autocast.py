@@ -1,3 +1,5 @@
+"""Autocast: which operations are cast to which dtype, nested blocks, decorators, threads, gradients."""
+
 import threading
 
 import mica

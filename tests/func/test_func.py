@@ -1,3 +1,5 @@
+"""torch.func: vmap, gradients as functions, Jacobians, modules called with other parameters."""
+
 import mica
 import pytest
 from mica import func, nn

@@ -1,3 +1,5 @@
+"""inspect.copies(): which copies are hidden, their reasons, their bytes and their lines."""
+
 import sys
 from pathlib import Path
 

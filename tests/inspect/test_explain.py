@@ -1,3 +1,5 @@
+"""mica.explain(): the anatomy of a tensor, as text, as numbers and as a picture."""
+
 import json
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""inspect.memory(): what is held, by line and by kind; the peak, leaks, snapshots and pages."""
+
 import pickle
 import xml.etree.ElementTree as ET
 

@@ -1,3 +1,5 @@
+"""torch.profiler: events, averages, tables, schedules, traces."""
+
 import gzip
 import json
 

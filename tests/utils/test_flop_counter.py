@@ -1,3 +1,5 @@
+"""FlopCounterMode: the operations of products, convolutions and attention, by module and by operator."""
+
 import mica
 import pytest
 from mica import nn
