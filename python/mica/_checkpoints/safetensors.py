@@ -46,7 +46,7 @@ def load_safetensors(path, device):
             sizes = list(entry["shape"])
             if dtype == _C.float4_e2m1fn_x2:  # the file counts 4-bit numbers, a tensor counts bytes
                 if not sizes or sizes[-1] % 2:
-                    raise ValueError(f"the 4-bit numbers of {name} fill no bytes")
+                    raise ValueError(f"the 4-bit numbers of {name} do not fill whole bytes")
                 sizes[-1] //= 2
             strides = [1] * len(sizes)
             for d in range(len(sizes) - 2, -1, -1):
