@@ -124,3 +124,48 @@ def test_places_of_views_with_open_sizes():
 
     x = torch.randn(4, 5)
     assert torch.compile(function, backend=_run, dynamic=True)(x) == (5, 6, 10, (5, 1))
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("backend", ["aot_eager", _run], ids=["aot_eager", "own"])
+def test_transforms_are_let_pass_where_one_graph_is_asked_for(name, backend):
+    x = torch.randn(4)
+    given = torch.compile(TRANSFORMS[name], backend=backend, fullgraph=True)(x)
+    torch.testing.assert_close(given, TRANSFORMS[name](x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_backward_pass_of_the_programs_own_is_refused_within_one_graph():
+    def asked(x):
+        return torch.autograd.grad(_energy(x), x)[0]
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="backward pass"):
+        torch.compile(asked, backend=_run, fullgraph=True)(torch.randn(4, requires_grad=True))
+
+
+def test_a_compiled_backward_pass_is_not_differentiated_again():
+    x = torch.ones(3, requires_grad=True)
+    compiled = torch.compile(lambda x: (x**3).sum(), backend="aot_eager", fullgraph=True)
+    (first,) = torch.autograd.grad(compiled(x), x, create_graph=True)
+    assert first.tolist() == [3.0, 3.0, 3.0]
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        torch.autograd.grad(first.sum(), x)
+    assert torch.func.hessian(compiled)(torch.ones(2)).tolist() == [[6.0, 0.0], [0.0, 6.0]]
+
+
+def test_gradients_that_tensors_have_are_inputs_of_one_graph():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    def step(x):
+        x.grad.mul_(2)
+        made = x.detach() * 2
+        return x.grad + made, made.grad, x.untyped_storage().nbytes()
+
+    x = torch.ones(3, requires_grad=True)
+    x.sum().backward()
+    added, none, size = torch.compile(step, backend=backend, fullgraph=True)(x)
+    assert added.tolist() == [4.0, 4.0, 4.0] and none is None and size == 12
+    assert x.grad.tolist() == [2.0, 2.0, 2.0] and len(graphs) == 1

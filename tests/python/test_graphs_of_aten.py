@@ -230,3 +230,13 @@ def test_whole_shapes_stay_open(name):
     graph = make_fx(SHAPES[name], tracing_mode="symbolic")(torch.randn(4, 3))
     x = torch.randn(6, 3)
     assert torch.equal(graph(x), SHAPES[name](x))
+
+
+def test_a_number_that_is_copied_into_an_argument_changes_it():
+    graph = make_fx(lambda x: x.copy_(1))(torch.zeros(2))
+    assert "torch.ops.aten.copy_.default(x_1, 1)" in graph.code  # as in torch
+    x = torch.zeros(2)
+    assert graph(x).tolist() == [1.0, 1.0] and x.tolist() == [1.0, 1.0]
+    y = torch.zeros(2)
+    assert torch.compile(lambda x: x.copy_(1), backend="aot_eager", fullgraph=True)(y).tolist() == [1.0, 1.0]
+    assert y.tolist() == [1.0, 1.0]

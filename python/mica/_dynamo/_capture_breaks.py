@@ -4,6 +4,7 @@ import contextlib
 import functools
 
 from mica import _C
+from mica._dynamo import _capture_names as _names
 from mica._dynamo._capture_names import active
 from mica.utils._shared_patch import SharedPatch
 
@@ -20,7 +21,7 @@ def functions_break(capture):
 
 def _flush_active():
     if (now := active()) is not None and now.active:
-        now.flush("a backward pass")
+        now.flush("a backward pass", whole=not _names.is_within_transform())
 
 
 # Functions that tell or change where a random stream stands.

@@ -29,7 +29,7 @@ _BREAKS = frozenset([
 _LET_PASS = frozenset([
     "item", "numpy", "__int__", "__float__", "__index__", "__complex__", "__array__", "__contains__", "__iter__", "nonzero",
     "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "requires_grad_", "__getitem__", "__setitem__",
-    "where", "__set__", "register_hook", "register_post_accumulate_grad_hook",
+    "where", "__set__", "register_hook", "register_post_accumulate_grad_hook", "untyped_storage",
 ])  # fmt: skip
 # Calls that look at facts about a tensor, and not at its values.
 _PLAIN = frozenset([
@@ -39,7 +39,7 @@ _PLAIN = frozenset([
 ])  # fmt: skip
 SIZES = frozenset(["shape", "size", "stride", "numel", "nelement"])
 _ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
-_VALUE_ATTRIBUTES = frozenset(["grad", "_base", "__cuda_array_interface__", "_grad"])
+_VALUE_ATTRIBUTES = frozenset(["_base", "__cuda_array_interface__"])
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "multinomial", "exponential", "poisson", "geometric",
            "cauchy", "rrelu", "gumbel", "init_", "random_", "binomial", "fractional_max_pool", "_gamma",
            "scaled_dot_product_attention", "multi_head_attention", "lstm", "gru", "rnn_")  # fmt: skip
@@ -106,6 +106,8 @@ def kind_of(func, args):
 
 def is_refused(name, tensor=None):
     """Whether torch refuses a call that asks for values in a function that is to be one graph."""
+    if is_within_transform():
+        return False
     if name == "__bool__":  # it is a branch, unless it is an assertion
         return (frame := _user_frame()) is not None and branches(frame)
     if name == "tolist":
@@ -164,6 +166,7 @@ def _is_method(func):
 
 
 _OWN = os.path.dirname(os.path.dirname(__file__))
+_TRANSFORMS = os.path.join(_OWN, "func") + os.sep
 
 
 def _user_frame():
@@ -171,6 +174,14 @@ def _user_frame():
     while frame is not None and (frame.f_code.co_filename.startswith(_OWN) or frame.f_code.co_filename.startswith("<")):
         frame = frame.f_back
     return frame
+
+
+def is_within_transform():
+    """Whether what runs is a part of a transform of torch.func that the program calls, and not a call of its own."""
+    frame, called = sys._getframe(1), None
+    while frame is not None and frame.f_code is not _entry and frame.f_code.co_filename.startswith((_OWN, "<")):
+        frame, called = frame.f_back, frame
+    return called is not None and called.f_code.co_filename.startswith(_TRANSFORMS)
 
 
 def _written_as(name):

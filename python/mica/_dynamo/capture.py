@@ -354,7 +354,10 @@ class Capture(RecordedGraph):
             with _names.in_modes(modes), mica.set_grad_enabled(grad), self._open.as_symbols():
                 if random is not None:
                     _breaks.set_stream_state(random)
-                outputs = self.owner.compiled.get(module, inputs, key, part, reason)(*inputs)
+                # What a backend returns need not be differentiable twice, which a transform of torch.func may ask for.
+                alone = _names.is_within_transform() or _C._are_functorch_transforms_active()
+                compiled = module.forward if alone else self.owner.compiled.get(module, inputs, key, part, reason)
+                outputs = compiled(*inputs)
                 if random is not None and not mica.equal(state, random):
                     _breaks.set_stream_state(state)  # somebody has seeded the stream since
         finally:

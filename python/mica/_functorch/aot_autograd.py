@@ -109,6 +109,7 @@ class _Run(mica.autograd.Function):
     def forward(ctx, compiled, *inputs):
         made = list(_called(compiled.forward, [v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs]))
         outputs, saved = made[: compiled.outputs], made[compiled.outputs :]
+        ctx.given = [v for v in inputs if _needs_gradient(v)]
         ctx.compiled, ctx.plain = compiled, [None if isinstance(v, _C.TensorBase) else (v,) for v in saved]
         ctx.save_for_backward(*[v for v in saved if isinstance(v, _C.TensorBase)])
         ctx.mark_non_differentiable(*[
@@ -121,8 +122,26 @@ class _Run(mica.autograd.Function):
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if value is None else value[0] for value in ctx.plain]
         tangents = [g for g, d in zip(gradients, ctx.compiled.differentiable, strict=True) if d]
-        made = list(_called(ctx.compiled.backward, [*saved, *tangents]))
-        return (None, *made)
+        again = mica.is_grad_enabled()
+        with mica.no_grad():
+            made = list(_called(ctx.compiled.backward, [*saved, *tangents]))
+        return (None, *(_once(made, [*ctx.given, *tangents]) if again else made))
+
+
+def _once(gradients, given):
+    """Gradients that a compiled backward pass has computed of these tensors. They cannot be differentiated."""
+    made = iter(_Once.apply(len(given), *given, *(each for each in gradients if each is not None)))
+    return [None if each is None else next(made) for each in gradients]
+
+
+class _Once(mica.autograd.Function):
+    @staticmethod
+    def forward(ctx, count, *tensors):
+        return tuple(each.view_as(each) for each in tensors[count:])
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise RuntimeError("torch.compile with aot_autograd does not currently support double backward")
 
 
 def _rename(module, prefix, count, start=0):

@@ -50,7 +50,7 @@ def _fits(kind, value):
 
 
 # Where a number stands for a tensor, torch names the overload of tensors for these, and that of numbers for others.
-_NUMBERS_AS_TENSORS = frozenset(["add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"])
+_NUMBERS_AS_TENSORS = frozenset(["add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "copy_"])
 
 
 def _bound(schema, args, kwargs, takes_numbers=True, takes_rows=True, first_number=False):

@@ -45,14 +45,16 @@ class PythonKeyTracer(Tracer):
         if key is not None:
             self.by_alias[key] = (node, tensor)
 
+    def bound(self, tensor):
+        """The node that a tensor is known by, or None."""
+        node = self.tensor_tracker.get(tensor)
+        return self.by_alias.get(alias_key(tensor), (None,))[0] if node is None else node
+
     def node_of(self, tensor):
         """The node of a tensor; one that is not known becomes an attribute of the graph's module."""
-        node = self.tensor_tracker.get(tensor)
+        node = self.bound(tensor)
         if node is not None:
             return node
-        key = alias_key(tensor)
-        if key in self.by_alias:
-            return self.by_alias[key][0]
         if (known := self._constants.get(tensor)) is not None:
             again = self.graph.create_node("get_attr", known.target)
             again.meta = dict(known.meta)

@@ -62,8 +62,9 @@ class UnseenCalls(TorchFunctionMode):
         """A call whose operators are recorded as it runs. One that the engine computes in one piece is a node itself."""
         tracer, graph = self._mode.tracer, self._mode.tracer.graph
         count, known = len(graph.nodes), set(tracer.root.state_dict())
-        out = func(*args, **kwargs)
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
+        bound = [(leaf, tracer.bound(leaf)) for leaf in given]
+        out = func(*args, **kwargs)
         made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, _C.TensorBase)]
         constants = [name for name in tracer.root.state_dict() if name not in known]
         inner = [name for name in constants if not any(getattr(tracer.root, name) is each for each in given)]
@@ -75,6 +76,9 @@ class UnseenCalls(TorchFunctionMode):
         if is_seen and not inner and not invented:
             return out
         tracer.erase(nodes, constants)
+        for leaf, node in bound:  # what a call changes was known by its nodes
+            if node is not None:
+                tracer.bind(leaf, node)
         self._record_whole(func, args, kwargs, out)
         return out
 
