@@ -59,18 +59,30 @@ def instruction(frame, ahead=0):
 
 def branches(frame):
     """Whether a frame asks for a truth value in order to branch. As in torch, an assertion does not count as a branch."""
+    return _use_of_truth(frame) == "branch"
+
+
+def asserts(frame):
+    """Whether a frame asks for a truth value that it asserts."""
+    return _use_of_truth(frame) == "assertion"
+
+
+def _use_of_truth(frame):
     for ahead in range(3):
         here = instruction(frame, ahead)
         if here is None:
-            return False
+            return None
         if here.opname in ("UNARY_NOT", "FOR_ITER"):  # FOR_ITER asks for the next item of a filter
-            return True
+            return "branch"
         if "JUMP" in here.opname and "IF" in here.opname:
             after = instruction(frame, ahead + 1)
-            return after is None or not (after.opname == "LOAD_ASSERTION_ERROR" or "AssertionError" in after.argrepr)
+            is_assertion = after is not None and (
+                after.opname == "LOAD_ASSERTION_ERROR" or "AssertionError" in after.argrepr
+            )
+            return "assertion" if is_assertion else "branch"
         if here.opname not in ("TO_BOOL", "CACHE", "COPY", "COMPARE_OP"):
-            return False
-    return False
+            return None
+    return None
 
 
 def refuse(what):

@@ -8,6 +8,7 @@ sizes, or else by the example, and the environment then keeps the answer as a gu
 import builtins
 import math
 import operator
+import sys
 
 import mica
 from mica import _C
@@ -245,21 +246,25 @@ class SymFloat(_Number):
     def is_integer(self):
         return float(self).is_integer()
 
+    def _rounded(self, way, otherwise):
+        """The whole number as an open one, which quotients of sizes and their multiples have; of others the example's."""
+        from mica.fx.experimental._rounding import rounded
+
+        env = self.node.shape_env
+        made = rounded(env.replace(self.node._expr), way, env._ranges)
+        return otherwise(float(self)) if made is None else _open(made, env, SymInt)
+
     def __trunc__(self):
-        return math.trunc(float(self))
+        return self._rounded("trunc", math.trunc)
 
     def __floor__(self):
-        """The largest whole number that is not greater. For a quotient of whole numbers it stays open."""
-        ((atoms, factor),) = self.node._expr.terms.items() if len(self.node._expr.terms) == 1 else (((), 0),)
-        if factor == 1 and len(atoms) == 1 and getattr(atoms[0], "name", "") == "TrueDiv":
-            return _open(_expressions().floordiv(*atoms[0].args), self.node.shape_env, SymInt)
-        return math.floor(float(self))
+        return self._rounded("floor", math.floor)
 
     def __ceil__(self):
-        return -math.floor(-float(self))
+        return self._rounded("ceil", math.ceil)
 
     def __round__(self, ndigits=None):
-        return round(float(self), ndigits)
+        return self._rounded("round", round) if ndigits is None else round(float(self), ndigits)
 
 
 class SymBool(_Open):
@@ -268,7 +273,13 @@ class SymBool(_Open):
     __slots__ = ()
 
     def __bool__(self):
-        return self.node.shape_env.evaluate_expr(self.node._expr)
+        env = self.node.shape_env
+        if env.recorders:
+            from mica._dynamo.full_graph import asserts
+
+            if asserts(sys._getframe(1)):  # what the program asserts of data is believed, and asserted by the graph
+                return env.state(self.node._expr)
+        return env.evaluate_expr(self.node._expr)
 
     def __and__(self, other):
         return self._joined("and", other)

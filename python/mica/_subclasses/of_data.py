@@ -17,7 +17,8 @@ _BYTES = {mica.uint8: (0, 255), mica.int8: (-128, 127)}
 
 def _remembered(fake, what, make):
     """The facts that were found about a tensor, unless it has changed since."""
-    known, version = fake.__dict__.setdefault("_of_data", {}), _C.TensorBase._version.__get__(fake)
+    known = fake.__dict__.setdefault("_of_data", {})
+    version = None if fake.is_inference() else _C.TensorBase._version.__get__(fake)  # those do not count
     if what not in known or known[what][0] != version:
         known[what] = (version, make())
     return known[what][1]

@@ -187,6 +187,9 @@ def raise_needs(func, args, kwargs, env, error):
         raise NeedsStatic(found, func, error) from error
 
 
+_MANY_PAIRS = 16  # above which only single ones are tried
+
+
 def _needed(func, args, kwargs, env):
     leaves, spec = tree_flatten((args, kwargs))
     names, first = set(), env.worlds.values[0]
@@ -225,9 +228,11 @@ def _needed(func, args, kwargs, env):
     with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
         if not names or not works({name: hints[name] for name in names}):
             return None  # an error of the program itself
-        for a, b in itertools.combinations(names, 2):
-            if hints[a] == hints[b] and works({b: first[a]}):
-                return {env.preset_key(b): env.preset_key(a)}
+        pairs = [(a, b) for a, b in itertools.combinations(names, 2) if hints[a] == hints[b]]
+        for count in range(1, 4 if len(pairs) <= _MANY_PAIRS else 2):
+            for chosen in itertools.combinations(pairs, count):
+                if works({b: first[a] for a, b in chosen}):
+                    return {env.preset_key(b): env.preset_key(a) for a, b in chosen}
         for count in range(1, len(names) + 1):
             for chosen in itertools.combinations(names, count):
                 if works({name: hints[name] for name in chosen}):

@@ -62,10 +62,11 @@ class OpenInputs:
             return make(hint)
         if preset is not None and preset in self._by_where:
             other, other_key = self._by_where[preset]
-            if key is not None and key != other_key:
+            if key is not None and other_key is not None and key != other_key:
                 found = Violations()
                 found.equal(key, where, other_key, preset)
                 raise found.error()
+            self._merge(other, label, key, (low, high), preset)
             return other
         if hint < low or (high is not None and hint > high):
             raise ConstraintViolationError(
@@ -96,6 +97,20 @@ class OpenInputs:
         if key is not None:
             self._by_name[key], self._definitions[key] = expr, label
         return expr
+
+    def _merge(self, expr, label, key, ends, preset):
+        """Let what is said of a size hold for another one, which it is equal to. A name is that of both."""
+        if not expr.is_symbol:
+            return
+        ((name,),) = expr.terms
+        known, low, high = self.labels[name]
+        greatest = [each for each in (high, ends[1]) if each is not None]
+        self.env._narrow(name, ends[0] or None, ends[1])
+        self.labels[name] = (known or key, max(low, ends[0]), min(greatest) if greatest else None)
+        self.strict[name] = self.strict[name] or not is_hint(label, "AUTO")
+        if key is not None:
+            self._by_where[preset] = (expr, key)
+            self._by_name[key], self._definitions[key] = expr, label
 
     @staticmethod
     def _check_definition(label, first):

@@ -107,6 +107,20 @@ class SpecViolationError(Exception):
     """A program whose graph, signature and tensors do not belong together."""
 
 
+class _Ranges(dict):
+    """The ranges of symbols, by their names and by the expressions of sizes that are a symbol (x.shape[0].node.expr)."""
+
+    def __missing__(self, key):
+        if getattr(key, "is_symbol", False):
+            ((name,),) = key.terms
+            if dict.__contains__(self, name):
+                return self[name]
+        raise KeyError(key)
+
+    def __contains__(self, key):
+        return dict.__contains__(self, key) or (getattr(key, "is_symbol", False) and key.free_symbols <= set(self))
+
+
 class ExportedProgram:
     """What `export` makes: a graph in terms of torch.ops.aten, with its weights as inputs."""
 
@@ -114,7 +128,7 @@ class ExportedProgram:
                  example_inputs=None, constants=None, *, training=False, verifiers=None, parameters=()):  # fmt: skip
         self._graph_module = GraphModule(root, graph)
         self._graph_signature, self._state_dict = graph_signature, state_dict
-        self._range_constraints, self._module_call_graph = range_constraints, module_call_graph
+        self._range_constraints, self._module_call_graph = _Ranges(range_constraints), module_call_graph
         self._example_inputs, self._constants = example_inputs, constants or {}
         self._training, self._parameter_names = training, list(parameters)
         self._verifiers = list(verifiers or ["TRAINING"])

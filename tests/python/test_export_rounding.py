@@ -1,0 +1,104 @@
+"""torch.export: whole numbers of quotients of sizes, assertions about data, sizes that are declared in different ways."""
+
+import math
+
+import mica as torch
+import pytest
+from mica.export import Dim, export
+from mica.fx.experimental.symbolic_shapes import ShapeEnv
+
+WAYS = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}
+QUOTIENTS = {
+    "n / 2": lambda n: n / 2, "n / 3 + 1": lambda n: n / 3 + 1, "n * 1.5": lambda n: n * 1.5,
+    "(n + 1) / 2 - 0.5": lambda n: (n + 1) / 2 - 0.5, "n * n / 5": lambda n: n * n / 5,
+    "(n // 2) / 3": lambda n: (n // 2) / 3, "7 / n": lambda n: 7 / n,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_whole_numbers_of_quotients_stay_open(name, way):
+    if (name, way) in (("7 / n", "round"), ("7 / n", "trunc")):
+        pytest.skip("fixed to the example")
+    for hint in range(2, 20):
+        env = ShapeEnv()
+        n = env.create_symintnode(env.create_symbol(hint, "x", least=2))
+        made = WAYS[way](QUOTIENTS[name](n))
+        assert made.node.hint == WAYS[way](QUOTIENTS[name](hint)), hint
+        assert not env.guards
+
+
+def test_factors_that_are_not_what_they_look_like_fix_the_size():
+    env = ShapeEnv()
+    n = env.create_symintnode(env.create_symbol(7, "x", least=2))
+    assert math.floor(n * 0.1) == 0 and len(env.guards) == 1
+
+
+class Of(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_part_of_an_open_size_is_exported(way):
+    def half(x):
+        return x[: WAYS[way](x.shape[0] / 2)]
+
+    program = export(Of(half), (torch.randn(6, 4),), dynamic_shapes=(({0: Dim("n", min=2, max=64)},),)).module()
+    for n in (2, 5, 7, 12):
+        x = torch.randn(n, 4)
+        assert torch.equal(program(x), half(x))
+
+
+# As text, because pytest rewrites assertions.
+CHECKED = """
+def checked(x):
+    y = x + 1
+    assert y.max().item() > 0
+    return y
+"""
+
+
+def test_assertions_about_data_are_part_of_the_program():
+    names = {}
+    exec(CHECKED, names)
+    program = export(Of(names["checked"]), (torch.zeros(4, dtype=torch.int32),)).module()
+    assert program(torch.arange(4, dtype=torch.int32)).tolist() == [1, 2, 3, 4]
+    with pytest.raises(RuntimeError, match="Runtime assertion failed for expression u0 > 0"):
+        program(torch.full((4,), -5, dtype=torch.int32))
+
+
+def test_sizes_that_are_equal_may_be_declared_in_different_ways():
+    shapes = ((Dim.AUTO, Dim("d1", min=3)), (Dim("d0", max=8), Dim.DYNAMIC))
+    program = export(Of(lambda x, y: x - y), (torch.randn(4, 4), torch.randn(4, 4)), dynamic_shapes=(shapes,))
+    x, y = (node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder")
+    assert x[0].node.expr == y[0].node.expr != x[1].node.expr == y[1].node.expr
+    assert program.range_constraints[x[0].node.expr].upper == 8
+    assert program.range_constraints[x[1].node.expr].lower == 3
+    assert program.module()(torch.ones(5, 6), torch.ones(5, 6)).shape == (5, 6)
+    with pytest.raises(Exception, match="must always be equal"):
+        named = ((Dim("a"), None), (Dim("b"), None))
+        export(Of(lambda x, y: x - y), (torch.randn(4, 4), torch.randn(4, 4)), dynamic_shapes=(named,))
+
+
+def test_sizes_of_data_in_inference_mode():
+    with torch.inference_mode():
+        program = export(
+            Of(lambda x: torch.where(x > 0)), (torch.rand(2, 5),), dynamic_shapes=(({0: Dim("n", max=9)},),)
+        )
+    x = torch.randn(4, 5)
+    for made, wanted in zip(program.module()(x), torch.where(x > 0), strict=True):
+        assert torch.equal(made, wanted)
+
+
+def test_multi_margin_loss():
+    x, target, weight = torch.randn(3, 4), torch.tensor([1, 2, 0]), torch.rand(4)
+    loss = torch.nn.functional.multi_margin_loss
+    program = export(Of(lambda x: loss(x, target, p=2, margin=0.5, weight=weight, reduction="sum")), (x,))
+    wanted = loss(x, target, p=2, margin=0.5, weight=weight, reduction="sum")
+    assert torch.equal(program.module()(x), wanted)
+    assert torch.equal(torch.ops.aten.multi_margin_loss.default(x, target, 2, 0.5, weight, 2), wanted)
