@@ -84,7 +84,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<std::st
   const Tensor result = mica::_cdist_forward(stacked(x1, rows1), stacked(x2, rows2), p, by_product && p == 2);
   shape.push_back(rows1);
   shape.push_back(rows2);
-  return result.reshape(shape);
+  return mica::_unsafe_view(result.contiguous(), shape);
 }
 
 }  // namespace mica::composite

@@ -18,12 +18,17 @@ int64_t product(IntArrayRef sizes) {
   return n;
 }
 
-// A batch of matrices on the left of one matrix is one tall matrix.
-Tensor fold_left(const Tensor& self, const Tensor& matrix) {
-  DimVector sizes(self.sizes());
-  const Tensor tall = self.reshape({product(self.sizes().slice(0, self.dim() - 1)), self.sizes().back()});
-  sizes.back() = matrix.sizes()[1];
-  return mica::mm(tall, matrix).view(sizes);
+// A product that nobody has seen yet in another shape. To autograd it is no view, so that it may be changed in place
+// where a function of the program's own returns it.
+Tensor shaped(const Tensor& made, IntArrayRef sizes) { return mica::_unsafe_view(made, sizes); }
+
+// A batch of matrices on the left of one matrix, or of one vector, is one tall matrix.
+Tensor fold_left(const Tensor& self, const Tensor& other) {
+  DimVector sizes(self.sizes().slice(0, self.dim() - 1));
+  const Tensor tall = self.reshape({product(sizes), self.sizes().back()});
+  if (other.dim() == 1) return shaped(mica::mm(tall, other.unsqueeze(1)), sizes);
+  sizes.push_back(other.sizes()[1]);
+  return shaped(mica::mm(tall, other), sizes);
 }
 
 Tensor batched(const Tensor& self, const Tensor& other) {
@@ -40,7 +45,7 @@ Tensor batched(const Tensor& self, const Tensor& other) {
   if (other.dim() > 1) sizes.push_back(n);
   const Tensor wide_a = batch_a == batch.ref() ? a : a.expand(sizes_a);
   const Tensor wide_b = batch_b == batch.ref() ? b : b.expand(sizes_b);
-  return mica::bmm(wide_a.reshape({count, m, k}), wide_b.reshape({count, b.size(-2), n})).view(sizes);
+  return shaped(mica::bmm(wide_a.reshape({count, m, k}), wide_b.reshape({count, b.size(-2), n})), sizes);
 }
 
 }  // namespace
@@ -51,9 +56,8 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
   MICA_CHECK(a > 0 && b > 0, "both arguments to matmul need to be at least 1D, but they are ", a, "D and ", b, "D");
   if (a == 1 && b == 1) return mica::dot(self, other);
   if (a == 2 && b == 1) return mica::mv(self, other);
-  if (a == 1 && b == 2) return mica::mm(self.unsqueeze(0), other).squeeze(0);
-  if (b == 2 && a > 2) return fold_left(self, other);
-  if (b == 1 && a > 2) return fold_left(self, other.unsqueeze(1)).squeeze(-1);
+  if (a == 1 && b == 2) return shaped(mica::mm(self.unsqueeze(0), other), {other.sizes()[1]});
+  if (b <= 2 && a > 2) return fold_left(self, other);
   return batched(self, other);
 }
 

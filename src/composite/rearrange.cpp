@@ -29,7 +29,8 @@ Tensor flipud(const Tensor& self) {
 
 Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
   MICA_CHECK(!shifts.empty(), "`shifts` required");
-  if (dims.empty() && shifts.size() == 1) return mica::roll(self.reshape({-1}), shifts, 0).view(self.sizes());
+  if (dims.empty() && shifts.size() == 1)
+    return mica::_unsafe_view(mica::roll(self.reshape({-1}), shifts, 0), self.sizes());
   MICA_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
              ", dims:", dims.size());
   MICA_CHECK_KIND(self.dim() > 0, Index, "Dimension specified as ", dims[0], " but tensor has no dimensions");
@@ -78,7 +79,7 @@ Tensor repeat(const Tensor& self, IntArrayRef repeats) {
     expanded.push_back(repeats[i]), expanded.push_back(own);
     sizes.push_back(size);
   }
-  return self.reshape(interleaved).expand(expanded).clone(MemoryFormat::Contiguous).view(sizes);
+  return mica::_unsafe_view(self.reshape(interleaved).expand(expanded).clone(MemoryFormat::Contiguous), sizes);
 }
 
 Tensor tile(const Tensor& self, IntArrayRef dims) {
@@ -270,7 +271,7 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
   extend(extend, 0, 0);
   const Tensor index = mica::empty(static_cast<int64_t>(all.size()), TensorOptions(DType::Int64).device(kCPU));
   std::copy(all.begin(), all.end(), host_data<int64_t>(index));
-  return self.index_select(0, index.to(TensorOptions(self.device()))).view({-1, r});
+  return mica::_unsafe_view(self.index_select(0, index.to(TensorOptions(self.device()))), {-1, r});
 }
 
 bool is_set_to(const Tensor& self, const Tensor& tensor) {

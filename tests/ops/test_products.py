@@ -205,3 +205,33 @@ def test_einsum_errors_name_the_operand():
         mica.einsum("i,i", mica.ones(2))
     with pytest.raises(RuntimeError, match="more operands were provided than specified"):
         mica.einsum("i", mica.ones(2), mica.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((2, 3, 4), (4, 5)), ((2, 3, 4), (4,)), ((4,), (4, 5)), ((4,), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)),
+     ((2, 1, 3, 4), (5, 4, 2))],
+)  # fmt: skip
+def test_products_are_no_views(left, right):
+    made = mica.matmul(mica.randn(left), mica.randn(right))
+    assert not made._is_view() and made._base is None
+    if len(right) == 2 and len(left) == 3:
+        assert not mica.nn.functional.linear(mica.randn(left), mica.randn(right).t())._is_view()
+
+
+def test_a_function_may_return_a_product_that_is_changed_in_place():
+    class Product(mica.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(w)
+            return mica.matmul(x, w)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad @ ctx.saved_tensors[0].t(), None
+
+    x, w = mica.ones(2, 3, 4, requires_grad=True), mica.ones(4, 5)
+    made = Product.apply(x, w)
+    made.add_(1)  # as a sum over processes does
+    made.sum().backward()
+    assert made.unique().tolist() == [5.0] and x.grad.unique().tolist() == [5.0]
