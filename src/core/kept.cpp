@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/compiler_switch.h"
+#include "core/reach.h"
 #include "mica/allocator.h"
 #include "mica/core/fork.h"
 #include "mica/core/recording.h"
@@ -123,6 +124,7 @@ Scope::~Scope() { current = before_; }
 const TensorView& view_to_read(const Tensor& t) {
   const StorageImpl* storage = t.impl()->storage.get();
   if (!storage || !storage->moved() || !storage->address() || storage->written_later()) return t.view_of();
+  check_reach(*t.impl());
   t.impl()->refresh_data_pointer();
   return t.impl()->view;
 }

@@ -7,6 +7,7 @@
 #include "core/dimension_order.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/reach.h"
 #include "core/scalar_bytes.h"
 #include "mica/backend.h"
 #include "mica/ops.h"
@@ -21,6 +22,7 @@ namespace {
 const TensorView& view_of(const TensorImpl* t, bool is_output) {
   if (t->storage && t->storage->moved()) [[unlikely]] {
     if (is_output || t->storage->written_later()) t->storage->data();
+    check_reach(*t);
     const_cast<TensorImpl*>(t)->refresh_data_pointer();
   }
   return t->view;

@@ -4,6 +4,7 @@
 
 #include "core/geometry.h"
 #include "core/rare_facts.h"
+#include "core/reach.h"
 #include "mica/allocator.h"
 #include "mica/autograd.h"
 #include "mica/error.h"
@@ -112,7 +113,19 @@ void TensorImpl::follow_storage() {
       "Cannot access data pointer of Tensor that doesn't have storage: it is sparse. Use to_dense(), or its "
       "indices and values.");
   storage->data();  // lets recorded calls on this memory run now
+  check_reach(*this);
   refresh_data_pointer();
+}
+
+void check_reach(const TensorImpl& t) {
+  // Quantized elements may be smaller than a byte, and meta tensors have no memory.
+  if (t.view.numel == 0 || t.view.device.is_meta() || (t.bits & tensor_bit::kQuantized)) return;
+  const auto ndim = static_cast<size_t>(t.view.ndim);
+  const Extent reach = extent({t.view.sizes, ndim}, {t.view.strides, ndim});
+  const int64_t width = element_size(t.view.dtype), held = static_cast<int64_t>(t.storage->nbytes());
+  const int64_t needed = (t.offset + reach.high) * width;
+  MICA_CHECK(needed <= held && t.offset + reach.low >= 0, "a tensor of ", needed, " bytes is read whose storage has ",
+             held, ": it was resized. Give it memory first, with storage.resize_(", needed, ") and values");
 }
 
 static const Ref<VersionCounter> kNoCounter;

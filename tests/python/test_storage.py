@@ -397,3 +397,23 @@ def test_storages_from_buffers():
     for call, kind, words in refusals:
         with pytest.raises(kind, match=words):
             call()
+
+
+def test_tensors_beyond_a_storage_that_was_made_smaller_are_refused():
+    x = mica.arange(8.0)
+    half, view = x[:4], x.view(2, 4)
+    x.untyped_storage().resize_(16)
+    assert half.tolist() == [0.0, 1.0, 2.0, 3.0]
+    calls = [
+        lambda: x.clone(), lambda: x + 1, lambda: x.sum(), lambda: x.add_(1), lambda: view @ view.t(),
+        lambda: x.tolist(), lambda: mica.cat([x, x]), lambda: x.sort(), lambda: repr(x),
+        lambda: x[mica.tensor([1])], lambda: x.softmax(0), lambda: mica.zeros(8).copy_(x),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(RuntimeError, match="32 bytes is read whose storage has 16"):
+            call()
+    x.untyped_storage().resize_(0)
+    assert x.data_ptr() == 0 and x.shape == (8,)
+    x.untyped_storage().resize_(32)
+    x.fill_(2)
+    assert view.sum() == 16

@@ -73,7 +73,9 @@ static PyObject* storage_offset(PyObject* self, PyObject*) try {
 }
 static PyObject* data_ptr(PyObject* self, PyObject*) try {
   require_strided(unwrap(self), "data pointer");
-  return PyLong_FromVoidPtr(unwrap(self).numel() ? unwrap(self).data_ptr() : nullptr);
+  const Tensor& x = unwrap(self);
+  const bool is_empty = x.numel() == 0 || (x->storage && x->storage->nbytes() == 0);
+  return PyLong_FromVoidPtr(is_empty ? nullptr : x.data_ptr());
 } catch (...) {
   return raise_current_exception();
 }
