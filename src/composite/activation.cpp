@@ -1,4 +1,5 @@
 // Activations in terms of other operations, dropout, and the checks of arguments of activations.
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include "mica/backend.h"
 #include "mica/backend/dropout_backend.h"
 #include "mica/backend/kernel_types.h"
+#include "mica/core/dispatch.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
@@ -106,12 +108,13 @@ enum class Drop { Elements, Channels };
 
 Tensor kept(const Tensor& self, double p, Drop what) {
   NoGradGuard no_grad;
-  if (what == Drop::Elements) return empty_like(self).bernoulli_(1 - p);
-  MICA_CHECK(self.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input");
+  MICA_CHECK(what == Drop::Elements || self.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input");
   DimVector shape(self.dim(), 1);
-  shape[0] = self.size(0);
-  shape[1] = self.size(1);
-  return empty(shape, self.options()).bernoulli_(1 - p);
+  for (int64_t d = 0; d < std::min<int64_t>(self.dim(), 2); ++d) shape[d] = self.size(d);
+  dispatch::direct = dispatch::active;  // lets a mode see where the noise begins
+  const Tensor noise = what == Drop::Elements ? mica::empty_like(self) : mica::empty(shape, self.options());
+  dispatch::direct = false;
+  return noise.bernoulli_(1 - p);
 }
 
 bool drops_nothing(const Tensor& self, double p, bool train) {

@@ -1,5 +1,6 @@
 #include "core/geometry.h"
 #include "mica/autograd.h"
+#include "mica/core/dispatch.h"
 #include "mica/generated/layers/embedding_bag.h"
 #include "mica/generated/layers/embedding_bag_implementations.h"
 #include "mica/ops.h"
@@ -53,8 +54,10 @@ Tensor functional_embedding_bag(const Tensor& input, const Tensor& weight, const
                     "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                     "sequences. However, found offsets of type <class 'torch.Tensor'>");
     // A row without columns is an empty bag. A step of zero would give none of them.
-    starts = input.size(1) ? arange(Scalar(0), Scalar(input.numel()), Scalar(input.size(1)), input.options())
-                           : zeros({input.size(0)}, input.options());
+    dispatch::direct = dispatch::active;  // lets a mode see where the bags begin
+    starts = input.size(1) ? mica::arange(Scalar(0), Scalar(input.numel()), Scalar(input.size(1)), input.options())
+                           : mica::zeros({input.size(0)}, input.options());
+    dispatch::direct = false;
     include_last_offset = false;
     indices = input.reshape({-1});
     if (factors.defined()) factors = factors.reshape({-1});

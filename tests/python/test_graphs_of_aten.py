@@ -240,3 +240,29 @@ def test_a_number_that_is_copied_into_an_argument_changes_it():
     y = torch.zeros(2)
     assert torch.compile(lambda x: x.copy_(1), backend="aot_eager", fullgraph=True)(y).tolist() == [1.0, 1.0]
     assert y.tolist() == [1.0, 1.0]
+
+
+def test_batch_norm_trains_through_two_graphs():
+    graphs = []
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch.manual_seed(0)
+    plain, x = nn.BatchNorm1d(3), torch.randn(4, 3)
+    module = nn.BatchNorm1d(3)
+    compiled = aot_module(module, keep)
+    for each in (plain, compiled):
+        (each(x) * x).sum().backward()
+    torch.testing.assert_close(module.weight.grad, plain.weight.grad)
+    torch.testing.assert_close(module.running_var, plain.running_var)
+    assert module.num_batches_tracked == 1
+    saved = graphs[0].graph.output_node().args[0]
+    assert len(saved) == len(set(saved))  # nothing is kept that the backward pass does not read
+
+
+def test_the_settings_of_aot_autograd_are_a_part_of_functorch():
+    from mica._as_torch import functorch_package
+
+    assert functorch_package.compile.config is torch._functorch.config

@@ -142,13 +142,15 @@ class _Compile:
     """functorch.compile: graphs of the forward and the backward pass, for compilers."""
 
     __all__ = ("aot_function", "aot_module", "aot_module_simplified", "compiled_function", "compiled_module",
-               "debug_compile", "default_partition", "make_boxed_compiler", "make_boxed_func",
+               "config", "debug_compile", "default_partition", "make_boxed_compiler", "make_boxed_func",
                "min_cut_rematerialization_partition", "nop", "print_compile", "ts_compile")  # fmt: skip
 
     @staticmethod
     def _find(name):
-        from mica._functorch import aot_autograd, compilers, partitioners
+        from mica._functorch import aot_autograd, compilers, config, partitioners
 
+        if name == "config":
+            return config
         if name in ("compiled_function", "compiled_module"):
             return getattr(aot_autograd, name.replace("compiled", "aot"))
         return next(

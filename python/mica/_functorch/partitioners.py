@@ -38,6 +38,11 @@ def _extract(joint, inputs, outputs, changes=()):
     return GraphModule(joint, graph)
 
 
+def _is_item_of(node, late):
+    """Whether a node takes one of several results that the forward pass has computed."""
+    return node.target is operator.getitem and isinstance(node.args[0], Node) and node.args[0] not in late
+
+
 def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options):
     """(forward, backward): whatever does not need the gradients of the outputs is computed in the forward pass."""
     nodes = list(joint_module.graph.nodes)
@@ -56,10 +61,13 @@ def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options
     # Nodes that only gradients need, and that come after the last result, belong to the backward pass.
     last = max((position[n] for n in forward_outputs if isinstance(n, Node)), default=-1)
     after = {n for n in nodes if position[n] > last and n.op == "call_function" and n not in forward_outputs}
-    late |= after - early
-    saved, seen = [], set()
     for node in nodes:
-        for used in node.all_input_nodes if node in late else ():
+        if node in after and node not in early and not _is_item_of(node, late):
+            late.add(node)
+    saved, seen = [], set()
+    wanted = _needed((), backward_outputs)
+    for node in nodes:
+        for used in node.all_input_nodes if node in late and node in wanted else ():
             if used not in late and used not in seen and used.op != "get_attr":
                 seen.add(used)
                 saved.append(used)

@@ -2,6 +2,7 @@
 
 import mica
 from mica import _C
+from mica.fx.experimental._parts_of_formulas import PARTS
 from mica.utils._pytree import tree_leaves
 
 __all__ = ["in_parts"]
@@ -94,4 +95,4 @@ def _recurrent(name, input, states, weights, has_biases, *options):
     return parts
 
 
-_PARTS = {"pad": _circular, **dict.fromkeys(_CELLS, _recurrent)}
+_PARTS = {"pad": _circular, **dict.fromkeys(_CELLS, _recurrent), **PARTS}
