@@ -63,8 +63,32 @@ def remarks(group: Group, names: set[tuple[str, str]]) -> str:
     return " ".join(notes)
 
 
+def as_markdown(doc: str) -> str:
+    """The documentation of an operation with its arguments as a list. help() shows it as the table has it."""
+    lines, listed = [], False
+    for line in doc.strip().splitlines():
+        if line == "Args:":
+            listed = True
+            lines += ["Arguments:", ""]
+        elif listed and line.startswith("    "):
+            name, _, meaning = line.strip().partition(": ")
+            lines.append(f"- `{name}`: {meaning}")
+        else:
+            listed = False
+            lines.append("Example:" if line == "Example::" else line)
+    return "\n".join(lines)
+
+
 def section(group: Group, names: set[tuple[str, str]]) -> list[str]:
-    lines = [f"### {title(group)}", "", "```python", *calls(group), "```", "", group.doc or "(undocumented)"]
+    lines = [
+        f"### {title(group)}",
+        "",
+        "```python",
+        *calls(group),
+        "```",
+        "",
+        as_markdown(group.doc) or "(undocumented)",
+    ]
     said = remarks(group, names)
     return [*lines, *(["", said] if said else []), ""]
 

@@ -158,7 +158,7 @@ def facts(group: Group, sources: Sources, benchmark_rows) -> str:
 def entry(group: Group, sources: Sources, benchmark_rows, mica) -> list[str]:
     name = title(group)
     calls = [c.replace("mica.", "torch.", 1) for c in reference.calls(group)]
-    lines = [f"### `{name}` {{ #{name} }}", "", "```python", *calls, "```", "", group.doc.strip(), ""]
+    lines = [f"### `{name}` {{ #{name} }}", "", "```python", *calls, "```", "", reference.as_markdown(group.doc), ""]
     declared = cpp_declarations(group)
     if declared:
         declared = [
