@@ -1,10 +1,10 @@
 #include "backends/cpu/convolution/depthwise.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "backends/cpu/convolution/depthwise_rows.h"
+#include "backends/cpu/convolution/padded_plane.h"
 #include "backends/cpu/convolution/parts.h"
 #include "mica/parallel.h"
 
@@ -12,57 +12,11 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;       // products that are worth a thread
-constexpr int64_t kFewChannels = 8;       // fewer channels do not fill a vector, except four
-constexpr int64_t kPlanes = 16;           // planes that are taken out of an image with channels last at a time
-constexpr int64_t kReadBehind = 64 + 16;  // floats that loops may read behind a plane
+constexpr int64_t kGrain = 1 << 15;  // products that are worth a thread
+constexpr int64_t kFewChannels = 8;  // fewer channels do not fill a vector, except four
+constexpr int64_t kPlanes = 16;      // planes that are taken out of an image with channels last at a time
 
 int64_t grain(int64_t products) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, products)); }
-
-// The plane of one channel with zeros around it. For a stride, columns are sorted by their rest modulo the stride, so
-// that the factors of a tap for neighbouring outputs are neighbours. With `spread`, source pixels lie that far apart,
-// and zeros are between them.
-struct PaddedPlane {
-  int64_t rows, cols, phases;  // a row holds `phases` runs of `cols` floats
-
-  PaddedPlane(int64_t height, int64_t width, int64_t phases) : rows(height), phases(phases) {
-    cols = (width + phases - 1) / phases;
-  }
-  int64_t size() const { return rows * phases * cols + kReadBehind; }
-  int64_t offset(int64_t y, int64_t x) const { return (y * phases + x % phases) * cols + x / phases; }
-
-  // Places a plane's pixel (y, x) at (pad_y + y * spread_y, pad_x + x * spread_x), as far as it fits. What lies around
-  // the pixels is left as it is: `clear` sets it, once for all planes that are placed in the same memory.
-  void load(const float* plane, int64_t height, int64_t width, int64_t pad_y, int64_t pad_x, int64_t spread_y,
-            int64_t spread_x, float* to) const {
-    const int64_t extent = phases * cols;
-    const auto [top, bottom] = fitting(height, pad_y, spread_y, rows);
-    const auto [low, high] = fitting(width, pad_x, spread_x, extent);
-    if (top >= bottom || low >= high) return;
-    const float* from = plane + top * width + low;
-    const int64_t count = high - low, first = pad_x + low * spread_x;
-    float* row = to + (pad_y + top * spread_y) * extent;
-    if (spread_x == 1 && phases == 1)
-      return loops.place_rows(from, width, bottom - top, count, row + first, spread_y * extent);
-    if (spread_x == 1 && phases == 2) {
-      // Pixels in even columns of the padded plane form the first run. The first pixel may be in an odd one.
-      float* same = row + offset(0, first);
-      float* other = row + offset(0, first + 1);
-      return loops.split_rows(from, width, bottom - top, count, same, other, spread_y * extent);
-    }
-    for (int64_t y = top; y < bottom; ++y, from += width, row += spread_y * extent)
-      for (int64_t x = 0; x < count; ++x) row[offset(0, first + x * spread_x)] = from[x];
-  }
-  void clear(float* to) const { std::fill_n(to, size(), 0.0f); }
-
- private:
-  // Which of `count` pixels lie in [0, extent).
-  static std::pair<int64_t, int64_t> fitting(int64_t count, int64_t pad, int64_t spread, int64_t extent) {
-    const int64_t low = pad >= 0 ? 0 : divide_up(-pad, spread);
-    return {low, std::min(count, extent - 1 < pad ? 0 : (extent - 1 - pad) / spread + 1)};
-  }
-  const DepthwiseLoops& loops = depthwise_loops();
-};
 
 // The planes of some channels one after the other: in the image itself where channels are first, otherwise in
 // `scratch`.
@@ -75,10 +29,10 @@ const float* planes_of(const Plane& source, int64_t image, int64_t channel, int6
 }
 
 // Calls body(image, first channel, count) for all channels of all images, in threads. `count` is one, or some where
-// planes have to be copied out of an image.
+// planes are small or have to be copied out of an image.
 template <class Body>
 void for_planes(const Correlation& c, bool some, int64_t products, const Body& body) {
-  const int64_t step = some && c.groups >= kFewChannels ? kPlanes : 1, blocks = (c.groups + step - 1) / step;
+  const int64_t step = some && c.groups >= kFewChannels ? kPlanes : 1, blocks = divide_up(c.groups, step);
   parallel_for(0, c.batch * blocks, grain(products * step), [&](int64_t begin, int64_t end) {
     body([&](const auto& visit) {
       for (int64_t task = begin; task < end; ++task) {
@@ -230,23 +184,25 @@ struct PlaneSum {
   int64_t spread_y, spread_x;  // how far apart pixels of the source lie, with zeros between them
   std::vector<int64_t> offsets = tap_offsets(c, padded);
   const DepthwiseLoops& loops = depthwise_loops();
+  PaddedPlane::Placing placing = padded.placing(c.source.height, c.source.width, c.pad_y, c.pad_x, spread_y, spread_x);
+  int64_t row_step = padded.offset(1, 0);
 
-  // `taps` is memory for a copy of the filter.
-  void add(const float* buffer, const float* weight, float start, bool add, float* target, float* taps) const {
-    copy_taps(c, weight, taps);
+  // `room` is memory for a copy of the filter, where its taps do not lie one after the other.
+  void add(const float* buffer, const float* weight, float start, bool add, float* target, float* room) const {
+    const bool dense = c.weight_x == 1 && c.weight_y == c.kernel_x;
+    if (!dense) copy_taps(c, weight, room);
+    const float* taps = dense ? weight : room;
     if (c.dilation_y == 1) {
       // The offsets of the first row of taps are those of the columns.
-      const PlaneRows rows{buffer, padded.offset(1, 0), offsets.data(),  c.kernel_x,    taps, start, add,
-                           target, c.target.width,      c.target.height, c.target.width};
+      const PlaneRows rows{buffer, row_step, offsets.data(), c.kernel_x,      taps,          start,
+                           add,    target,   c.target.width, c.target.height, c.target.width};
       if (loops.plane_rows(rows, c.kernel_y, c.stride_y)) return;
     }
     for (int64_t y = 0; y < c.target.height; ++y)
       loops.plane_row(buffer + padded.offset(y * c.stride_y, 0), offsets.data(), taps, c.kernel_y * c.kernel_x, start,
                       add, target + y * c.target.width, c.target.width);
   }
-  void load(const float* plane, float* buffer) const {
-    padded.load(plane, c.source.height, c.source.width, c.pad_y, c.pad_x, spread_y, spread_x, buffer);
-  }
+  void load(const float* plane, float* buffer) const { padded.load(plane, placing, buffer); }
 };
 
 PaddedPlane padded_for(const Correlation& c) {
@@ -290,10 +246,15 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
   const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
   const bool works = c.work && !out_last;
-  for_planes(c, in_last || out_last, out_size * c.kernel_y * c.kernel_x, [&](const auto& planes) {
-    const Scratch buffer(bytes_of_floats(sum.padded.size()));
+  // A plane that is read right after it was written is waited for, until the writes have reached the cache. So the next
+  // small plane is written before this one is read.
+  constexpr int64_t kSmallPlane = 2048;
+  const int64_t room = sum.padded.size(), buffers = room <= kSmallPlane ? 2 : 1;
+  for_planes(c, in_last || out_last || buffers > 1, out_size * c.kernel_y * c.kernel_x, [&](const auto& planes) {
+    const Scratch memory(bytes_of_floats(buffers * room));
     const Scratch taps(bytes_of_floats(c.kernel_y * c.kernel_x));
-    sum.padded.clear(buffer.as<float>());
+    const auto buffer = [&](int64_t plane) { return memory.as<float>() + (buffers > 1 ? plane & 1 : 0) * room; };
+    for (int64_t i = 0; i < buffers; ++i) sum.padded.clear(buffer(i));
     const int64_t held = std::min(kPlanes, c.groups);
     const Scratch in(in_last ? bytes_of_floats(held * sources * in_size) : 0);
     const Scratch out(out_last ? bytes_of_floats(held * targets * out_size) : 0);
@@ -304,12 +265,15 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
       float* to = out_last ? out.as<float>()
                            : c.target.data + image * c.target.batch_stride + first * targets * c.target.channel_stride;
       const int64_t to_step = out_last ? out_size : c.target.channel_stride;
+      int64_t loaded = 0;  // how many planes of the source were written to a buffer
       for (int64_t i = 0; i < count; ++i) {
         for (int64_t s = 0; s < sources; ++s) {
-          sum.load(from + (i * sources + s) * from_step, buffer.as<float>());
+          const int64_t plane = i * sources + s;
+          for (; loaded < std::min(plane + buffers, count * sources); ++loaded)
+            sum.load(from + loaded * from_step, buffer(loaded));
           for (int64_t t = 0; t < targets; ++t) {
             const int64_t channel = (first + i) * targets + t;
-            sum.add(buffer.as<float>(), c.weight_at(first + i, sources == 1 ? t : 0, sources == 1 ? 0 : s),
+            sum.add(buffer(plane), c.weight_at(first + i, sources == 1 ? t : 0, sources == 1 ? 0 : s),
                     s == 0 && c.bias ? c.bias[channel] : 0.0f, s > 0, to + (i * targets + t) * to_step,
                     taps.as<float>());
           }
@@ -350,6 +314,7 @@ void weight_gradient_depthwise(const Problem& p) {
   const DepthwiseLoops& loops = depthwise_loops();
   const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
+  const PaddedPlane::Placing placing = padded.placing(c.source.height, c.source.width, c.pad_y, c.pad_x, 1, 1);
   const int64_t taps = c.kernel_y * c.kernel_x, step = in_last || out_last ? kPlanes : 1;
   const int64_t blocks = (c.groups + step - 1) / step;
   float* weight = reinterpret_cast<float*>(p.weight);
@@ -369,7 +334,7 @@ void weight_gradient_depthwise(const Problem& p) {
         const int64_t g_step = out_last ? out_size : c.target.channel_stride;
         float* sum = sums.data();
         for (int64_t i = 0; i < count; ++i) {
-          padded.load(x + i * x_step, c.source.height, c.source.width, c.pad_y, c.pad_x, 1, 1, buffer.as<float>());
+          padded.load(x + i * x_step, placing, buffer.as<float>());
           for (int64_t f = 0; f < p.filters; ++f) {
             for (int64_t t = 0; t < taps; ++t, ++sum)
               *sum += loops.dot(g + (i * p.filters + f) * g_step, c.target.width,
