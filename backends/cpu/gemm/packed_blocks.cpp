@@ -17,6 +17,7 @@ constexpr int64_t kNarrowBlock = 2;      // the panels of B of the narrowest blo
 constexpr int64_t kWorkBytes = 1 << 18;  // of a finished block of C that somebody works on while it is in a cache
 constexpr int64_t kShortRowBytes = 512;
 constexpr int64_t kPage = 4096;
+constexpr int64_t kShallow = 64;
 
 }  // namespace
 
@@ -32,7 +33,10 @@ PackedProduct::PackedProduct(const Scheme& s, const Product& p, int threads) : s
   // A stays in the second cache while one panel of B after the other is packed and used.
   const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
                         (a_in_place_ && p.m * p.k * s.element_size <= s.kernel.block_bytes / 2);
-  b_local_ = !b_in_place_ && few_rows && (threads == 1 || divide_up(p.n, panel_cols_) >= 4 * threads);
+  // Of few depths most of the time goes to C. Panel by panel, rows of C would be written in short runs, each in a page
+  // of its own. Block by block, a panel of rows of C is written from end to end.
+  const bool shallow = p.k <= kShallow && s.kernel.packs_blocks && direct_c_;
+  b_local_ = !b_in_place_ && !shallow && few_rows && (threads == 1 || divide_up(p.n, panel_cols_) >= 4 * threads);
   const bool enough_columns = threads == 1 || divide_up(p.n, panel_cols_) >= 2 * kLeastBlock * threads;
   whole_columns_ = b_local_ || (!b_in_place_ && s.kernel.packs_blocks && direct_c_ && enough_columns);
   b_by_block_ = !b_in_place_ && !b_local_ && (whole_columns_ || threads > 1);
