@@ -108,8 +108,8 @@ if(MICA_SANITIZE_THREADS)
   target_link_options(mica_link_flags INTERFACE -Wl,-z,undefs)
   # They are merged with no other source and have no precompiled header, which fits sources of the same flags only.
   set(MICA_SHARED_KERNELS
-      fft/dense_plan.cpp fft/long_transform.cpp fft/plan.cpp gemm/gemm.cpp gemm/packed.cpp gemm/workspace.cpp
-      linalg/lapack.cpp)
+      fft/dense_plan.cpp fft/long_transform.cpp fft/plan.cpp gemm/gemm.cpp gemm/packed.cpp gemm/packed_blocks.cpp
+      gemm/workspace.cpp linalg/lapack.cpp)
   list(TRANSFORM MICA_SHARED_KERNELS PREPEND ${PROJECT_SOURCE_DIR}/backends/cpu/)
   set_source_files_properties(${MICA_SHARED_KERNELS} PROPERTIES COMPILE_OPTIONS "${MICA_THREAD_FLAGS}"
                                                                 SKIP_PRECOMPILE_HEADERS ON)
