@@ -48,10 +48,11 @@ $(VENV)/bin/python:
 	@scripts/install_prerequisites $(PYTHON)
 	$(PYTHON) -m venv --without-pip $(VENV)
 
-# The environment imports the package that the build directory holds, and has the `mica` command.
+# The environment imports the package that the build directory holds, and has the `mica` command. Python compiles a module
+# of a package at its first import, which spares the many that nobody imports.
 $(VENV)/.installed: requirements-dev.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m ensurepip --upgrade --default-pip >/dev/null
-	$(VENV)/bin/python -m pip install --quiet --upgrade -r requirements-dev.txt
+	$(VENV)/bin/python -m pip install --quiet --no-compile --upgrade -r requirements-dev.txt
 	echo $(CURDIR)/build/python > "$(site_packages)"/mica-development.pth
 	printf '%s\n' '#!$(CURDIR)/$(VENV)/bin/python' 'import sys' 'from mica.cli import main' 'sys.exit(main())' \
 	  > $(VENV)/bin/mica
