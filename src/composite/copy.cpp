@@ -15,7 +15,7 @@ namespace {
 
 // Within a compiled function the copy may be put off: its memory then comes with what it holds.
 Tensor empty_in_format(const Tensor& self, DType dtype, Device device, MemoryFormat format) {
-  const bool promised = recording::promises(device);
+  const bool promised = recording::copy_may_wait(self, device);
   if (format == MemoryFormat::Preserve) return empty_dense_like(self, dtype, device, promised);
   return empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), dtype, device, promised);
 }

@@ -135,8 +135,8 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
       return tensor_;
     }
   }
-  // Within a compiled function the kernel may be put off: the memory then comes with what it holds.
-  const bool promised = recording::promises(device);
+  // Where the kernel may be put off, the memory comes with what it holds.
+  const bool promised = recording::Promises::active();
   tensor_ = strides.empty() ? empty_contiguous(sizes, dtype, device, promised)
                             : empty_with_strides(sizes, strides, dtype, device, promised);
   return tensor_;

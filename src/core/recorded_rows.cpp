@@ -178,6 +178,17 @@ class NormCall {
 };
 
 // Rows of float32 whose memory nobody outside knows, from addresses that vectors can be read from.
+bool is_fusable(const Tensor& t, Device device) {
+  return t.dtype() == DType::Float32 && t.device() == device && t.is_contiguous() && t.dim() <= kDims &&
+         t.numel() != 0 && t.storage() && t.storage()->resizable() && t.storage_offset() % 4 == 0;
+}
+
+bool are_fusable(std::initializer_list<const Tensor*> tensors, Device device) {
+  for (const Tensor* t : tensors)
+    if (t->defined() && !is_fusable(*t, device)) return false;
+  return true;
+}
+
 bool can_be_fused(const char* name, std::initializer_list<const Tensor*> tensors, int64_t count) {
   const Tensor& first = **tensors.begin();
   if (!(thread_modes & mode_bit::kRecord) || first.is_cpu() || first.is_meta()) [[likely]]
@@ -187,9 +198,7 @@ bool can_be_fused(const char* name, std::initializer_list<const Tensor*> tensors
   bool awaited = false;
   for (const Tensor* t : tensors) {
     if (!t->defined()) continue;
-    if (t->dtype() != DType::Float32 || t->device() != first.device() || !t->is_contiguous() || t->dim() > kDims ||
-        t->numel() == 0 || !t->storage() || !t->storage()->resizable() || t->storage_offset() % 4)
-      return false;
+    if (!is_fusable(*t, first.device())) return false;
     awaited |= t->storage()->written_later();
   }
   return first.numel() >= least_fused && (awaited || !runs_alone(name, DType::Float32, first.sizes()));
@@ -227,11 +236,36 @@ bool end_norm(Call& call, const char* name, int noutputs, const Tensor& rows, co
 
 }  // namespace
 
-bool can_promise(Device device) { return device.is_cpu() || (!device.is_meta() && fusion_of(device)); }
+constinit thread_local bool Promises::active_ = false;
+
+bool rows_may_wait(const Tensor& input) {
+  if (!(thread_modes & mode_bit::kRecord) || input.is_meta()) [[likely]]
+    return false;
+  if (!input.is_cpu()) return least_fused <= 1 && fusion_of(input.device());
+  return input.numel() >= least_elements.load(std::memory_order_relaxed) ||
+         (input.storage() && input.storage()->written_later());
+}
+
+bool copy_may_wait(const Tensor& input, Device device) {
+  if (!(thread_modes & mode_bit::kRecord) || device.is_meta() || device != input.device()) [[likely]]
+    return false;
+  if (input.storage() && input.storage()->written_later()) return true;
+  if (!device.is_cpu()) return input.numel() >= least_fused && fusion_of(device);
+  return 2 * input.numel() >= least_elements.load(std::memory_order_relaxed);
+}
+
+bool norm_waits(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t count) {
+  return can_be_fused("norm", {&input, &weight, &bias}, count);
+}
+
+bool norm_gradient_waits(const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                         const Tensor& weight, int64_t count) {
+  return can_be_fused("norm_backward", {&input, &grad, &mean, &rstd, &weight}, count);
+}
 
 bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, const Tensor& weight,
                   const Tensor& bias, int64_t count, double eps) {
-  if (!can_be_fused("norm", {&input, &out, &mean, &rstd, &weight, &bias}, count)) return false;
+  if (!are_fusable({&out, &mean, &rstd}, input.device())) return false;
   Call& call = begin_call();
   NormCall operands(call);
   NormArguments a{input.numel() / count, count, eps, mean.defined(), false};
@@ -248,10 +282,7 @@ bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, con
 bool put_off_norm_gradient(const NormGradients& gradients, const Tensor& input, const Tensor& mean, const Tensor& rstd,
                            const Tensor& weight, int64_t count) {
   const auto& [grad_input, grad_weight, grad_bias, grad] = gradients;
-  if (!grad_input.defined() ||
-      !can_be_fused("norm_backward", {&input, &grad_input, &grad_weight, &grad_bias, &grad, &mean, &rstd, &weight},
-                    count))
-    return false;
+  if (!grad_input.defined() || !are_fusable({&grad_input, &grad_weight, &grad_bias}, input.device())) return false;
   Call& call = begin_call();
   NormCall operands(call);
   NormArguments a{input.numel() / count, count, 0, mean.defined(), true};

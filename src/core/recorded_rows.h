@@ -44,7 +44,7 @@ bool put_off_product(const Tensor& out, const Tensor& a, const Tensor& b, const 
 bool put_off_copy_to(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source);
 
 // Puts off layer_norm, or rms_norm (no mean), of contiguous tensors, where the device's backend computes it together
-// with what stands before and after it.
+// with what stands before and after it. False where a result was given that cannot wait.
 bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, const Tensor& weight,
                   const Tensor& bias, int64_t count, double eps);
 // The same for the gradients, of which those that are not wanted are undefined. The last is that of the result.
@@ -53,9 +53,30 @@ struct NormGradients {
 };
 bool put_off_norm_gradient(const NormGradients& gradients, const Tensor& input, const Tensor& mean, const Tensor& rstd,
                            const Tensor& weight, int64_t count);
-// Whether the memory of a result on the device is only promised: within a compiled function, where its kernel can wait.
-bool can_promise(Device device);
-inline bool promises(Device device) { return (thread_modes & mode_bit::kRecord) && can_promise(device); }
+// Whether such a norm can be put off, by its input and parameters, of which those that are not there are undefined. To
+// be asked once for each call, before its results are declared.
+bool norm_waits(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t count);
+bool norm_gradient_waits(const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                         const Tensor& weight, int64_t count);
+
+// Whether a kernel on rows of this tensor may be put off, and whether a copy of it to the device may be.
+bool rows_may_wait(const Tensor& input);
+bool copy_may_wait(const Tensor& input, Device device);
+
+// While one lives that is `on`, the memory of results that operations declare is only promised: it comes with what it
+// holds. A promise in vain costs more than an allocation, so only operations open one whose kernel may be put off.
+class Promises {
+ public:
+  explicit Promises(bool on) : before_(active_) { active_ = on; }
+  Promises(const Promises&) = delete;
+  Promises& operator=(const Promises&) = delete;
+  ~Promises() { active_ = before_; }
+  static bool active() { return active_; }
+
+ private:
+  static constinit thread_local bool active_;
+  bool before_;
+};
 
 // The call to fill in by put_off_sum, or null where it cannot be put off.
 Call* begin_sum(const char* name, const Tensor& out, const Tensor& row, bool is_mean);

@@ -6,6 +6,7 @@
 #include "core/kept.h"
 #include "core/out.h"
 #include "core/recorded_convolution.h"
+#include "core/recorded_rows.h"
 #include "mica/backend/kernel_types.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/core/recording.h"
@@ -198,6 +199,9 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
     out.take(wide.to(input.dtype()));
     return;
   }
+  const bool may_wait = recording::in_function() && !transposed && format == MemoryFormat::Contiguous &&
+                        input.is_cpu() && input.dtype() == DType::Float32;
+  const recording::Promises promised(may_wait);
   const Tensor& result =
       out.set(sizes, input.dtype(), input.device(),
               format == MemoryFormat::Contiguous ? DimVector() : memory_format_strides(sizes, format));
@@ -210,7 +214,7 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
     (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);
   } else {
     const auto kernel = MICA_LAYER_KERNEL(input.device(), convolution);
-    if (recording::in_function() && format == MemoryFormat::Contiguous && x.is_cpu()) {
+    if (may_wait) {
       // What it reads is computed before, unless it is a product that the kernel can compute as it reads it.
       const bool one_pixel =
           w.numel() == w.size(0) * w.size(1) && groups == 1 && result.numel() * w.size(1) == x.numel() * w.size(0);

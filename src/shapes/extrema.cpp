@@ -11,6 +11,7 @@ namespace mica::shapes {
 namespace {
 
 const Tensor& set(Out& out, const Tensor& self, uint64_t dims, bool keepdim, DType dtype) {
+  const recording::Promises promised(recording::rows_may_wait(self));
   if (dims == kAllDims && !keepdim) return out.set({}, dtype, self.device());
   return out.set(reduced_sizes(self, dims, keepdim), dtype, self.device());
 }

@@ -66,6 +66,11 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   if (lead->dim() >= 4)
     if (const MemoryFormat format = common_format(tensors); format != MemoryFormat::Contiguous)
       strides = memory_format_strides(sizes, format);
+  // Within a compiled function, each piece is computed directly in its place.
+  bool piecewise = false;
+  if (recording::puts_pieces_off(device) && (device.is_cpu() || is_floating(dtype)))
+    for (const Tensor& t : tensors) piecewise = piecewise || recording::copy_may_wait(t, device);
+  const recording::Promises promised(piecewise);
   const Tensor& result = out.set(sizes, dtype, device, strides);
   if (!out.needs_kernel()) return;
   // One kernel moves all pieces if they are contiguous; on some devices it also takes elements from any place, as for
@@ -73,8 +78,6 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   bool elements =
       capabilities_of(device).joins_strided && d + 1 == lead->dim() && tensors.size() * element_size(dtype) <= 4096;
   for (const Tensor& t : tensors) elements = elements && !is_skipped(t) && t.sizes()[d] == 1;
-  // Within a compiled function, each piece is computed directly in its place.
-  const bool piecewise = recording::puts_pieces_off(device) && (device.is_cpu() || is_floating(dtype));
   bool alike = result.is_contiguous() && kernel_table(device).cat && !piecewise;
   for (const Tensor& t : tensors)
     alike = alike && (is_skipped(t) || (t.dtype() == dtype && (elements || t.is_contiguous())));

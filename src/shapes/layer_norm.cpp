@@ -60,13 +60,15 @@ void native_layer_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, IntA
     statistics = DType::Float32;
   }
   const DimVector rows = statistics_sizes(input, normalized_shape);
+  const Tensor x = input.contiguous(), w = dense(weight), b = dense(bias);
+  const int64_t count = count_elements(normalized_shape);
+  const bool waits = recording::norm_waits(x, w, b, count);
+  const recording::Promises promised(waits);
   const Tensor& result = out.set(input.sizes(), input.dtype(), input.device());
   const Tensor& means = mean.set(rows, statistics, input.device());
   const Tensor& scales = rstd.set(rows, statistics, input.device());
   if (!mean.needs_kernel()) return;
-  const Tensor x = input.contiguous(), w = dense(weight), b = dense(bias);
-  const int64_t count = count_elements(normalized_shape);
-  if (recording::put_off_norm(result, means, scales, x, w, b, count, eps)) return;
+  if (waits && recording::put_off_norm(result, means, scales, x, w, b, count, eps)) return;
   MICA_LAYER_KERNEL(input.device(), layer_norm)
   (result.view_of(), means.view_of(), scales.view_of(), x.view_of(), view_or_none(w), view_or_none(b), count, eps);
 }
@@ -79,13 +81,15 @@ void _fused_rms_norm(Out& out, Out& rstd, const Tensor& input, IntArrayRef norma
   const bool wide = input.dtype() == DType::Float64;
   const double epsilon =
       eps.value_or(wide ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
+  const Tensor x = input.contiguous(), w = dense(weight);
+  const int64_t count = count_elements(normalized_shape);
+  const bool waits = recording::norm_waits(x, w, {}, count);
+  const recording::Promises promised(waits);
   const Tensor& result = out.set(input.sizes(), input.dtype(), input.device());
   const Tensor& scales =
       rstd.set(statistics_sizes(input, normalized_shape), wide ? DType::Float64 : DType::Float32, input.device());
   if (!rstd.needs_kernel()) return;
-  const Tensor x = input.contiguous(), w = dense(weight);
-  const int64_t count = count_elements(normalized_shape);
-  if (recording::put_off_norm(result, {}, scales, x, w, {}, count, epsilon)) return;
+  if (waits && recording::put_off_norm(result, {}, scales, x, w, {}, count, epsilon)) return;
   MICA_LAYER_KERNEL(input.device(), rms_norm)
   (result.view_of(), scales.view_of(), x.view_of(), view_or_none(w), count, epsilon);
 }

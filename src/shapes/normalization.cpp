@@ -116,6 +116,7 @@ void _batch_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input,
   const ChannelLayout layout(input);
   const DType statistics = statistics_dtype(input);
   const int64_t kept = training ? channels : 0;
+  const recording::Promises promised(!training && recording::rows_may_wait(input));
   const Tensor& result = out.set(input.sizes(), input.dtype(), input.device(), layout.strides);
   const Tensor& means = mean.set({kept}, statistics, input.device());
   const Tensor& scales = rstd.set({kept}, statistics, input.device());

@@ -91,6 +91,7 @@ void mm(Out& out, const Tensor& self, const Tensor& mat2) {
              ")");
   check_pair("mm", self, mat2);
   const int64_t sizes[2] = {m, n};
+  const recording::Promises promised(m == 1 && !self.is_cpu() && recording::rows_may_wait(self));
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
   if (k == 0) {  // a sum of no terms is zero in every dtype
@@ -155,6 +156,7 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
   check_self("addmm", self, mat1);
   const int64_t sizes[2] = {m, n};
   const Tensor addend = self.expand(sizes);
+  const recording::Promises promised(m == 1 && !mat1.is_cpu() && recording::rows_may_wait(mat1));
   const Tensor& result = out.set(sizes, mat1.dtype(), mat1.device());
   if (!out.needs_kernel()) return;
   const bool row = addend.strides()[0] == 0 && (addend.strides()[1] == 1 || n == 1);

@@ -44,6 +44,7 @@ Tensor summand(const Tensor& self, DType result) {
 // Sums, products and the like: `kernel` is called with the output, the converted input and the dimensions.
 template <class Kernel>
 void run(Out& out, const Tensor& self, uint64_t dims, bool keepdim, DType result, Kernel kernel) {
+  const recording::Promises promised(recording::rows_may_wait(self));
   const Tensor& target = dims == kAllDims && !keepdim
                              ? out.set({}, result, self.device())
                              : out.set(reduced_sizes(self, dims, keepdim), result, self.device());

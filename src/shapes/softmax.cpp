@@ -22,6 +22,7 @@ Prepared prepare(Out& out, const Tensor& self, int64_t dim, std::optional<DType>
   const int64_t d = wrap_dim(dim, self.dim());
   const DType computed = dtype.value_or(self.dtype());
   check_out_dtype(out, computed);
+  const recording::Promises promised(recording::rows_may_wait(self));
   const Tensor& target = out.set(self.sizes(), computed, self.device());
   if (!out.needs_kernel()) return {self, d, true};
   const Tensor input = self.dtype() == computed ? self : self.to(computed);

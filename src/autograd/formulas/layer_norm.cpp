@@ -55,16 +55,17 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
   const Tensor g = grad.contiguous(), x = input.contiguous(), w = has_weight ? weight.contiguous() : weight;
   const TensorOptions parameters = has_weight ? weight.options() : input.options().dtype(mean.dtype());
   const int64_t count = count_elements(normalized_shape);
-  if (wanted[0]) grad_input = empty_contiguous(x.sizes(), x.dtype(), x.device(), recording::promises(x.device()));
+  const Tensor means = mean.contiguous(), scales = rstd.contiguous();
+  const bool waits = wanted[0] && recording::norm_gradient_waits(g, x, means, scales, w, count);
+  if (wanted[0]) grad_input = empty_contiguous(x.sizes(), x.dtype(), x.device(), waits);
   // The kernel writes the sums; over no rows they are zero.
   const auto room = [&] {
     return has_work(x) ? empty(normalized_shape, parameters) : zeros(normalized_shape, parameters);
   };
   if (wanted[1]) grad_weight = room();
   if (wanted[2]) grad_bias = room();
-  const Tensor means = mean.contiguous(), scales = rstd.contiguous();
   if (has_work(x) &&
-      !recording::put_off_norm_gradient({grad_input, grad_weight, grad_bias, g}, x, means, scales, w, count))
+      !(waits && recording::put_off_norm_gradient({grad_input, grad_weight, grad_bias, g}, x, means, scales, w, count)))
     MICA_LAYER_KERNEL(x.device(), layer_norm_backward)
   (view_or_none(grad_input), view_or_none(grad_weight), view_or_none(grad_bias), g.view_of(), x.view_of(),
    means.view_of(), scales.view_of(), view_or_none(w), count);
@@ -89,11 +90,13 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& i
   }
   const Tensor g = grad.contiguous(), x = input.contiguous(), w = weight.defined() ? weight.contiguous() : weight;
   const int64_t count = count_elements(normalized_shape);
-  if (wanted[0]) grad_input = empty_contiguous(x.sizes(), x.dtype(), x.device(), recording::promises(x.device()));
+  const Tensor scales = rstd.contiguous();
+  const bool waits = wanted[0] && recording::norm_gradient_waits(g, x, {}, scales, w, count);
+  if (wanted[0]) grad_input = empty_contiguous(x.sizes(), x.dtype(), x.device(), waits);
   if (wanted[1])
     grad_weight = has_work(x) ? empty(normalized_shape, weight.options()) : zeros(normalized_shape, weight.options());
-  const Tensor scales = rstd.contiguous();
-  if (has_work(x) && !recording::put_off_norm_gradient({grad_input, grad_weight, {}, g}, x, {}, scales, w, count))
+  if (has_work(x) &&
+      !(waits && recording::put_off_norm_gradient({grad_input, grad_weight, {}, g}, x, {}, scales, w, count)))
     MICA_LAYER_KERNEL(x.device(), rms_norm_backward)
   (view_or_none(grad_input), view_or_none(grad_weight), g.view_of(), x.view_of(), scales.view_of(), view_or_none(w),
    count);
