@@ -8,7 +8,7 @@
 namespace mica::recording {
 
 bool is_plain_sum(const Call& call) {
-  if (call.form != Call::Form::Loop || std::string_view(call.name) != "add") return false;
+  if (call.form != Call::Form::Loop || call.name[0] != 'a' || std::string_view(call.name) != "add") return false;
   const auto& [alpha] = *reinterpret_cast<const std::tuple<Scalar>*>(call.arguments);
   return alpha == Scalar(1) || alpha == Scalar(1.0);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "compiler/code.h"
 #include "compiler/fused_norms.h"
@@ -26,66 +27,123 @@ uint64_t packed(T... bytes) {
   return word;
 }
 
-uint64_t* write_operand(uint64_t* to, const Operand& o, int ndim, bool has_sizes) {
-  *to++ = static_cast<uint64_t>(o.storage ? o.slot + 1 : 0) << 8 | static_cast<uint8_t>(o.dtype);
-  if (!o.storage) return to;
-  *to++ = static_cast<uint64_t>(o.offset);
-  for (int d = 0; d < ndim; ++d) *to++ = static_cast<uint64_t>(o.strides[d]);
-  for (int d = 0; d < ndim && has_sizes; ++d) *to++ = static_cast<uint64_t>(o.sizes[d]);
-  return to;
+// What a key is given to: words to write, or the words of a known plan to compare with.
+class Writer {
+ public:
+  explicit Writer(uint64_t* to) : to_(to) {}
+  void add(uint64_t word) { *to_++ = word; }
+  static bool differs() { return false; }
+  const uint64_t* end() const { return to_; }
+
+ private:
+  uint64_t* to_;
+};
+// To be asked after each call whether the words differ: from the first word that does, lengths may differ too.
+class Comparison {
+ public:
+  explicit Comparison(const uint64_t* with) : with_(with) {}
+  void add(uint64_t word) { difference_ |= *with_++ ^ word; }
+  bool differs() const { return difference_ != 0; }
+
+ private:
+  const uint64_t* with_;
+  uint64_t difference_ = 0;
+};
+
+// These are inlined, so that the place in the key stays in a register.
+template <class Key>
+[[gnu::always_inline]] inline void add_operand(Key& key, const Operand& o, int ndim) {
+  key.add(static_cast<uint64_t>(o.storage ? o.slot + 1 : 0) << 8 | static_cast<uint8_t>(o.dtype));
+  if (!o.storage) return;
+  key.add(static_cast<uint64_t>(o.offset));
+  for (int d = 0; d < ndim; ++d) key.add(static_cast<uint64_t>(o.strides[d]));
 }
 
-uint64_t* write_call(uint64_t* to, const Call& call) {
-  *to++ = reinterpret_cast<uintptr_t>(call.name);
-  *to++ = packed(call.form, call.ndim, call.noutputs, call.noperands, call.dtype, call.result_dtype, call.device.type(),
-                 call.device.index());
+template <class Key>
+[[gnu::always_inline]] inline void add_operands_of_rows(Key& key, const Call& call, bool contiguous) {
+  for (int k = 0; k < call.noperands; ++k) {
+    const Operand& o = call.operands[k];
+    key.add(static_cast<uint64_t>(o.ndim));
+    add_operand(key, o, contiguous ? 0 : o.ndim);
+    for (int d = 0; d < o.ndim; ++d) key.add(static_cast<uint64_t>(o.sizes[d]));
+  }
+}
+
+template <class Key>
+[[gnu::always_inline]] inline void add_call(Key& key, const Call& call) {
+  key.add(reinterpret_cast<uintptr_t>(call.name));
+  key.add(packed(call.form, call.ndim, call.noutputs, call.noperands, call.dtype, call.result_dtype, call.device.type(),
+                 call.device.index()));
   if (call.form == Call::Form::Norm) {
     const auto& a = *reinterpret_cast<const NormArguments*>(call.arguments);
-    *to++ = static_cast<uint64_t>(a.rows);
-    *to++ = static_cast<uint64_t>(a.count);
-    *to++ = std::bit_cast<uint64_t>(a.eps);
-    *to++ = packed(a.centred, a.backward, a.out, a.mean, a.rstd, a.grad_weight, a.grad_bias, a.grad);
-    *to++ = packed(a.input, a.weight, a.bias);
-    for (int k = 0; k < call.noperands; ++k) {
-      *to++ = static_cast<uint64_t>(call.operands[k].ndim);
-      to = write_operand(to, call.operands[k], call.operands[k].ndim, true);
-    }
-    return to;
+    key.add(static_cast<uint64_t>(a.rows));
+    key.add(static_cast<uint64_t>(a.count));
+    key.add(std::bit_cast<uint64_t>(a.eps));
+    key.add(packed(a.centred, a.backward, a.out, a.mean, a.rstd, a.grad_weight, a.grad_bias, a.grad));
+    key.add(packed(a.input, a.weight, a.bias));
+    return add_operands_of_rows(key, call, true);  // a norm is put off only if they are
   }
   const FusedInstruction& step = call.step;
-  *to++ = packed(step.code >> 8, step.code, step.inputs > 0 ? step.in[0] : 0, step.inputs > 1 ? step.in[1] : 0,
-                 step.inputs > 2 ? step.in[2] : 0, step.inputs, step.dtype, is_plain_sum(call));
-  for (int d = 0; d < call.ndim; ++d) *to++ = static_cast<uint64_t>(call.shape[d]);
-  for (int k = 0; k < call.noperands; ++k) to = write_operand(to, call.operands[k], call.ndim, false);
-  return to;
+  key.add(packed(step.code >> 8, step.code, step.inputs > 0 ? step.in[0] : 0, step.inputs > 1 ? step.in[1] : 0,
+                 step.inputs > 2 ? step.in[2] : 0, step.inputs, step.dtype, is_plain_sum(call)));
+  for (int d = 0; d < call.ndim; ++d) key.add(static_cast<uint64_t>(call.shape[d]));
+  for (int k = 0; k < call.noperands; ++k) add_operand(key, call.operands[k], call.ndim);
 }
 
 // A call of the CPU. Machine code is made for simple kernels, and their numbers are part of the plan.
-uint64_t* write_cpu_call(uint64_t* to, const Call& call) {
-  *to++ = reinterpret_cast<uintptr_t>(call.name);
-  *to++ = packed(call.form, call.ndim, call.noutputs, call.noperands, call.dtype, call.result_dtype);
+template <class Key>
+[[gnu::always_inline]] inline void add_cpu_call(Key& key, const Call& call) {
+  key.add(reinterpret_cast<uintptr_t>(call.name));
+  key.add(packed(call.form, call.ndim, call.noutputs, call.noperands, call.dtype, call.result_dtype));
   if (call.form == Call::Form::Rows) {
-    *to++ = reinterpret_cast<uintptr_t>(call.run_rows);
-    for (int d = 0; d < call.ndim; ++d) *to++ = static_cast<uint64_t>(call.shape[d]);
-    for (int k = 0; k < call.noperands; ++k) {
-      *to++ = static_cast<uint64_t>(call.operands[k].ndim);
-      to = write_operand(to, call.operands[k], call.operands[k].ndim, true);
-    }
-    return to;
+    key.add(reinterpret_cast<uintptr_t>(call.run_rows));
+    for (int d = 0; d < call.ndim; ++d) key.add(static_cast<uint64_t>(call.shape[d]));
+    return add_operands_of_rows(key, call, false);
   }
   const bool simple = is_simple(call);
   double factor = 0;
-  if (simple && factor_of(call, factor)) *to++ = std::bit_cast<uint64_t>(factor);
-  for (int d = 0; d < call.ndim; ++d) *to++ = static_cast<uint64_t>(call.shape[d]);
+  if (simple && factor_of(call, factor)) key.add(std::bit_cast<uint64_t>(factor));
+  for (int d = 0; d < call.ndim; ++d) key.add(static_cast<uint64_t>(call.shape[d]));
   for (int k = 0; k < call.noperands; ++k) {
     const Operand& o = call.operands[k];
-    to = write_operand(to, o, call.ndim, false);
+    add_operand(key, o, call.ndim);
     if (o.storage || !simple) continue;
     uint64_t number = 0;
     std::memcpy(&number, o.number, std::min<size_t>(sizeof number, static_cast<size_t>(element_size(o.dtype))));
-    *to++ = number;
+    key.add(number);
   }
-  return to;
+}
+
+// Gives a key all that the plan of the calls depends on. False where the key differs, or where a call is of a kind
+// whose plans are not kept: what only graphs that are captured put off.
+template <class Key>
+bool add_calls(Key& key, const Call* calls, int count, const std::vector<Slot>& slots) {
+  const bool on_cpu = calls[0].device.is_cpu();
+  key.add(static_cast<uint64_t>(count) << 32 | slots.size());
+  key.add(on_cpu ? static_cast<uint64_t>(get_num_threads()) << 1 | generates_code() : 0);
+  if (key.differs()) return false;
+  // Which results somebody asks for: plans of the same calls often differ in this alone.
+  uint64_t wanted = 0;
+  for (size_t s = 0; s < slots.size(); ++s) {
+    wanted = wanted << 1 | (!is_dead(slots[s]) || !is_promised(slots[s]));
+    if (s % 64 != 63 && s + 1 != slots.size()) continue;
+    key.add(wanted);
+    wanted = 0;
+  }
+  if (key.differs()) return false;
+  bool convolves = false;
+  for (int c = 0; c < count; ++c) {
+    const Call& call = calls[c];
+    if (call.device.is_cpu() != on_cpu) return false;
+    if (call.form != Call::Form::Loop && call.form != (on_cpu ? Call::Form::Rows : Call::Form::Norm)) return false;
+    convolves |= on_cpu && is_convolution(call);
+    on_cpu ? add_cpu_call(key, call) : add_call(key, call);
+    if (key.differs()) return false;
+  }
+  // What follows a convolution runs on its blocks only in fresh memory that it fills.
+  for (size_t s = 0; s < slots.size() && convolves; ++s)
+    key.add(static_cast<uint64_t>(slots[s].storage->nbytes()) << 1 | is_promised(slots[s]));
+  return !key.differs();
 }
 
 uint64_t hash_of(const uint64_t* words, size_t count) {
@@ -111,7 +169,7 @@ KnownPlan::KnownPlan(const Call* calls, int count, const std::vector<Slot>& slot
     dead_ = plan_->dead();
     for (int s = 0; s < static_cast<int>(slots.size()); ++s)
       if (plan_->last_use(s) >= 0 && plan_->in_memory(s)) stored_.push_back(s);
-    run_alone_.resize(static_cast<size_t>(count), 1);
+    run_alone_ = plan_->run_alone(count);
     return;
   }
   needed_ = Plan::find_needed(calls_.get(), count, slots);
@@ -133,7 +191,7 @@ size_t KnownPlan::bytes() const {
 
 void KnownPlan::take_numbers(const Call* calls) {
   for (int c = 0; c < count_; ++c)
-    if (run_alone_[c]) {
+    if (plan_ || run_alone_[c]) {
       recording::take_numbers(calls_[c], calls[c]);
     } else {
       take_numbers_of_step(calls_[c], calls[c]);
@@ -146,41 +204,20 @@ void KnownPlan::take_numbers(const Call* calls) {
   if (plan_) plan_->take_numbers_of_epilogues(calls_.get());
 }
 
-// False where a call is of a kind whose plans are not kept: what only graphs that are captured put off.
 bool KnownPlans::write_key(const Call* calls, int count, const std::vector<Slot>& slots) {
   const size_t most = static_cast<size_t>(count) * kCallWords + 2 * slots.size() + 4;
   if (most > room_) {
     room_ = 2 * most;
     key_.reset(new uint64_t[room_]);
   }
-  uint64_t* to = key_.get();
-  *to++ = static_cast<uint64_t>(count) << 32 | slots.size();
-  const bool on_cpu = calls[0].device.is_cpu();
-  *to++ = on_cpu ? static_cast<uint64_t>(get_num_threads()) << 1 | generates_code() : 0;
-  bool convolves = false;
-  for (int c = 0; c < count; ++c) {
-    const Call& call = calls[c];
-    if (call.device.is_cpu() != on_cpu) return false;
-    if (call.form != Call::Form::Loop && call.form != (on_cpu ? Call::Form::Rows : Call::Form::Norm)) return false;
-    convolves |= is_convolution(call);
-    to = on_cpu ? write_cpu_call(to, call) : write_call(to, call);
-  }
-  uint64_t wanted = 0;
-  for (size_t s = 0; s < slots.size(); ++s) {
-    wanted = wanted << 1 | (!is_dead(slots[s]) || !is_promised(slots[s]));
-    if (s % 64 != 63 && s + 1 != slots.size()) continue;
-    *to++ = wanted;
-    wanted = 0;
-  }
-  // What follows a convolution runs on its blocks only in fresh memory that it fills.
-  for (size_t s = 0; s < slots.size() && convolves; ++s)
-    *to++ = static_cast<uint64_t>(slots[s].storage->nbytes()) << 1 | is_promised(slots[s]);
-  words_ = static_cast<size_t>(to - key_.get());
+  Writer key(key_.get());
+  if (!add_calls(key, calls, count, slots)) return false;
+  words_ = static_cast<size_t>(key.end() - key_.get());
   return true;
 }
 
 bool KnownPlans::has_key(const KnownPlan& plan) const {
-  return plan.key_.size() == words_ && std::memcmp(plan.key_.data(), key_.get(), words_ * sizeof(uint64_t)) == 0;
+  return plan.words_ == words_ && std::memcmp(plan.key_.data(), key_.get(), words_ * sizeof(uint64_t)) == 0;
 }
 
 KnownPlan* KnownPlans::look_up(const Call* calls, int count, const std::vector<Slot>& slots) {
@@ -194,7 +231,10 @@ KnownPlan* KnownPlans::look_up(const Call* calls, int count, const std::vector<S
     return nullptr;
   }
   auto made = std::make_unique<KnownPlan>(calls, count, slots);
+  // A comparison looks at the words of one call more than are the same.
   made->key_.assign(key_.get(), key_.get() + words_);
+  made->key_.resize(words_ + kCallWords);
+  made->words_ = words_;
   const size_t bytes = made->bytes();
   if (bytes_ + bytes > kMostBytes) {  // plans that are needed are made again soon
     plans_.clear();
@@ -206,11 +246,20 @@ KnownPlan* KnownPlans::look_up(const Call* calls, int count, const std::vector<S
 }
 
 const KnownPlan* KnownPlans::find(const Call* calls, int count, const std::vector<Slot>& slots) {
-  if ((least_fused <= 1 && !calls[0].device.is_cpu()) || !write_key(calls, count, slots)) return nullptr;
-  KnownPlan* plan = last_ ? last_->next_ : nullptr;
-  if (!plan || !has_key(*plan)) {
+  if (least_fused <= 1 && !calls[0].device.is_cpu()) return nullptr;
+  KnownPlan* plan = nullptr;
+  for (size_t i = 0; last_ && i < last_->next_.size() && !plan; ++i) {
+    KnownPlan* next = last_->next_[i];
+    if (!next) break;
+    Comparison key(next->key_.data());
+    if (!add_calls(key, calls, count, slots)) continue;
+    plan = next;
+    std::swap(last_->next_[0], last_->next_[i]);
+  }
+  if (!plan) {
+    if (!write_key(calls, count, slots)) return nullptr;
     plan = look_up(calls, count, slots);
-    if (last_) last_->next_ = plan;
+    if (last_ && plan) last_->next_ = {plan, last_->next_[0]};
   }
   last_ = plan;
   if (!plan || !plan->usable()) return nullptr;

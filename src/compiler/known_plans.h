@@ -2,6 +2,7 @@
 // plan calls on few elements takes longer than to run them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -20,7 +21,8 @@ class KnownPlan {
   void take_numbers(const Call* calls);
   // Whether it can be used: plans that cut calls into halves on the CPU cannot.
   bool usable() const { return fused_ || plan_; }
-  const std::vector<char>& run_alone() const { return run_alone_; }  // by call: whether it runs by its own kernel
+  // By call: whether it runs by its own kernel, and with no other call.
+  const std::vector<char>& run_alone() const { return run_alone_; }
 
   const Call* calls() const { return calls_.get(); }
   const FusedPlan* fused() const { return fused_.get(); }     // on such devices; else null
@@ -41,8 +43,9 @@ class KnownPlan {
   std::vector<int> stored_;
   std::vector<bool> needed_;
   std::vector<char> run_alone_;
-  std::vector<uint64_t> key_;  // all that the plan depends on
-  KnownPlan* next_ = nullptr;  // the plan that was asked for after this one
+  std::vector<uint64_t> key_;         // all that the plan depends on, and some words more
+  size_t words_ = 0;                  // of the key
+  std::array<KnownPlan*, 2> next_{};  // plans that were asked for after this one
 };
 
 class KnownPlans {

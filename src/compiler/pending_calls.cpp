@@ -1,5 +1,7 @@
 #include "compiler/pending_calls.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "compiler/fused.h"
@@ -10,41 +12,68 @@
 
 namespace mica::recording {
 
+void RarelyAwaitedLock::wait() {
+  for (int tries = 0; taken_.exchange(true, std::memory_order_acquire); ++tries) {
+    if (tries < 100) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+}
+
 int PendingCalls::find(const StorageImpl* storage) const {
+  if (slots_.size() <= kListed) {
+    for (int s = static_cast<int>(slots_.size()) - 1; s >= 0; --s)
+      if (slots_[s].storage.get() == storage) return s;
+    return -1;
+  }
   for (size_t i = hash(storage);; i = (i + 1) % kTable) {
     if (table_[i] < 0) return -1;
     if (slots_[table_[i]].storage.get() == storage) return table_[i];
   }
 }
 
-// The slot of a storage, which is a new one where no call has used it yet. What kernels have kept of the storage, as a
-// packed weight, is forgotten unless all its calls only read it as a weight (`keeps`).
-int PendingCalls::slot_of(StorageImpl* storage, bool keeps) {
-  size_t i = hash(storage);
-  for (; table_[i] >= 0; i = (i + 1) % kTable) {
-    Slot& slot = slots_[table_[i]];
-    if (slot.storage.get() != storage) continue;
-    if (slot.keeps && !keeps) kept::forget(*storage);
-    slot.keeps &= keeps;
-    return table_[i];
-  }
-  if (!keeps && storage->address() && storage->moved()) kept::forget(*storage);
-  table_[i] = static_cast<int>(slots_.size());
+void PendingCalls::put_into_table(int slot) {
+  size_t i = hash(slots_[slot].storage.get());
+  while (table_[i] >= 0) i = (i + 1) % kTable;
+  table_[i] = slot;
   filled_.push_back(i);
-  slots_.push_back({Storage(storage), false, keeps, !storage->address()});
-  storage->hold();
-  return table_[i];
+}
+
+// The slot of a storage, which is a new one where no call has used it yet. What kernels have kept of the storage, as a
+// packed weight, is forgotten unless all its calls only read it as a weight (`keeps`). A storage that is marked as
+// written later need not be held: whoever asks for its memory is stopped by the mark.
+int PendingCalls::slot_of(StorageImpl* storage, bool keeps, bool written) {
+  if (storage->moved()) {
+    if (const int s = find(storage); s >= 0) {
+      Slot& slot = slots_[s];
+      if (slot.keeps && !keeps) kept::forget(*storage);
+      slot.keeps &= keeps;
+      return s;
+    }
+    if (!keeps && storage->address()) kept::forget(*storage);
+  }
+  const int s = static_cast<int>(slots_.size());
+  slots_.emplace_back(Storage(storage), false, keeps, !storage->address(), !written);
+  if (slots_.size() == kListed + 1) {
+    for (int each = 0; each <= s; ++each) put_into_table(each);
+  } else if (slots_.size() > kListed) {
+    put_into_table(s);
+  }
+  if (!written) storage->hold();
+  return s;
 }
 
 void PendingCalls::add() {
   Call& call = calls_[count_];
   const uint64_t kind = std::exchange(next_kind_, 0);
-  kind_of_[count_] = call.device.is_cpu() ? 0 : kind;
+  kind_of_[count_] = kind;
   const int weight = is_convolution(call) ? kConvolutionWeight : -1;
   for (int k = 0; k < call.noperands; ++k) {
     Operand& o = call.operands[k];
     if (!o.storage) continue;
-    o.slot = slot_of(o.storage, k == weight);
+    o.slot = slot_of(o.storage, k == weight, k < call.noutputs);
     if (k >= call.noutputs || slots_[o.slot].written) continue;
     slots_[o.slot].written = true;
     o.storage->set_written_later(true);
@@ -55,21 +84,33 @@ void PendingCalls::add() {
 // A kind is known to run alone after this many calls. Of as many calls that then run at once, one is put off.
 static constexpr uint32_t kEnoughAlone = 16, kCallsToTry = 64;
 
+bool PendingCalls::is_known_alone(uint64_t hash) const {
+  const Kind& kind = kinds_[hash / 2 % kKinds];
+  return kind.hash.load(std::memory_order_relaxed) == hash &&
+         kind.alone.load(std::memory_order_relaxed) >= kEnoughAlone && !explains;
+}
+
 bool PendingCalls::runs_alone(uint64_t hash) {
-  Kind& kind = kinds_[hash / 2 % kKinds];
-  const bool alone = kind.hash == hash && kind.alone >= kEnoughAlone && ++kind.asked % kCallsToTry != 0 && !explains;
+  bool alone = is_known_alone(hash);
+  if (alone) {
+    std::atomic<uint32_t>& asked = kinds_[hash / 2 % kKinds].asked;
+    const uint32_t times = asked.load(std::memory_order_relaxed) + 1;
+    asked.store(times, std::memory_order_relaxed);
+    alone = times % kCallsToTry != 0;
+  }
   next_kind_ = alone ? 0 : hash;
   return alone;
 }
 
 void PendingCalls::note_kind(uint64_t hash, bool alone) {
   Kind& kind = kinds_[hash / 2 % kKinds];
-  if (kind.hash != hash) {
-    if (alone) kind = {hash, 1, 0};
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (kind.hash.load(kRelaxed) == hash) {
+    kind.alone.store(alone ? kind.alone.load(kRelaxed) + 1 : 0, kRelaxed);
   } else if (alone) {
-    ++kind.alone;
-  } else {
-    kind.alone = 0;
+    kind.hash.store(hash, kRelaxed);
+    kind.alone.store(1, kRelaxed);
+    kind.asked.store(0, kRelaxed);
   }
 }
 
@@ -80,7 +121,7 @@ void PendingCalls::note_kinds(const std::vector<char>& alone) {
 
 void PendingCalls::let_go(Slot& slot) {
   if (slot.written) slot.storage->set_written_later(false);
-  slot.storage->unhold();
+  if (slot.held) slot.storage->unhold();
   if (!slot.storage->address() && is_dead(slot)) slot.storage->break_promise();
 }
 
@@ -138,6 +179,8 @@ void PendingCalls::keep_rest(const std::string& reason, bool told) {
       slot.storage->hold();
       slot.written = false;  // it stays marked
     } else if (slot.written && !written[s]) {
+      if (!slot.held) slot.storage->hold();
+      slot.held = true;
       slot.storage->set_written_later(false);
       slot.written = false;
     }
@@ -145,13 +188,12 @@ void PendingCalls::keep_rest(const std::string& reason, bool told) {
       let_go(slot);
       continue;
     }
-    size_t i = hash(slot.storage.get());
-    while (table_[i] >= 0) i = (i + 1) % kTable;
-    numbers[s] = table_[i] = static_cast<int>(left.size());
-    filled_.push_back(i);
+    numbers[s] = static_cast<int>(left.size());
     left.push_back(slot);
   }
   left.swap(slots_);
+  if (slots_.size() > kListed)  // filled_ has had room for as many
+    for (size_t s = 0; s < slots_.size(); ++s) put_into_table(static_cast<int>(s));
   int kept = 0;
   for (int c = 0; c < count_; ++c) {
     if (!rest.stays[c]) continue;
@@ -219,8 +261,11 @@ void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
             " calls, ", plan.dead(), " of them dead\n", plan.describe(calls_.get(), slots_), fused.describe());
   for (int c = 0; c < count_; ++c)
     if (!plan.needed()[c]) progress_[c] = Progress::Done;
+  std::vector<char> alone = plan.run_alone(count_);
+  const std::vector<char> alone_on_devices = fused.run_alone(calls_.get(), count_);
+  for (size_t c = 0; c < alone.size(); ++c) alone[c] |= alone_on_devices[c];
+  note_kinds(alone);
   run_groups(plan, calls_.get());
-  note_kinds(fused.run_alone(calls_.get(), count_));
   counts.generated += fused.run(calls_.get(), slots_, progress_);
 }
 
@@ -235,6 +280,7 @@ void PendingCalls::run_known(const KnownPlan& plan) {
   if (plan.plan()) {
     counts.loops += static_cast<int64_t>(plan.plan()->loops());
     counts.kept_apart += plan.plan()->kept_apart();
+    note_kinds(plan.run_alone());
     return run_groups(*plan.plan(), plan.calls());
   }
   counts.loops += static_cast<int64_t>(plan.fused()->groups().size());

@@ -1,8 +1,8 @@
 // The calls that one thread has put off, and the storages that they use.
 #pragma once
 
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -11,10 +11,24 @@
 
 namespace mica::recording {
 
+// A lock that is taken several times for each call and nearly always free. Whoever waits for it sleeps in between.
+class RarelyAwaitedLock {
+ public:
+  void lock() {
+    if (taken_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      wait();
+  }
+  void unlock() { taken_.store(false, std::memory_order_release); }
+
+ private:
+  void wait();
+  std::atomic<bool> taken_{false};
+};
+
 class PendingCalls {
  public:
   // Whoever uses what is below holds it: another thread may ask for what these calls compute.
-  std::mutex mutex;
+  RarelyAwaitedLock mutex;
   Counts counts;
   bool explains = false;             // whether run() adds to the explanation
   std::string (*place)() = nullptr;  // says at which line the program is
@@ -27,8 +41,10 @@ class PendingCalls {
   void add();
   bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
   const Call* lone() const { return count_ == 1 ? &calls_[0] : nullptr; }
-  // Whether a call of this kind runs at once; if not, it is the next one that is added. Kinds are told by a hash.
+  // Whether a call of this kind runs at once; if not, it is the next one that is added. Kinds are told by a hash. Asked
+  // by the calls' own thread, which need not hold the mutex.
   bool runs_alone(uint64_t kind);
+  bool is_known_alone(uint64_t kind) const;  // without a call of it
   // Runs all calls and forgets them. After an error, those stay that did not run and still can. `told` says whether the
   // error reaches the program that made the calls.
   void run(const char* reason, const std::string& asked_from = {}, bool told = true);
@@ -38,10 +54,12 @@ class PendingCalls {
 
  private:
   static constexpr int kMostCalls = 256;
+  static constexpr size_t kListed = 16;   // as many slots are looked through one by one; of more there is a table
   static constexpr size_t kTable = 4096;  // more than twice the operands of all calls
   static size_t hash(const StorageImpl* s) { return (reinterpret_cast<uintptr_t>(s) >> 6) * 0x9E3779B97F4A7C15u >> 52; }
   int find(const StorageImpl* storage) const;
-  int slot_of(StorageImpl* storage, bool keeps);
+  int slot_of(StorageImpl* storage, bool keeps, bool written);
+  void put_into_table(int slot);
   void forget();
   void let_go(Slot& slot);
   void give_up(const std::string& reason);
@@ -55,17 +73,19 @@ class PendingCalls {
   std::unique_ptr<Call[]> calls_{new Call[kMostCalls + kMostHalves]};
   int count_ = 0;
   std::vector<Slot> slots_;
-  std::vector<int> table_ = std::vector<int>(kTable, -1);  // a hash table: slots by their storages' addresses
-  std::vector<size_t> filled_;                             // the entries of the table that are in use
-  std::vector<Progress> progress_;                         // by call, while the calls run
-  bool broken_ = false;                                    // whether it is unknown which calls have run
+  // A hash table: slots by their storages' addresses. It is used from the moment on that there are more than a few.
+  std::vector<int> table_ = std::vector<int>(kTable, -1);
+  std::vector<size_t> filled_;      // the entries of the table that are in use
+  std::vector<Progress> progress_;  // by call, while the calls run
+  bool broken_ = false;             // whether it is unknown which calls have run
   KnownPlans plans_;
 
-  // How calls of a kind have fared.
+  // How calls of a kind have fared. It only says what is worth the while, so that another thread, which runs these
+  // calls, may change it at any time.
   struct Kind {
-    uint64_t hash = 0;
-    uint32_t alone = 0;  // how many were put off and ran alone, since the last one that did not
-    uint32_t asked = 0;  // how often calls of the kind were to be put off since
+    std::atomic<uint64_t> hash{0};
+    std::atomic<uint32_t> alone{0};  // how many were put off and ran alone, since the last one that did not
+    std::atomic<uint32_t> asked{0};  // how often calls of the kind were to be put off since
   };
   static constexpr size_t kKinds = 512;
   void note_kind(uint64_t hash, bool alone);

@@ -76,6 +76,16 @@ Plan::Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots)
 
 Plan::~Plan() = default;
 
+std::vector<char> Plan::run_alone(int count) const {
+  std::vector<char> found(static_cast<size_t>(count));
+  for (size_t g = 0; g < plans_.size(); ++g) {
+    const std::vector<int>& calls = grouping_.groups()[g].calls;
+    if (calls.size() == 1 && calls[0] < count && !epilogues_[g] && !runs_later_[g])
+      found[static_cast<size_t>(calls[0])] = 1;
+  }
+  return found;
+}
+
 size_t Plan::loops() const {
   return plans_.size() - static_cast<size_t>(std::count(runs_later_.begin(), runs_later_.end(), 1));
 }

@@ -19,6 +19,7 @@ struct Slot {
   bool written = false;   // whether a call writes it
   bool keeps = false;     // whether the arrangements of it that kernels keep stay: calls only read it as a weight
   bool promised = false;  // whether it had no memory when its first call came, and no call has written it since
+  bool held = true;       // by this recording; a storage that is written first has only the mark of that
 };
 
 // How far a call has come while a recording runs. Of calls that have begun, some pieces may have been computed.
@@ -59,6 +60,8 @@ class Plan {
   size_t bytes_of_epilogues() const;
   // Whether the group is a convolution, or a product before it, that runs as a part of a later group.
   bool runs_later(size_t group) const { return runs_later_[group]; }
+  // By call, of the first `count`: whether it runs with no other call.
+  std::vector<char> run_alone(int count) const;
   bool made_halves() const { return made_halves_; }  // whether calls were cut into halves, which lie behind the calls
   size_t loops() const;  // how many groups there are, without those that run as a part of a later one
   // Notes how far the calls have come that run with a group.

@@ -175,14 +175,25 @@ uint32_t users(const StorageImpl& storage) {
 std::atomic<int64_t> least_elements{4 * kLeastElements};
 thread_local int64_t least_fused = 2048;
 
-bool runs_alone(const char* name, DType dtype, IntArrayRef sizes) {
-  if (least_fused <= 1) return false;  // in a graph that is captured, more calls are put off and run together
+// The kind of a call, or 0 where all calls are put off: in a graph that is captured, and in tests.
+static uint64_t kind_of(const char* name, DType dtype, IntArrayRef sizes) {
+  if (least_fused <= 1 || least_elements.load(std::memory_order_relaxed) < kLeastElements) return 0;
   uint64_t hash = reinterpret_cast<uintptr_t>(name) ^ static_cast<uint64_t>(dtype);
   for (const int64_t n : sizes) hash = (hash ^ static_cast<uint64_t>(n)) * 0x9E3779B97F4A7C15u;
   hash ^= hash >> 32;
+  return hash | 1;
+}
+
+bool runs_alone(const char* name, DType dtype, IntArrayRef sizes) {
+  const uint64_t kind = kind_of(name, dtype, sizes);
+  if (kind == 0) return false;
   if (!known) known = &mine();
-  const std::lock_guard lock(known->mutex);
-  return known->runs_alone(hash | 1);  // 0 stands for no kind
+  return known->runs_alone(kind);
+}
+
+bool copy_runs_alone(DType dtype, IntArrayRef sizes) {
+  const uint64_t kind = kind_of(kCopyName, dtype, sizes);
+  return kind != 0 && known && known->is_known_alone(kind);
 }
 
 bool pending() { return known && !known->empty(); }
@@ -236,7 +247,7 @@ void Scope::end() {
   set_modes(mode_bit::kRecord, before_);
   is_whole = whole_before_;
   in_pass = pass_before_;
-  if (!on || before_ || !known) return;
+  if (!on || before_ || !known || known->empty()) return;
   const std::lock_guard lock(known->mutex);
   known->run("the end", {}, !quiet);
 }

@@ -43,7 +43,8 @@ bool PointwisePlan::can_wait() const {
   }
   const int64_t least = recording::least_elements.load(std::memory_order_relaxed);
   // A chain of float32 operations may become machine code, which gains even where the data fits the first cache.
-  return (common_ == DType::Float32 ? 2 * count : count) >= least || (awaited && count > 0);
+  if (awaited) return count > 0;
+  return (common_ == DType::Float32 ? 2 * count : count) >= least && !recording::runs_alone(op_.name, common_, sizes);
 }
 
 // Dimensions go from the output's slowest to its fastest, so that pieces of a call lie together in memory.
@@ -78,6 +79,10 @@ recording::Call& PointwisePlan::begin_call(const char* slot) {
     o.storage = t->storage.get();
     o.dtype = t->view.dtype;
     o.offset = t->offset * bytes;
+    if (flat_) {  // it has all dimensions
+      for (int d = 0; d < ndim; ++d) o.strides[d] = sizes[d] != 1 ? t->view.strides[d] * bytes : 0;
+      continue;
+    }
     for (int d = 0; d < ndim; ++d) {
       const int at = order[d] - (ndim - t->view.ndim);
       o.strides[d] = at >= 0 && t->view.sizes[at] != 1 ? t->view.strides[at] * bytes : 0;

@@ -39,6 +39,7 @@ void describe(Operand& o, const Tensor& t) {
 Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
                  std::initializer_list<const Tensor*> inputs, int lead) {
   if (lead < 1 || outputs.size() + inputs.size() > kOperands) return nullptr;
+  const Tensor& first = **inputs.begin();
   int64_t most = 0;
   bool awaited = false;
   for (const auto& list : {outputs, inputs})
@@ -47,7 +48,9 @@ Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
       most = std::max(most, t->numel());
       awaited |= t->storage()->written_later();
     }
-  if (most < least_elements.load(std::memory_order_relaxed) && !awaited) return nullptr;
+  if (!awaited &&
+      (most < least_elements.load(std::memory_order_relaxed) || runs_alone(name, first.dtype(), first.sizes())))
+    return nullptr;
   Call& call = begin_call();
   call.name = name;
   call.device = kCPU;
@@ -57,7 +60,6 @@ Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
   int k = 0;
   for (const auto& list : {outputs, inputs})
     for (const Tensor* t : list) describe(call.operands[k++], *t);
-  const Tensor& first = **inputs.begin();
   for (int d = 0; d < lead; ++d) call.shape[d] = first.sizes()[d];
   call.dtype = first.dtype();
   call.result_dtype = (*outputs.begin())->dtype();
@@ -179,7 +181,7 @@ class NormCall {
 
 // Rows of float32 whose memory nobody outside knows, from addresses that vectors can be read from.
 bool is_fusable(const Tensor& t, Device device) {
-  return t.dtype() == DType::Float32 && t.device() == device && t.is_contiguous() && t.dim() <= kDims &&
+  return t.dtype() == DType::Float32 && t.device() == device && t.impl()->contiguous && t.dim() <= kDims &&
          t.numel() != 0 && t.storage() && t.storage()->resizable() && t.storage_offset() % 4 == 0;
 }
 
@@ -250,8 +252,9 @@ bool copy_may_wait(const Tensor& input, Device device) {
   if (!(thread_modes & mode_bit::kRecord) || device.is_meta() || device != input.device()) [[likely]]
     return false;
   if (input.storage() && input.storage()->written_later()) return true;
-  if (!device.is_cpu()) return input.numel() >= least_fused && fusion_of(device);
-  return 2 * input.numel() >= least_elements.load(std::memory_order_relaxed);
+  const bool enough = device.is_cpu() ? 2 * input.numel() >= least_elements.load(std::memory_order_relaxed)
+                                      : input.numel() >= least_fused && fusion_of(device);
+  return enough && !copy_runs_alone(input.dtype(), input.sizes());
 }
 
 bool norm_waits(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t count) {

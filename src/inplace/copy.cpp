@@ -3,6 +3,7 @@
 
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "core/lone_calls.h"
 #include "core/observe.h"
 #include "core/out.h"
 #include "core/pointwise.h"
@@ -17,7 +18,7 @@ namespace mica::inplace {
 
 namespace {
 
-constexpr PointwiseOp kCopy{"copy", Promotion::None};
+constexpr PointwiseOp kCopy{recording::kCopyName, Promotion::None};
 
 void run_loop(const Tensor& self, const Tensor& src) {
   if (is_complex(src.dtype()) && !is_complex(self.dtype()) && self.dtype() != DType::Bool) [[unlikely]]

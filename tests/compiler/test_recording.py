@@ -275,6 +275,37 @@ def test_another_thread_may_ask():
     both(program, ramp(N))
 
 
+def test_calls_that_always_run_alone_are_not_put_off():
+    torch._C._set_least_recorded_elements(16384)  # the fixture sets it back
+
+    def lone(x, w):
+        return (x @ w).sin() @ w, torch.softmax(x, 1) @ w
+
+    def together(x, w):
+        return ((x @ w).sin() * 2 + 1).relu()
+
+    x, w = ramp(131, 131)(), ramp(131, 131)() / 131
+    compiled, other = torch.compile(lone), torch.compile(together)
+
+    def counted(function):
+        before = torch._C._recording_counts()
+        found = function(x, w)
+        return found, {name: value - before[name] for name, value in torch._C._recording_counts().items()}
+
+    assert counted(compiled)[1]["calls"] == 2
+    for _ in range(20):
+        compiled(x, w)
+    for _ in range(30):
+        found, ran = counted(compiled)
+        assert all(torch.equal(*pair) for pair in zip(found, lone(x, w), strict=True)) and ran["calls"] == 0
+    assert "put off" in str(torch.explain(compiled, x, w))
+    # A sine of that kind which does not run alone is noticed in a while.
+    for _ in range(70):
+        found, ran = counted(other)
+        assert torch.equal(found, together(x, w))
+    assert ran["calls"] == 4 and ran["loops"] == 1
+
+
 def test_threads_compile_at_once_with_a_shared_weight():
     weight = ramp(N)()
     function = torch.compile(lambda x: ((x * weight).sin() + weight).mul_(2))
