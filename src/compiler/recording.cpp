@@ -124,8 +124,10 @@ bool end_call() {
   const std::unique_lock lock(known->mutex, std::adopt_lock);
   Call& call = known->next();
   for (int k = 0; k < call.noperands; ++k)
-    if (const StorageImpl* storage = call.operands[k].storage; storage && storage->written_later())
+    if (const StorageImpl* storage = call.operands[k].storage; storage && storage->written_later()) {
       refuse_lost(*storage);
+      if (!known->has(storage)) return false;  // another thread's calls write it: those run first
+    }
   if (call.run_loop) empty_loop(call, known->no_elements);
   if (!call.device.is_cpu()) {
     if (call.run_loop &&

@@ -28,8 +28,7 @@ bool put_off(const char* name, std::initializer_list<const Tensor*> outputs,
   Call* call = begin_rows(name, outputs, inputs, lead);
   if (!call) return false;
   set_rows(*call, body);
-  end_call();
-  return true;
+  return end_call();
 }
 
 // Whether a tensor that is made of pieces is made by one call for each piece: on the CPU, and in a graph that is

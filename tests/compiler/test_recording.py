@@ -275,6 +275,30 @@ def test_another_thread_may_ask():
     both(program, ramp(N))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y: (y + 1).relu(),
+        lambda y: torch.softmax(y.view(-1, 100), 1) * 2,
+        lambda y: y.view(-1, 100).sum(1) + 1,
+        lambda y: y.add_(1).mul_(2),
+    ],
+    ids=["pointwise", "softmax", "sum", "in place"],
+)
+def test_a_compiled_function_of_another_thread_may_ask(function):
+    other = torch.compile(function)
+
+    def program(x):
+        y = x * 2 - 1
+        found = []
+        thread = threading.Thread(target=lambda: found.append(other(y)))
+        thread.start()
+        thread.join()
+        return found[0].clone(), y * 3
+
+    both(program, ramp(N))
+
+
 def test_calls_that_always_run_alone_are_not_put_off():
     torch._C._set_least_recorded_elements(16384)  # the fixture sets it back
 
