@@ -141,9 +141,20 @@ void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, b
 void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
   if (!grads[0].defined() || !variable.requires_grad()) return;
   AutogradMeta& meta = *variable.impl()->autograd;
-  accumulate(meta, grads[0], [&](Tensor& gradient) {
-    add_to_gradient(meta, variable, gradient, &gradient == &grads[0] && hooks && !hooks->post_hooks.empty());
-  });
+  const bool keeps_copy = hooks && !hooks->post_hooks.empty();
+  // Most gradients are a leaf's first, and nobody else sees their memory: such a one is put where it belongs, under one
+  // lock.
+  bool placed = false;
+  if (!keeps_copy && !grad_enabled()) {
+    if (Tensor first = steal(grads[0], variable, 1); first.defined()) {
+      placed = place_first(meta, first);
+      if (!placed) grads[0] = std::move(first);
+    }
+  }
+  if (!placed)
+    accumulate(meta, grads[0], [&](Tensor& gradient) {
+      add_to_gradient(meta, variable, gradient, keeps_copy && &gradient == &grads[0]);
+    });
   if (inspect::recording_memory.load(std::memory_order_relaxed)) [[unlikely]] {
     inspect::mark_memory(variable, inspect::MemoryKind::Parameter);
     inspect::mark_memory(current_gradient(meta), inspect::MemoryKind::Gradient);

@@ -133,4 +133,13 @@ void accumulate(const AutogradMeta& leaf, Tensor& gradient, FunctionRef<void(Ten
   if (error) std::rethrow_exception(error);
 }
 
+bool place_first(AutogradMeta& leaf, Tensor& gradient) {
+  const std::lock_guard lock(gradient_locks.of(&leaf));
+  if (leaf.grad.defined()) return false;
+  for (const Accumulation* other = all_calls[LockSet::index_of(&leaf)].first; other; other = other->next)
+    if (other->leaf == &leaf) return false;
+  std::swap(leaf.grad, gradient);
+  return true;
+}
+
 }  // namespace mica

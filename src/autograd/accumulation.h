@@ -13,4 +13,8 @@ namespace mica {
 // before it ends.
 void accumulate(const AutogradMeta& leaf, Tensor& gradient, FunctionRef<void(Tensor&)> add);
 
+// Makes `gradient`, which nobody else knows, the leaf's first one, and leaves an undefined tensor behind. False where
+// the leaf has a gradient or a call of accumulate() for it is under way: nothing has changed then.
+bool place_first(AutogradMeta& leaf, Tensor& gradient);
+
 }  // namespace mica
