@@ -39,7 +39,23 @@ def init_process_group(
     backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
     device_id=None, _ranks=None,
 ):  # fmt: skip
-    """Start the group of all processes."""
+    """Start the group of all processes. Every process calls it, with the same arguments but for `rank`.
+
+    Args:
+        backend: "gloo" for the CPU, "nccl" for GPUs, "mpi", or "cpu:gloo,cuda:nccl"; chosen by the device if not given
+        init_method: where processes meet: "env://" (the default, with the variables that torchrun sets),
+            "tcp://host:port" or "file:///path"
+        timeout: how long a collective may take, as a datetime.timedelta
+        world_size, rank: how many processes there are, and which this is; env:// has them
+        store: a store to meet through, in the place of init_method
+        device_id: the device that this process computes on
+
+    Example, under `mica launch --nproc-per-node 2 program.py`::
+
+        torch.distributed.init_process_group("gloo")
+        x = torch.ones(3)
+        torch.distributed.all_reduce(x)  # 2 everywhere
+    """
     if _world.default_pg is not None:
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None and init_method is not None:

@@ -64,6 +64,18 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
 
     The module runs once. Where there are dynamic sizes it runs on fake tensors whose sizes are open, an error says which
     line relies on more than was said of them, and the graph is tried on the example beside the module.
+
+    Args:
+        mod: the module
+        args, kwargs: an example of its inputs
+        dynamic_shapes: which sizes are open, nested as the inputs are: {"x": {0: Dim("batch")}}
+        strict: changes nothing: the module runs as Python either way
+        preserve_module_call_signature: names of modules that keep their arguments and results in `unflatten`
+
+    Example::
+
+        program = torch.export.export(model, (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+        torch.export.save(program, "model.pt2")
     """
     if not isinstance(mod, mica.nn.Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
@@ -337,5 +349,7 @@ def load(f, *, extra_files=None, expected_opset_version=None):
     from mica.export import _archive_read
 
     if _archive_read.is_archive(f) is None:
-        raise RuntimeError("torch.export.load reads .pt2 archives, which torch.export.save writes; but this is none")
+        raise RuntimeError(
+            "torch.export.load reads .pt2 archives, which torch.export.save writes; this file is not one"
+        )
     return _archive_read.load(f, extra_files)

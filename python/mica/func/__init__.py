@@ -80,7 +80,20 @@ def replace_all_batch_norm_modules_(root):
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
-    """Call a module with other parameters and buffers in the place of its own."""
+    """Call a module with other parameters and buffers in the place of its own.
+
+    Args:
+        module: the module, which stays as it is
+        parameter_and_buffer_dicts: tensors by the names of state_dict(), in one dict or several
+        args, kwargs: the arguments of the call
+        tie_weights: whether a tensor that has several names in the module is replaced under all of them
+        strict: whether all parameters and buffers, and no others, have to be given
+
+    Example::
+
+        weights = {name: p + 0.1 for name, p in model.named_parameters()}
+        y = torch.func.functional_call(model, weights, (x,))
+    """
     from mica.nn.utils.stateless import _functional_call as call
 
     if isinstance(parameter_and_buffer_dicts, (list, tuple)):

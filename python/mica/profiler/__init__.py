@@ -47,7 +47,21 @@ def supported_activities():
 
 
 def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0):
-    """Which steps are recorded: skip some, then in cycles wait, warm up, and record `active` steps."""
+    """Which steps a profiler records: it skips `skip_first` steps, then waits, warms up and records in cycles.
+
+    Args:
+        wait, warmup, active: how many steps of a cycle are left out, watched without a record, and recorded
+        repeat: how many cycles there are; 0 goes on to the end
+        skip_first: how many steps come before the first cycle
+        skip_first_wait: whether the first cycle does not wait
+
+    Example::
+
+        with profile(schedule=schedule(wait=1, warmup=1, active=3)) as p:
+            for batch in loader:
+                train(batch)
+                p.step()
+    """
     if active <= 0 or min(wait, warmup, repeat, skip_first) < 0:
         raise AssertionError("Invalid profiler schedule arguments")
     cycle = wait + warmup + active

@@ -16,7 +16,25 @@ def _get_activation_fn(activation):
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each added to its input and normalised."""
+    """Self-attention and a feed-forward network, each added to its input and normalised.
+
+    Args:
+        d_model: the number of features
+        nhead: the number of heads
+        dim_feedforward: the number of features within the feed-forward network
+        dropout: the probability that an element becomes zero, in training
+        activation: "relu", "gelu" or a function, within the feed-forward network
+        layer_norm_eps: is added to the variance
+        batch_first: whether tensors are (batch, length, features) and not (length, batch, features)
+        norm_first: whether the input is normalised before each part, and not the sum after it
+        bias: whether layers have biases
+        device, dtype: of the parameters
+
+    Example::
+
+        layer = nn.TransformerEncoderLayer(64, nhead=8, batch_first=True)
+        layer(torch.randn(2, 10, 64)).shape  # (2, 10, 64)
+    """
 
     __constants__ = ["norm_first"]
 

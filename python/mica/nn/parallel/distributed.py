@@ -49,6 +49,20 @@ class DistributedDataParallel(Module, Joinable):
 
     Every process has a copy of the module; at the start all get rank 0's parameters. Gradients are gathered in buckets of
     `bucket_cap_mb`, in the order in which they come, and a full bucket is reduced while backward goes on.
+
+    Args:
+        module: the module of this process
+        device_ids, output_device: the one GPU of this process, or None
+        broadcast_buffers: whether all processes get rank 0's buffers before each forward pass
+        process_group: the processes; all by default
+        find_unused_parameters: whether the graph is searched for parameters that a pass does not reach
+        gradient_as_bucket_view: whether gradients are views of the buckets, which saves a copy
+        static_graph: whether all passes use the same parameters in the same way
+
+    Example::
+
+        model = DistributedDataParallel(nn.Linear(8, 8))
+        model(x).sum().backward()  # the gradients are the mean over all processes
     """
 
     def __init__(

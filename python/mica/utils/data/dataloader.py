@@ -56,6 +56,8 @@ class DataLoader(Generic[_T_co]):
         generator: the source of the order and of the workers' seeds
         prefetch_factor: how many batches each worker makes ahead
         persistent_workers: whether workers stay for the next epoch
+        pin_memory_device: changes nothing: pinned memory serves every device
+        in_order: whether batches of several workers come in the sampler's order
         worker_method: "thread" uses threads, which torch does not have: they share everything and cost nothing to start,
             and help where the dataset's code releases the interpreter lock
 

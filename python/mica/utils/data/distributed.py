@@ -19,7 +19,23 @@ def _of_process_group(what):
 
 
 class DistributedSampler(Sampler):
-    """Every num_replicas-th index of an order that all replicas know. Call set_epoch, for another order in each epoch."""
+    """Every num_replicas-th index of an order that all replicas know. Call set_epoch, for another order in each epoch.
+
+    Args:
+        dataset: whose indices are divided
+        num_replicas, rank: how many processes there are, and which this is; those of the group if they are not given
+        shuffle: whether the order is random
+        seed: of the order; the same on all processes
+        drop_last: whether indices that do not divide evenly are left out; otherwise the first come again
+
+    Example::
+
+        sampler = DistributedSampler(dataset)
+        loader = DataLoader(dataset, batch_size=32, sampler=sampler)
+        for epoch in range(10):
+            sampler.set_epoch(epoch)
+            train(loader)
+    """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None:
