@@ -112,7 +112,7 @@ Tensor kept(const Tensor& self, double p, Drop what) {
   DimVector shape(self.dim(), 1);
   for (int64_t d = 0; d < std::min<int64_t>(self.dim(), 2); ++d) shape[d] = self.size(d);
   dispatch::direct = dispatch::active;  // lets a mode see where the noise begins
-  const Tensor noise = what == Drop::Elements ? mica::empty_like(self) : mica::empty(shape, self.options());
+  const Tensor noise = what == Drop::Elements ? mica::empty_like(self) : mica::new_empty(self, shape);
   dispatch::direct = false;
   return noise.bernoulli_(1 - p);
 }

@@ -54,7 +54,8 @@ Tensor functional_embedding_bag(const Tensor& input, const Tensor& weight, const
                     "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                     "sequences. However, found offsets of type <class 'torch.Tensor'>");
     // A row without columns is an empty bag. A step of zero would give none of them.
-    dispatch::direct = dispatch::active;  // lets a mode see where the bags begin
+    // Lets a mode see where the bags begin. A fake tensor's device is not that of its options.
+    dispatch::direct = dispatch::active && !input.is_meta();
     starts = input.size(1) ? mica::arange(Scalar(0), Scalar(input.numel()), Scalar(input.size(1)), input.options())
                            : mica::zeros({input.size(0)}, input.options());
     dispatch::direct = false;

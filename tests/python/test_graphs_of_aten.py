@@ -266,3 +266,75 @@ def test_the_settings_of_aot_autograd_are_a_part_of_functorch():
     from mica._as_torch import functorch_package
 
     assert functorch_package.compile.config is torch._functorch.config
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: torch.tensor(a.size(0)),
+        lambda a: torch.tensor([a.size(0), 2]) * a.sum(),
+        lambda a: torch.tensor([a.size(0) / 4, 1.0]),
+        lambda a: torch.tensor(a.size(0) ** 2.0),
+    ],
+)
+def test_tensors_of_open_sizes_follow_the_sizes(function):
+    graph, x = make_fx(function, tracing_mode="symbolic")(torch.randn(4)), torch.randn(7)
+    made, wanted = graph(x), function(x)
+    assert made.dtype is wanted.dtype and torch.allclose(made, wanted)
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.functional.dropout2d(x.view(-1, 3, 2, 2)),
+        lambda x: nn.functional.embedding_bag(torch.tensor([[0, 1], [2, 2]]), x),
+        lambda x: nn.functional.dropout(x),
+    ],
+)
+def test_calls_that_make_tensors_stay_on_the_device_of_fake_ones(function, mode):
+    graph, x = make_fx(function, tracing_mode=mode)(torch.randn(6, 12)), torch.randn(6, 12)
+    torch.manual_seed(3)
+    made = graph(x)
+    torch.manual_seed(3)
+    assert torch.equal(made, function(x))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_trace_draws_no_random_numbers(requires_grad):
+    x = torch.ones(40, requires_grad=requires_grad)
+    torch.manual_seed(1)
+    wanted = [nn.functional.dropout(x), torch.rand(3)]
+    torch.manual_seed(1)
+    made = [torch.compile(lambda x: nn.functional.dropout(x), backend="aot_eager", fullgraph=True)(x), torch.rand(3)]
+    assert all(torch.equal(a, b) for a, b in zip(made, wanted, strict=True))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.functional.dropout(x),
+        lambda x: x.clone().bernoulli_(),
+        lambda x: x.clone().normal_(1, 0.1),
+        lambda x: x.clone().exponential_(2),
+        lambda x: x.clone().geometric_(0.5),
+        lambda x: x.clone().cauchy_(),
+        lambda x: x.clone().log_normal_(),
+        lambda x: x.clone().random_(3),
+        lambda x: x.clone().uniform_(1, 2),
+    ],
+)
+def test_draws_in_place_are_drawn_without_changes(function):
+    graph, x = make_fx(functionalize(function))(torch.rand(6)), torch.rand(6)
+    assert not any(name.endswith("_") for name in (each.split(".")[1] for each in targets(graph)))
+    torch.manual_seed(2)
+    made = graph(x)
+    torch.manual_seed(2)
+    assert torch.equal(made, function(x))
+
+
+def test_changes_that_no_mode_sees_are_not_lost():
+    graph = make_fx(lambda x: x.clone().fill_diagonal_(2.0))(torch.zeros(3, 3))
+    assert graph(torch.ones(3, 3)).tolist() == [[2.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]]
+    with pytest.raises(NotImplementedError, match="fill_diagonal_"):
+        make_fx(functionalize(lambda x: x.clone().fill_diagonal_(2.0)))(torch.zeros(3, 3))

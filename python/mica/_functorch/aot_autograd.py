@@ -40,6 +40,12 @@ def _copied(values):
     return tree_map_only(_C.TensorBase, copied, values)
 
 
+def _draws_kept(values):
+    """A block after which random numbers are drawn as if a trace within it had drawn none."""
+    devices = {value.device for value in values if isinstance(value, _C.TensorBase) and value.device.type == "cuda"}
+    return mica.random.fork_rng(devices=sorted(devices, key=str))
+
+
 def create_joint(fn):
     """A function of (inputs, gradients of the outputs) that returns the outputs, and the gradients of the inputs."""
 
@@ -70,12 +76,12 @@ class _Compiled:
         table = decompositions or {}
         if not (mica.is_grad_enabled() and any(self.needs)):
             self.backward = None
-            with mica.no_grad():
+            with mica.no_grad(), _draws_kept(flat_inputs):
                 traced = make_fx(into_functional_graph(lambda *primals: fn(*primals)), table)(*_copied(flat_inputs))
             _rename(traced, "primals", len(flat_inputs))
             self.forward = (inference_compiler or fw_compiler)(traced, list(flat_inputs))
             return
-        with mica.random.fork_rng(devices=[]):
+        with _draws_kept(flat_inputs):
             sample = fn(*[v.clone() if isinstance(v, _C.TensorBase) else v for v in _copied(flat_inputs)])
         sample = list(sample) if isinstance(sample, (list, tuple)) else [sample]
         self.differentiable = [_needs_gradient(value) for value in sample]
@@ -86,7 +92,8 @@ class _Compiled:
             outputs, gradients = create_joint(fn)(given[:count], given[count:])
             return [*outputs, *gradients]
 
-        joint = make_fx(into_functional_graph(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
+        with _draws_kept(flat_inputs):
+            joint = make_fx(into_functional_graph(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
         _rename(joint, "primals", count)
         _rename(joint, "tangents", len(tangents), count)
         joint.graph.eliminate_dead_code()

@@ -46,12 +46,31 @@ def is_change(target):
 def functional_target(target):
     """The operator that computes what another one writes in place; its result is the new value of the first argument."""
     name, overload = target._overloadpacket.__name__, target._overloadname
-    twins = {"zero_": ("zeros_like", "default"), "fill_": ("fill", overload), "copy_": ("copy", "default")}
+    twins = {"zero_": ("zeros_like", "default"), "fill_": ("fill", overload), "copy_": ("copy", "default"),
+             "normal_": ("normal_functional", "default")}  # fmt: skip
     twin, overload = twins.get(name, (name.removesuffix("_"), overload))
     packet = getattr(getattr(mica.ops, target.namespace), twin, None)
-    if name in _REFUSED or packet is None or not name.endswith("_"):
+    if packet is not None and overload not in packet.overloads():  # bernoulli_.float is bernoulli.p
+        overload = next((each for each in packet.overloads() if _takes_as(getattr(packet, each), target)), None)
+    if name in _REFUSED or packet is None or overload is None or not name.endswith("_"):
         raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {target} writes in place")
-    return getattr(packet, overload if overload in packet.overloads() else packet.overloads()[0])
+    return getattr(packet, overload)
+
+
+def _takes_as(found, target):
+    """Whether an operator takes the arguments of another one."""
+    ours, theirs = ([(a.name, str(a.type)) for a in each._schema.arguments] for each in (found, target))
+    return ours == theirs
+
+
+def _with_defaults(args, kwargs, target, found):
+    """Positional arguments, with those that were left out and that the other operator has no default for."""
+    args = list(args)
+    for ours, theirs in list(zip(target._schema.arguments, found._schema.arguments, strict=False))[len(args) :]:
+        if ours.kwarg_only or ours.name in kwargs or not ours.has_default_value() or theirs.has_default_value():
+            break
+        args.append(ours.default_value)
+    return tuple(args)
 
 
 class _Step:
@@ -235,6 +254,8 @@ class _Rewriter:
         target = functional_target(node.target)
         if node.target._overloadpacket.__name__ == "zero_":
             args = args[:1]
+        else:
+            args = _with_defaults(args, kwargs, node.target, target)
         made = self.emit(target, args, kwargs)
         made.meta = dict(node.meta)
         self.write(target_node, made)

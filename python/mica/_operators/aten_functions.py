@@ -271,6 +271,23 @@ def op_native_dropout_backward(grad_output, mask, scale):
     return grad_output * mask * scale
 
 
+def _drawn(name):
+    """Random numbers of a tensor's shape and dtype, by the method that draws them in place."""
+
+    def draw(self, *args, **kwargs):
+        return getattr(mica.empty_like(self), name)(*args, **kwargs)
+
+    return draw
+
+
+op_normal_functional = _drawn("normal_")
+op_exponential = _drawn("exponential_")
+op_geometric = _drawn("geometric_")
+op_log_normal = _drawn("log_normal_")
+op_cauchy = _drawn("cauchy_")
+op_random = _drawn("random_")
+
+
 def _loss(function, middle=()):
     """A loss whose reduction is a number: 0 none, 1 mean, 2 sum."""
 

@@ -78,13 +78,14 @@ def _mvlgamma(name, input, p):
 
 
 def _cdist(name, x1, x2, p=2.0, compute_mode=None):
-    if p == 0 or min(x1.dim(), x2.dim()) < 2 or x1.shape[-1] != x2.shape[-1] or x1.dtype != x2.dtype:
+    fits = min(x1.dim(), x2.dim()) >= 2 and x1.shape[-1] == x2.shape[-1] != 0 and x1.dtype == x2.dtype
+    if p == 0 or not fits:
         return None
     return lambda: mica.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, dim=-1)
 
 
 def _pdist(name, input, p=2.0):
-    if p == 0 or input.dim() != 2 or input.shape[0] < 2:
+    if p == 0 or input.dim() != 2 or input.shape[0] < 2 or input.shape[1] == 0:
         return None
 
     def parts():

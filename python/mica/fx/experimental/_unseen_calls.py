@@ -31,6 +31,11 @@ class UnseenCalls(TorchFunctionMode):
         if mode.enable_tracing and (parts := in_parts(name, args, kwargs)) is not None:
             with self:
                 return parts()
+        if name == "tensor" and mode.enable_tracing and args and _has_sizes(args[0]):
+            from mica.export._record import _tensor_of_sizes
+
+            with self:
+                return _tensor_of_sizes(*args, **kwargs)
         if mode.shape_env is not None:
             from mica._subclasses.open_sizes import NEEDS_NUMBERS, engine_values
 
@@ -73,7 +78,9 @@ class UnseenCalls(TorchFunctionMode):
         if any(hasattr(leaf, "_batch_value") for leaf in (*given, *made)):
             return out  # the batch is known, so its examples are too
         invented = self._mode.shape_env is not None and _invented_numbers.are_in(nodes, func, args, kwargs)
-        if is_seen and not inner and not invented:
+        name = getattr(func, "__name__", "")
+        is_lost = not nodes and name.endswith("_") and not name.endswith("__")  # a change in place that no mode sees
+        if is_seen and not inner and not invented and not is_lost:
             return out
         tracer.erase(nodes, constants)
         for leaf, node in bound:  # what a call changes was known by its nodes
@@ -104,6 +111,10 @@ class UnseenCalls(TorchFunctionMode):
                 f"{getattr(func, '__name__', func)} with a number that only data decide: a tensor of it can be in a graph"
             )
         return out
+
+
+def _has_sizes(values):
+    return any(isinstance(leaf, (mica.SymInt, mica.SymFloat)) for leaf in tree_leaves(values))
 
 
 def _is_tracked(values, tracer):
