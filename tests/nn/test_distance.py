@@ -95,3 +95,16 @@ def test_max_norm_scales_the_table():
 def test_embedding_bag_from_pretrained():
     bag = nn.EmbeddingBag.from_pretrained(mica.arange(6.0).view(3, 2), mode="sum")
     assert not bag.weight.requires_grad and bag(mica.tensor([[0, 2]])).tolist() == [[4, 6]]
+
+
+def test_the_gradient_of_the_largest_difference():
+    """Values recorded from torch: differences that are not whole in binary have one, too."""
+    inf = float("inf")
+    a = mica.tensor([[0.5, -1.0, 2.0], [1.0, 0.2, -0.3]], requires_grad=True)
+    b = mica.tensor([[0.1, 0.4, 3.9], [-2.0, 0.0, 1.0]], requires_grad=True)
+    weight = mica.tensor([[1.0, 2.0], [3.0, 4.0]])
+    by_a, by_b = mica.autograd.grad((mica.cdist(a, b, inf) * weight).sum(), [a, b])
+    assert by_a.tolist() == [[2.0, 0.0, -1.0], [4.0, 0.0, -3.0]]
+    assert by_b.tolist() == [[0.0, 0.0, 4.0], [-6.0, 0.0, 0.0]]
+    (by_a,) = mica.autograd.grad(mica.nn.functional.pdist(a, inf).sum(), [a])
+    assert by_a.tolist() == [[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]

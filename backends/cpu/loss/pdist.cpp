@@ -39,13 +39,15 @@ T distance(const T* a, const T* b, int64_t n, double p) {
   return static_cast<T>(p == 0 || p == 1 || std::isinf(p) ? total : std::pow(total, 1 / p));
 }
 
-// The derivative of a distance by one of its differences.
+// The derivative of a distance by one of its differences. The distance has been rounded to T, and so is the largest
+// difference that it is compared with.
+template <class T>
 double slope(double difference, double distance, double p) {
   const double size = std::abs(difference), sign = (difference > 0) - (difference < 0);
   if (p == 0 || distance == 0) return 0;
   if (p == 1) return sign;
   if (p == 2) return difference / distance;
-  if (std::isinf(p)) return size == distance ? sign : 0;
+  if (std::isinf(p)) return static_cast<double>(static_cast<T>(size)) == distance ? sign : 0;
   return size == 0 ? 0 : sign * std::pow(size / distance, p - 1);
 }
 
@@ -90,7 +92,7 @@ void pdist_backward_kernel(const TensorView& grad_self, const TensorView& grad, 
           const double d = static_cast<double>(distances.ptr<const T>()[at]);
           for (int64_t k = 0; k < width; ++k)
             sums[static_cast<size_t>(k)] +=
-                g * slope(static_cast<double>(x[i * width + k]) - static_cast<double>(x[j * width + k]), d, p);
+                g * slope<T>(static_cast<double>(x[i * width + k]) - static_cast<double>(x[j * width + k]), d, p);
         }
         for (int64_t k = 0; k < width; ++k)
           grad_self.ptr<T>()[i * width + k] = static_cast<T>(sums[static_cast<size_t>(k)]);
@@ -128,7 +130,7 @@ void cdist_backward_kernel(const TensorView& grad_x1, const TensorView& grad, co
           const double g = static_cast<double>(grad.ptr<const T>()[i * rows2 + j]);
           const double d = static_cast<double>(distances.ptr<const T>()[i * rows2 + j]);
           for (int64_t k = 0; k < width; ++k)
-            sums[static_cast<size_t>(k)] += g * slope(static_cast<double>(a[k]) - static_cast<double>(b[k]), d, p);
+            sums[static_cast<size_t>(k)] += g * slope<T>(static_cast<double>(a[k]) - static_cast<double>(b[k]), d, p);
         }
         for (int64_t k = 0; k < width; ++k)
           grad_x1.ptr<T>()[i * width + k] = static_cast<T>(sums[static_cast<size_t>(k)]);
