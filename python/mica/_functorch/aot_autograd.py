@@ -69,7 +69,7 @@ class _Compiled:
     """A function that was traced and compiled for one kind of inputs."""
 
     def __init__(self, fn, flat_inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler):
-        from mica._functorch.functionalized import into_functional_graph
+        from mica._functorch.functional_graphs import into_functional_graph
         from mica.fx.experimental.proxy_tensor import make_fx
 
         self.needs = [_needs_gradient(value) for value in flat_inputs]
@@ -262,7 +262,7 @@ def aot_export_module(mod, args, *, trace_joint, output_loss_index=None, **optio
 
 def aot_export_joint_simple(func, args, *, trace_joint=True, num_params_buffers=0, decompositions=None):
     """The graph of a function, with its gradients if asked for."""
-    from mica._functorch.functionalized import into_functional_graph
+    from mica._functorch.functional_graphs import into_functional_graph
     from mica.fx.experimental.proxy_tensor import make_fx
 
     if not trace_joint:

@@ -5,36 +5,19 @@ new value for the root of the chain: the changed part is written back through th
 view of that root afterwards reads it anew. Inputs that were changed get their last values at the end, by copy_.
 """
 
-import functools
 import operator
-import sys
 
 import mica
 from mica.fx.graph import Graph
 from mica.fx.node import Node, map_arg
 
-__all__ = ["functionalized", "into_functional_graph"]
+__all__ = ["functionalized"]
 
 aten = mica.ops.aten
 _REFUSED = frozenset(
     ["resize_", "set_", "as_strided_", "resize_as_", "swapdims_", "t_", "transpose_", "squeeze_", "unsqueeze_"]
 )
 _IDENTITY = frozenset(["alias", "detach", "lift_fresh", "view_as"])
-
-
-def into_functional_graph(func, remove="mutations"):
-    """The function, whose graph has no operators that change tensors if it is called under make_fx. Unlike within
-    functionalize, the function is not called by a transform."""
-
-    @functools.wraps(func)
-    def traced(*args, **kwargs):
-        tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
-        mode = None if tracing is None else tracing.get_proxy_mode()
-        if mode is not None:
-            mode.functional = remove
-        return func(*args, **kwargs)
-
-    return traced
 
 
 def is_change(target):

@@ -34,7 +34,7 @@ def functionalize(func, *, remove="mutations"):
     """
     import functools
 
-    from mica._functorch.functionalized import into_functional_graph
+    from mica._functorch.functional_graphs import into_functional_graph
 
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
