@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 
+import mica
 from mica import _C
 from mica.distributed.algorithms.join import Join, Joinable, JoinHook
 from mica.nn.modules.module import Module
@@ -195,8 +196,6 @@ class DistributedDataParallel(Module, Joinable):
         mixed = self.mixed_precision
         if mixed is None:
             return self.module(*inputs, **kwargs)
-        from mica.func import functional_call
-
         cast = {
             name: tensor.to(mixed.param_dtype)
             for name, tensor in self.module.named_parameters()
@@ -208,7 +207,7 @@ class DistributedDataParallel(Module, Joinable):
                     buffer.data = buffer.to(mixed.buffer_dtype)
         if mixed.param_dtype is not None and mixed.cast_forward_inputs:
             inputs, kwargs = _to(None, mixed.param_dtype, inputs, kwargs)
-        return functional_call(self.module, cast, inputs, kwargs)
+        return mica.func.functional_call(self.module, cast, inputs, kwargs)
 
     # ---- buffers -------------------------------------------------------------------------------------------------
 
