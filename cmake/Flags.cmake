@@ -82,7 +82,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   # constructor of a struct of vectors, must be compiled for the same, or nothing can be inlined into it.
   target_compile_options(mica_kernel_flags INTERFACE -march=armv8-a+crypto)
   target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFFF8000)
-  set(MICA_INTRINSICS <arm_neon.h>)
+  set(MICA_KERNEL_HEADERS ${PROJECT_SOURCE_DIR}/backends/cpu/simd/precompiled_neon.h)
 endif()
 
 # For everything that follows. The kernels take most of the time: an hour and more on two cores.
