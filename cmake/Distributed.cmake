@@ -13,7 +13,7 @@ target_include_directories(mica_distributed_reduce PRIVATE . include)
 add_dependencies(mica_distributed_reduce mica_codegen)
 
 Python_add_library(mica_distributed MODULE WITH_SOABI ${distributed_sources} $<TARGET_OBJECTS:mica_distributed_reduce>)
-target_link_libraries(mica_distributed PRIVATE mica mica_extension_flags Threads::Threads)  # tensors: plain_tensor.cpp only
+target_link_libraries(mica_distributed PRIVATE mica mica_tool_flags Threads::Threads)  # tensors: plain_tensor.cpp only
 target_link_options(mica_distributed PRIVATE -Wl,--gc-sections -Wl,--as-needed)
 mica_export_only(mica_distributed distributed.map)
 target_include_directories(mica_distributed PRIVATE . include)
@@ -31,9 +31,10 @@ if(MICA_GLOO_INCLUDE_DIR AND MICA_GLOO_LIBRARY)
   mica_merge(gloo_sources 8 ${CMAKE_CURRENT_SOURCE_DIR}/distributed/gloo/gloo_group.cpp
              ${CMAKE_CURRENT_SOURCE_DIR}/distributed/gloo/gloo_links.cpp
              ${CMAKE_CURRENT_SOURCE_DIR}/distributed/gloo/gloo_messages.cpp)
-  add_library(mica_gloo MODULE ${gloo_sources} distributed/call.cpp distributed/fingerprint.cpp
-                               $<TARGET_OBJECTS:mica_distributed_reduce>)
-  target_link_libraries(mica_gloo PRIVATE ${MICA_GLOO_LIBRARY} mica_extension_flags Threads::Threads)
+  mica_merge(gloo_shared 8 WORD gloo ${CMAKE_CURRENT_SOURCE_DIR}/distributed/call.cpp
+             ${CMAKE_CURRENT_SOURCE_DIR}/distributed/fingerprint.cpp)
+  add_library(mica_gloo MODULE ${gloo_sources} ${gloo_shared} $<TARGET_OBJECTS:mica_distributed_reduce>)
+  target_link_libraries(mica_gloo PRIVATE ${MICA_GLOO_LIBRARY} mica_tool_flags Threads::Threads)
   target_include_directories(mica_gloo PRIVATE . include)
   target_include_directories(mica_gloo SYSTEM PRIVATE ${MICA_GLOO_INCLUDE_DIR})
   mica_export_only(mica_gloo gloo.map)

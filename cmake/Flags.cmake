@@ -50,7 +50,7 @@ add_library(mica_extension_flags INTERFACE)
 target_link_libraries(mica_extension_flags INTERFACE mica_common_flags)
 target_compile_options(mica_extension_flags INTERFACE ${MICA_CORE_OPTIMISATION} -fvisibility=hidden)
 
-# For extensions that no program waits for: the Lab's server.
+# For extensions that wait for others or that no program waits for: messages between processes, the Lab's server.
 add_library(mica_tool_flags INTERFACE)
 target_link_libraries(mica_tool_flags INTERFACE mica_common_flags)
 target_compile_options(mica_tool_flags INTERFACE $<$<CONFIG:Release>:-O1> -fvisibility=hidden)
