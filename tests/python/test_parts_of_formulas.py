@@ -10,7 +10,7 @@ aten = torch.ops.aten
 
 def _numbers(*shape, seed=0, whole=False):
     g = torch.Generator().manual_seed(seed)
-    return torch.randint(-2, 3, shape, generator=g).float() if whole else torch.randn(*shape, generator=g)
+    return torch.randint(-2, 3, shape, generator=g).float() if whole else torch.randn(shape, generator=g)
 
 
 _INDEX = torch.tensor([[0, 1, 0], [0, 0, 2], [2, 1, 0]])
@@ -55,6 +55,17 @@ CASES = {
         for reduce in ("prod", "amax", "amin")
         for own in (True, False)
     },
+    **{
+        f"{reduce} of one number": (
+            lambda x, s, r=reduce: x.scatter_reduce(0, torch.tensor(0), s, r).index_reduce(
+                0, torch.tensor([0]), s * 3, r
+            ),
+            [(), ()],
+            False,
+        )
+        for reduce in ("prod", "amax", "amin")
+    },
+    "a part of the source": (lambda x, s: x.scatter_reduce(0, _INDEX[:2, :2], s, "amax"), [(3, 3), (3, 3)], False),
     "dropout": (lambda x: F.dropout(x, 0.5), [(4, 5)], False),
     "dropout2d": (lambda x: F.dropout2d(x, 0.5), [(2, 3, 2, 2)], False),
     "alpha_dropout": (lambda x: F.alpha_dropout(x, 0.5, True), [(4, 5)], False),

@@ -163,20 +163,29 @@ def _of_product(grad, x, index, src, result, dim, include_self):
 
 
 def _scatter_reduce(name, input, dim, index, src, reduce, *, include_self=True):
-    is_plain = isinstance(src, _C.TensorBase) and src.shape == index.shape and src.dtype == input.dtype
-    if reduce not in ("prod", "amax", "amin") or not is_plain or input.dim() != index.dim() or not input.dim():
+    is_plain = isinstance(src, _C.TensorBase) and src.dtype == input.dtype and input.dim() == index.dim() == src.dim()
+    if reduce not in ("prod", "amax", "amin") or not is_plain:
         return None
-    return lambda: _Reduced.apply(input, index, src, dim, reduce, include_self)
+    if any(read > there for read, there in zip(index.shape, src.shape, strict=True)):
+        return None
+
+    def parts():  # what the index does not reach of the source is not read
+        read = src if src.shape == index.shape else src[tuple(slice(0, n) for n in index.shape)]
+        return _Reduced.apply(input, index, read, dim, reduce, include_self)
+
+    return parts
 
 
 def _index_reduce(name, input, dim, index, source, reduce, *, include_self=True):
-    fits = input.dim() == source.dim() > 0 and index.dim() == 1 and _size(source, dim) == index.shape[0]
+    count = 1 if source.dim() == 0 else _size(source, dim)
+    fits = input.dim() == source.dim() and index.dim() <= 1 and index.numel() == count
     if reduce not in ("prod", "amax", "amin") or not fits or source.dtype != input.dtype:
         return None
 
     def parts():
         shape = [1] * source.dim()
-        shape[dim] = -1
+        if shape:
+            shape[dim] = -1
         return _Reduced.apply(input, index.long().view(shape).expand_as(source), source, dim, reduce, include_self)
 
     return parts
