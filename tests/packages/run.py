@@ -178,7 +178,11 @@ def page(rows: list[str], given) -> str:
         f"{torch.stdout.strip()} (Python {python}, {os.uname().machine}).",
         "Each program of tests/packages/programs prints losses, generated tokens, shapes and sums. `make test-packages` runs "
         "them all on both",
-        "and writes this page: words must be the same, and numbers agree to a part in 5,000.", "",
+        "and writes this page: words must be the same, and numbers agree to a part in 5,000.",
+        "With `--compiled modules` as PACKAGES_ARGS it compares Mica with itself instead, every outermost call of a module and "
+        "every step of an optimizer",
+        "compiled; `--compiled whole` compiles the program as a whole, `--compiled graphs` makes graphs of modules. Every digit "
+        "must be the same.", "",
         "| package | what runs | result beside torch | lines compared |", "| --- | --- | --- | --- |",
         *sorted(rows, key=str.lower), "", (Path(__file__).parent / "notes.md").read_text(),
     ])  # fmt: skip
