@@ -125,7 +125,7 @@ def test_a_strangers_file_runs_nothing():
 
     with pytest.raises(RuntimeError, match="damaged"):
         load(changed(file, nothing))
-    with pytest.raises(RuntimeError, match="this is none"):
+    with pytest.raises(RuntimeError, match="this file is not one"):
         load(io.BytesIO(b"nothing"))
 
 

@@ -140,7 +140,7 @@ def test_what_a_graph_cannot_follow_is_an_error():
         torch.export.export(Fixed(), (torch.randn(4),), dynamic_shapes=({0: Dim("n")},))
     with pytest.raises(ValueError, match="Expected `mod` to be an instance"):
         torch.export.export(torch.relu, (torch.randn(3),))
-    with pytest.raises(RuntimeError, match="this is none"):
+    with pytest.raises(RuntimeError, match="this file is not one"):
         torch.export.load(io.BytesIO(b"nothing"))
 
 
