@@ -18,6 +18,15 @@ __device__ inline void wait_for_predecessors() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+// The same in the other order, for a kernel whose successor may begin early (FusedProducts::early): when the successor
+// starts, all that came before this kernel has ended.
+__device__ inline void wait_then_let_follow() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 #endif
 
 template <auto kKernel>

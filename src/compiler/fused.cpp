@@ -25,7 +25,8 @@ void FusedPlan::take_numbers() {
 }
 
 FusedGroup::FusedGroup(const Call& first) : calls_{&first} {
-  if (first.form == Call::Form::Norm) norm_.emplace(first);
+  if (first.form == Call::Form::Norm && first.dtype == DType::Float32) norm_.emplace(first);
+  if (first.form == Call::Form::Product) products_.emplace(first);
   note(first, uses_);
 }
 
@@ -75,6 +76,7 @@ bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
 
 bool FusedGroup::fits(const std::vector<char>& in_memory) const {
   if (norm_) return norm_->fits(in_memory);
+  if (products_) return products_->fits(in_memory);
   if (!is_loop()) return true;
   // As many values as there are registers fit in any case. With more of them, it depends on when each is asked for.
   if (uses_.size() <= kFusedRegisters && 2 * calls_.size() + uses_.size() <= kFusedInstructions) return true;
@@ -82,45 +84,47 @@ bool FusedGroup::fits(const std::vector<char>& in_memory) const {
   return write_loop(*written, calls_, in_memory);
 }
 
-// Products of the same row run side by side, where none needs the result of another.
-bool FusedGroup::join_products(const Call& call) {
-  const Call& first = *calls_[0];
-  const Operand &row = call.operands[1], &common = first.operands[1];
-  if (call.device != first.device || calls_.size() == kFusedProducts) return false;
-  if (row.slot != common.slot || row.offset != common.offset || row.dtype != common.dtype ||
-      row.sizes[2] != common.sizes[2] || row.strides[2] != common.strides[2] || precedes(call))
-    return false;
-  note(call, uses_);
-  calls_.push_back(&call);
+// Products of the same row run side by side, where none needs the result of another. A loop over their columns that
+// reads a result follows.
+bool FusedGroup::join_products(const Call& call, const std::vector<char>& stored) {
+  if (call.form == Call::Form::Product) {
+    // Of what the group writes, such a product may read the row alone: each block of the kernel normalises it.
+    const int row = call.operands[1].slot;
+    for (int k = 0; k < call.noperands; ++k)
+      for (const Use& u : uses_)
+        if (u.slot == call.operands[k].slot && (k == 0 || (u.written && u.slot != row))) return false;
+    if (!products_->take_product(call)) return false;
+    note(call, uses_);
+    calls_.push_back(&call);
+    return true;
+  }
+  if (!in_loop(call) || !precedes(call)) return false;
+  const Call* flat = products_->take_tail(call);
+  if (!flat) return false;
+  const std::vector<Use> before = uses_;
+  if (note(*flat, uses_) && products_->fits(stored)) {
+    calls_.push_back(flat);
+    return true;
+  }
+  uses_ = before;
+  products_->give_back_tail();
+  return false;
+}
+
+bool FusedGroup::may_begin_early(const FusedGroup& before) const {
+  if (!is_products() || !before.is_products()) return false;
+  for (const int slot : products_->constants())
+    for (const Use& u : before.uses_)
+      if (u.slot == slot && u.written) return false;
   return true;
 }
 
-void FusedGroup::run_products(const std::vector<Slot>& slots) const {
-  int64_t strides[kFusedProducts][3][3];
-  MatmulCall products[kFusedProducts];
-  for (size_t i = 0; i < calls_.size(); ++i) {
-    const Call& call = *calls_[i];
-    const auto address = [&](int k) {
-      return static_cast<char*>(slots[call.operands[k].slot].storage->address()) + call.operands[k].offset;
-    };
-    const auto view = [&](int k) {
-      const Operand& o = call.operands[k];
-      for (int d = 0; d < 3; ++d) strides[i][k][d] = o.strides[d] / element_size(o.dtype);
-      const int64_t numel = o.sizes[0] * o.sizes[1] * o.sizes[2];
-      return TensorView{address(k), o.sizes, strides[i][k], numel, 3, o.dtype, call.device};
-    };
-    products[i].out = view(0);
-    products[i].a = view(1);
-    products[i].b = view(2);
-    if (call.noperands > 3) products[i].bias = address(3);
-  }
-  fusion_of(calls_[0]->device)->run_products(products, static_cast<int>(calls_.size()));
-}
-
 bool FusedGroup::absorb(const FusedGroup& earlier) {
-  if (!norm_ || earlier.calls_.size() != 1 || !norm_->take_before(*earlier.calls_[0])) return false;
-  note(*earlier.calls_[0], uses_);
-  calls_.insert(calls_.begin(), earlier.calls_[0]);
+  if (earlier.calls_.size() != 1) return false;
+  const Call& call = *earlier.calls_[0];
+  if (norm_ ? !norm_->take_before(call) : !products_ || !products_->take_norm(call)) return false;
+  note(call, uses_);
+  calls_.insert(calls_.begin(), &call);
   return true;
 }
 
@@ -131,8 +135,7 @@ bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
     calls_.push_back(&call);
     return true;
   }
-  const Call::Form form = calls_[0]->form;
-  if (form == Call::Form::Product && call.form == form) return join_products(call);
+  if (products_) return join_products(call, stored);
   if (!is_loop() || !in_loop(call)) return false;
   const Call& first = *calls_[0];
   if (call.device != first.device || call.ndim != first.ndim ||
@@ -172,13 +175,13 @@ const FusedLoop* FusedGroup::write(const std::vector<Slot>& slots, const std::ve
   return &written_->loop;
 }
 
-bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
-  if (calls_[0]->form == Call::Form::Product) {
-    run_products(slots);
-    return false;
-  }
+bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, bool early) const {
   if (apart_) {
     for (const Call* call : calls_) FusedGroup(*call).run(slots, in_memory);
+    return false;
+  }
+  if (products_) {
+    products_->run(slots, in_memory, early);
     return false;
   }
   if (calls_.size() == 1 && calls_[0]->form != Call::Form::Indexed) {
@@ -247,8 +250,8 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
     if (uses_[slot] && !in_memory_[slot]) kept_ += static_cast<int64_t>(slots[slot].storage->nbytes());
 }
 
-// Lets a norm, as the last group, take in the latest call that it needs. It does not where a group between the two
-// needs that call too: the call would run too late.
+// Lets a norm or a product, as the last group, take in the latest call that it needs. It does not where a group between
+// the two needs that call too: the call would run too late.
 void FusedPlan::absorb_into_last() {
   const size_t last = groups_.size() - 1;
   for (size_t g = last; g-- > 0 && g + kLookBack > last;) {
@@ -351,7 +354,7 @@ int64_t FusedPlan::run(const Call* calls, const std::vector<Slot>& slots, std::v
       const size_t last = end;
       do {
         end = g + 1;
-        generated += groups_[g].run(slots, in_memory_);
+        generated += groups_[g].run(slots, in_memory_, g > 0 && groups_[g].may_begin_early(groups_[g - 1]));
       } while (++g < last);
     }
   } catch (...) {

@@ -12,15 +12,10 @@
 
 #include "compiler/fused_loop.h"
 #include "compiler/fused_norms.h"
+#include "compiler/fused_products.h"
 #include "compiler/plan.h"
 
 namespace mica::recording {
-
-// A call that was made of another one, or of a part of it.
-struct MadeCall : Call {
-  explicit MadeCall(const Call& call, const Call* of = nullptr) : Call(call), origin(of ? of : &call) {}
-  const Call* origin;
-};
 
 // Replaces each call that reads rows which others wrote in halves, or writes rows which others read in halves, by two
 // calls, one for each half. Dimensions of one element are left out. New calls are put into `made`.
@@ -40,14 +35,17 @@ class FusedGroup {
   // Takes the call in behind those that the group has. Returns false where they cannot run as one. `stored` says by
   // slot which results are stored.
   bool join(const Call& call, const std::vector<char>& stored);
-  // Takes the one call of an earlier group in, before its own. Only a norm does.
+  // Takes the one call of an earlier group in, before its own. Norms and products do.
   bool absorb(const FusedGroup& earlier);
   // Whether the calls can still run as one when these slots are in memory. If not, the group has to fall apart: its
   // calls run one by one, and all that they use is in memory.
   bool fits(const std::vector<char>& in_memory) const;
   void fall_apart() { apart_ = true; }
   bool runs_one_by_one() const { return apart_ || calls_.size() == 1; }
-  bool is_loop() const { return !norm_ && in_loop(*calls_[0]); }
+  bool is_loop() const { return !norm_ && !products_ && in_loop(*calls_[0]); }
+  bool is_products() const { return products_ && !apart_; }
+  // Whether this group, of products, may read its constants while `before`, which ran directly before it, still runs.
+  bool may_begin_early(const FusedGroup& before) const;
   bool is_sum() const { return calls_[0]->form == Call::Form::Sum; }
   // Whether a call, or a group, that is not part of this group has to run after it.
   bool precedes(const Call& call) const;
@@ -61,8 +59,9 @@ class FusedGroup {
   const FusedLoop* write(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
   // The group's sum, as a part of a sequence.
   FusedSum sum(const std::vector<Slot>& slots) const;
-  // Runs the calls. Returns whether they ran as code that was made for them.
-  bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
+  // Runs the calls. Returns whether they ran as code that was made for them. `early` is for products: see
+  // FusedProducts.
+  bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, bool early = false) const;
 
  private:
   // How the calls use a storage.
@@ -72,11 +71,11 @@ class FusedGroup {
     bool written;
   };
   bool note(const Call& call, std::vector<Use>& uses) const;
-  bool join_products(const Call& call);
-  void run_products(const std::vector<Slot>& slots) const;
+  bool join_products(const Call& call, const std::vector<char>& stored);
 
   std::vector<const Call*> calls_;
-  std::optional<NormChain> norm_;
+  std::optional<NormChain> norm_;  // of float32
+  std::optional<ProductChain> products_;
   std::vector<Use> uses_;
   bool apart_ = false;
   mutable std::unique_ptr<WrittenLoop> written_;

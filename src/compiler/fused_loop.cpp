@@ -9,7 +9,11 @@ Access access_of(const Call& call, int k) {
   const recording::Operand& o = call.operands[k];
   Access a{o.offset, {}, o.dtype};
   for (int d = 0; d < call.ndim; ++d) a.strides[d] = call.shape[d] == 1 ? 0 : o.strides[d];
-  if (!in_loop(call)) a.strides[0] = -1;  // a matrix, whose access is equal to that of no element
+  if (call.form == Call::Form::Product && k == 0) {
+    a.strides[0] = element_size(o.dtype);  // one element after the other, as a loop over the columns reaches them
+  } else if (!in_loop(call)) {
+    a.strides[0] = -1;  // a matrix, whose access is equal to that of no element
+  }
   if (call.form == Call::Form::Indexed && k == 0) {
     const recording::Operand& index = call.operands[2];
     a.index = index.slot;

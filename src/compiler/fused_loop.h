@@ -11,6 +11,12 @@ namespace mica::recording {
 // Whether a call computes element by element.
 inline bool in_loop(const Call& call) { return call.form == Call::Form::Loop || call.form == Call::Form::Indexed; }
 
+// A call that was made of another one, or of a part of it.
+struct MadeCall : Call {
+  explicit MadeCall(const Call& call, const Call* of = nullptr) : Call(call), origin(of ? of : &call) {}
+  const Call* origin;
+};
+
 // How an operand reaches its storage. Two operands with equal accesses touch the same bytes for each element of a loop.
 struct Access {
   int64_t offset;

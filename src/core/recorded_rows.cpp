@@ -179,10 +179,10 @@ class NormCall {
   Call& call_;
 };
 
-// Rows of float32 whose memory nobody outside knows, from addresses that vectors can be read from.
-bool is_fusable(const Tensor& t, Device device) {
-  return t.dtype() == DType::Float32 && t.device() == device && t.impl()->contiguous && t.dim() <= kDims &&
-         t.numel() != 0 && t.storage() && t.storage()->resizable() && t.storage_offset() % 4 == 0;
+// Rows whose memory nobody outside knows, from addresses that vectors can be read from.
+bool is_fusable(const Tensor& t, Device device, DType dtype = DType::Float32) {
+  return t.dtype() == dtype && t.device() == device && t.impl()->contiguous && t.dim() <= kDims && t.numel() != 0 &&
+         t.storage() && t.storage()->resizable() && t.storage_offset() * t.element_size() % 16 == 0;
 }
 
 bool are_fusable(std::initializer_list<const Tensor*> tensors, Device device) {
@@ -204,6 +204,17 @@ bool can_be_fused(const char* name, std::initializer_list<const Tensor*> tensors
     awaited |= t->storage()->written_later();
   }
   return first.numel() >= least_fused && (awaited || !runs_alone(name, DType::Float32, first.sizes()));
+}
+
+// One row of 16-bit floats that rms_norm normalises, in a graph that is captured: products of the row may follow.
+bool can_precede_products(const Tensor& row, const Tensor& weight, int64_t count) {
+  if (!(thread_modes & mode_bit::kRecord) || least_fused > 1 || row.is_cpu() || row.is_meta()) [[likely]]
+    return false;
+  const Fusion* fusion = fusion_of(row.device());
+  if (!fusion || !fusion->takes_row_norm || row.numel() != count || !fusion->takes_row_norm(row.dtype(), count))
+    return false;
+  return is_fusable(row, row.device(), row.dtype()) &&
+         (!weight.defined() || is_fusable(weight, row.device(), row.dtype()));
 }
 
 void run_norm(const NormArguments& a, const TensorView* views) {
@@ -228,7 +239,7 @@ void run_norm(const NormArguments& a, const TensorView* views) {
 bool end_norm(Call& call, const char* name, int noutputs, const Tensor& rows, const NormArguments& arguments) {
   call.name = name;
   call.device = rows.device();
-  call.dtype = call.result_dtype = DType::Float32;
+  call.dtype = call.result_dtype = rows.dtype();
   call.noutputs = noutputs;
   call.ndim = 0;
   set_rows(call, [arguments](const TensorView* views, int) { run_norm(arguments, views); });
@@ -257,8 +268,11 @@ bool copy_may_wait(const Tensor& input, Device device) {
   return enough && !copy_runs_alone(input.dtype(), input.sizes());
 }
 
-bool norm_waits(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t count) {
+bool layer_norm_waits(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t count) {
   return can_be_fused("norm", {&input, &weight, &bias}, count);
+}
+bool rms_norm_waits(const Tensor& input, const Tensor& weight, int64_t count) {
+  return can_be_fused("norm", {&input, &weight}, count) || can_precede_products(input, weight, count);
 }
 
 bool norm_gradient_waits(const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& rstd,
@@ -268,7 +282,7 @@ bool norm_gradient_waits(const Tensor& grad, const Tensor& input, const Tensor& 
 
 bool put_off_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, const Tensor& weight,
                   const Tensor& bias, int64_t count, double eps) {
-  if (!are_fusable({&out, &mean, &rstd}, input.device())) return false;
+  if (!is_fusable(out, input.device(), input.dtype()) || !are_fusable({&mean, &rstd}, input.device())) return false;
   Call& call = begin_call();
   NormCall operands(call);
   NormArguments a{input.numel() / count, count, eps, mean.defined(), false};

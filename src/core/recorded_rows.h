@@ -54,7 +54,8 @@ bool put_off_norm_gradient(const NormGradients& gradients, const Tensor& input, 
                            const Tensor& weight, int64_t count);
 // Whether such a norm can be put off, by its input and parameters, of which those that are not there are undefined. To
 // be asked once for each call, before its results are declared.
-bool norm_waits(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t count);
+bool layer_norm_waits(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t count);
+bool rms_norm_waits(const Tensor& input, const Tensor& weight, int64_t count);
 bool norm_gradient_waits(const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& rstd,
                          const Tensor& weight, int64_t count);
 

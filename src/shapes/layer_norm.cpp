@@ -62,7 +62,7 @@ void native_layer_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, IntA
   const DimVector rows = statistics_sizes(input, normalized_shape);
   const Tensor x = input.contiguous(), w = dense(weight), b = dense(bias);
   const int64_t count = count_elements(normalized_shape);
-  const bool waits = recording::norm_waits(x, w, b, count);
+  const bool waits = recording::layer_norm_waits(x, w, b, count);
   const recording::Promises promised(waits);
   const Tensor& result = out.set(input.sizes(), input.dtype(), input.device());
   const Tensor& means = mean.set(rows, statistics, input.device());
@@ -83,7 +83,7 @@ void _fused_rms_norm(Out& out, Out& rstd, const Tensor& input, IntArrayRef norma
       eps.value_or(wide ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
   const Tensor x = input.contiguous(), w = dense(weight);
   const int64_t count = count_elements(normalized_shape);
-  const bool waits = recording::norm_waits(x, w, {}, count);
+  const bool waits = recording::rms_norm_waits(x, w, count);
   const recording::Promises promised(waits);
   const Tensor& result = out.set(input.sizes(), input.dtype(), input.device());
   const Tensor& scales =

@@ -223,8 +223,9 @@ bool describe(const char* slot, const PointwiseLoop& loop, const void* arguments
 }  // namespace
 
 const Fusion& fusion() {
-  static const Fusion api{describe,     run_fused,  takes_vector,   vector_matmuls,         takes_sum,
-                          run_sequence, takes_norm, run_fused_norm, run_fused_norm_gradient};
+  static const Fusion api{
+      describe,     run_fused,  takes_vector,   takes_row_norm,         takes_tail, run_fused_products, takes_sum,
+      run_sequence, takes_norm, run_fused_norm, run_fused_norm_gradient};
   return api;
 }
 

@@ -111,6 +111,28 @@ struct FusedNormGradient {
   DType narrow_dtype;
 };
 
+// rms_norm of one row of 16-bit floats, which products of that row begin with.
+struct FusedRowNorm {
+  const void *input, *weight;  // the weight may be null
+  void* out;                   // null: nobody else asks for the normalised row
+  float* rstd;                 // null likewise
+  int64_t count;
+  double eps;
+};
+
+// Products of one row, with what the program does before and after them.
+struct FusedProducts {
+  const MatmulCall* products;  // where nobody else asks for a result or for the row, its address is null
+  int count;
+  const FusedRowNorm* norm;  // computes the row, or null
+  // A loop over the columns, or null. Behind one product it follows that one; behind two, both have as many columns.
+  const FusedLoop* tail;
+  int8_t of_product[kFusedOperands];  // by operand of the tail: the product whose result it loads, or -1
+  // Whether the kernel that was started last on this stream is such products, and writes neither the matrices nor the
+  // norm's weight: they may be read before it has ended.
+  bool early;
+};
+
 struct Fusion {
   // Whether a fused loop can do what a kernel does. If so, fills in the code, dtype, numbers, parameters and, as
   // inputs, the operands of the loop (from its first input on) or kNumber. `loop` has dtypes and numbers, but no
@@ -119,10 +141,14 @@ struct Fusion {
   bool (*run)(const FusedLoop& loop);  // returns whether code that was made for this loop has run it
 
   // The backend may compute several products of one row side by side. `takes_product` says whether a call is such a
-  // product (of its addresses only the alignment is known). `run_products` runs up to kFusedProducts of them that share
-  // the row. Null where the backend has no such kernel.
+  // product (of its addresses only the alignment is known). `takes_row_norm` says whether a norm of the row can be
+  // computed with them, and `takes_tail` whether the loop behind them can; no address is known then. All results have
+  // the bits of the kernels one by one. `run_products` runs up to kFusedProducts of them that share the row. Null where
+  // the backend has no such kernel.
   bool (*takes_product)(const MatmulCall& call);
-  void (*run_products)(const MatmulCall* calls, int count);
+  bool (*takes_row_norm)(DType dtype, int64_t count);
+  bool (*takes_tail)(const FusedProducts& products);
+  void (*run_products)(const FusedProducts& products);
 
   // The backend may run small loops and sums of rows as one kernel, in which each part sees what the parts before it
   // wrote. `takes_sum` says whether a sum can be a part and has the same bits there as from its own kernel; of its

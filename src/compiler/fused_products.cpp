@@ -1,0 +1,179 @@
+#include "compiler/fused_products.h"
+
+#include <algorithm>
+
+#include "mica/backend/kernel_types.h"
+#include "mica/error.h"
+
+namespace mica::recording {
+
+namespace {
+
+const NormArguments& norm_arguments(const Call& call) {
+  return *reinterpret_cast<const NormArguments*>(call.arguments);
+}
+
+bool writes(const Call& call, int slot) {
+  for (int k = 0; k < call.noutputs; ++k)
+    if (call.operands[k].slot == slot) return true;
+  return false;
+}
+
+bool has_one_element(const Call& call, const Operand& o) {
+  for (int d = 0; d < call.ndim; ++d)
+    if (call.shape[d] != 1 && o.strides[d] != 0) return false;
+  return true;
+}
+
+// Makes the call's dimensions one. Returns false where an operand lies neither dense nor is one element.
+bool flatten(Call& call) {
+  int64_t count = 1;
+  for (int d = 0; d < call.ndim; ++d) count *= call.shape[d];
+  for (int k = 0; k < call.noperands; ++k) {
+    Operand& o = call.operands[k];
+    if (!o.storage) continue;
+    const bool dense = lies_dense(call, o);
+    if (!dense && (k < call.noutputs || !has_one_element(call, o))) return false;
+    o.strides[0] = dense ? element_size(o.dtype) : 0;
+    o.ndim = 1;
+  }
+  call.ndim = 1;
+  call.shape[0] = count;
+  return true;
+}
+
+}  // namespace
+
+bool ProductChain::take_product(const Call& call) {
+  const Call& first = *products_[0];
+  const Operand &row = call.operands[1], &common = first.operands[1];
+  if (call.device != first.device || products_.size() == kFusedProducts) return false;
+  if (row.slot != common.slot || row.offset != common.offset || row.dtype != common.dtype ||
+      row.sizes[2] != common.sizes[2] || row.strides[2] != common.strides[2])
+    return false;
+  for (const Call* product : products_)
+    if (writes(*product, row.slot)) return false;
+  if (!tail_.empty() && (products_.size() == 2 || call.operands[0].sizes[2] != columns())) return false;
+  products_.push_back(&call);
+  return true;
+}
+
+bool ProductChain::take_norm(const Call& call) {
+  if (norm_ || call.form != Call::Form::Norm || call.device != products_[0]->device) return false;
+  const NormArguments& a = norm_arguments(call);
+  const Operand& row = products_[0]->operands[1];
+  const Operand& out = call.operands[a.out];
+  if (a.backward || a.centred || a.rows != 1 || out.slot != row.slot || out.offset != row.offset ||
+      out.dtype != row.dtype || a.count != row.sizes[2])
+    return false;
+  for (const Call* product : products_)
+    for (int k = 0; k < call.noperands; ++k)
+      if (writes(*product, call.operands[k].slot)) return false;
+  norm_ = &call;
+  return true;
+}
+
+const Call* ProductChain::take_tail(const Call& call) {
+  if (call.form != Call::Form::Loop || call.noutputs != 1 || call.device != products_[0]->device || columns() == 1 ||
+      !fusion_of(call.device)->takes_tail)
+    return nullptr;
+  if (products_.size() > 2 || (products_.size() == 2 && products_[1]->operands[0].sizes[2] != columns()))
+    return nullptr;
+  int64_t count = 1;
+  for (int d = 0; d < call.ndim; ++d) count *= call.shape[d];
+  if (count != columns()) return nullptr;
+  MadeCall& flat = tail_.emplace_back(call);
+  if (flatten(flat)) return &flat;
+  tail_.pop_back();
+  return nullptr;
+}
+
+void ProductChain::give_back_tail() { tail_.pop_back(); }
+
+struct ProductChain::Written {
+  int64_t strides[kFusedProducts][3][3];
+  MatmulCall products[kFusedProducts];
+  FusedRowNorm norm{};
+  WrittenLoop tail{};
+  FusedProducts chain{};
+};
+
+bool ProductChain::write(Written& to, const std::vector<char>& in_memory) const {
+  for (size_t i = 0; i < products_.size(); ++i) {
+    const Call& call = *products_[i];
+    const auto view = [&](int k) {
+      const Operand& o = call.operands[k];
+      for (int d = 0; d < 3; ++d) to.strides[i][k][d] = o.strides[d] / element_size(o.dtype);
+      const int64_t numel = o.sizes[0] * o.sizes[1] * o.sizes[2];
+      return TensorView{nullptr, o.sizes, to.strides[i][k], numel, 3, o.dtype, call.device};
+    };
+    to.products[i].out = view(0);
+    to.products[i].a = view(1);
+    to.products[i].b = view(2);
+  }
+  to.chain.products = to.products;
+  to.chain.count = static_cast<int>(products_.size());
+  if (norm_) {
+    to.norm.count = norm_arguments(*norm_).count;
+    to.norm.eps = norm_arguments(*norm_).eps;
+    to.chain.norm = &to.norm;
+  }
+  if (tail_.empty()) return true;
+  std::vector<const Call*> calls;
+  for (const MadeCall& call : tail_) calls.push_back(&call);
+  // While groups are made, nobody may have asked for the last result yet. Somebody will: it would be dead otherwise.
+  std::vector<char> stored = in_memory;
+  stored[tail_.back().operands[0].slot] = 1;
+  if (!write_loop(to.tail, calls, stored)) return false;
+  for (int i = 0; i < to.tail.loop.noperands; ++i) {
+    to.chain.of_product[i] = -1;
+    for (size_t j = 0; j < products_.size(); ++j) {
+      const Operand& out = products_[j]->operands[0];
+      if (out.slot == to.tail.places[i].slot && out.offset == to.tail.places[i].offset)
+        to.chain.of_product[i] = static_cast<int8_t>(j);
+    }
+  }
+  to.chain.tail = &to.tail.loop;
+  return fusion_of(products_[0]->device)->takes_tail(to.chain);
+}
+
+bool ProductChain::fits(const std::vector<char>& in_memory) const {
+  return tail_.empty() || write(*std::make_unique<Written>(), in_memory);
+}
+
+std::vector<int> ProductChain::constants() const {
+  std::vector<int> found;
+  for (const Call* product : products_) found.push_back(product->operands[2].slot);
+  if (norm_ && norm_arguments(*norm_).weight >= 0) found.push_back(norm_->operands[norm_arguments(*norm_).weight].slot);
+  return found;
+}
+
+void ProductChain::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, bool early) const {
+  const auto address = [&](const Operand& o) -> char* {
+    return in_memory[o.slot] ? static_cast<char*>(slots[o.slot].storage->address()) + o.offset : nullptr;
+  };
+  const auto written = std::make_unique<Written>();
+  const bool fits = write(*written, in_memory);
+  MICA_CHECK(fits, "a loop behind ", products_.size(), " products cannot be computed with them");
+  for (size_t i = 0; i < products_.size(); ++i) {
+    const Call& call = *products_[i];
+    MatmulCall& to = written->products[i];
+    to.out.data = address(call.operands[0]);
+    to.a.data = address(call.operands[1]);
+    to.b.data = address(call.operands[2]);
+    if (call.noperands > 3) to.bias = address(call.operands[3]);
+  }
+  if (norm_) {
+    const NormArguments& a = norm_arguments(*norm_);
+    const auto at = [&](int8_t k) { return k < 0 ? nullptr : address(norm_->operands[k]); };
+    written->norm.input = at(a.input);
+    written->norm.weight = at(a.weight);
+    written->norm.out = at(a.out);
+    written->norm.rstd = reinterpret_cast<float*>(at(a.rstd));
+  }
+  if (written->chain.tail) written->tail.fill_in(slots);
+  written->chain.early = early;
+  fusion_of(products_[0]->device)->run_products(written->chain);
+}
+
+}  // namespace mica::recording

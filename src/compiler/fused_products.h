@@ -1,0 +1,43 @@
+// Products of one row on a device whose backend fuses calls, with the neighbours that their kernel computes too: the
+// norm of the row before them, and loops over their columns behind them (a residual sum, an activation).
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "compiler/fused_loop.h"
+
+namespace mica::recording {
+
+class ProductChain {
+ public:
+  explicit ProductChain(const Call& product) : products_{&product} {}
+
+  // Take in a call that runs beside, before or behind the products. The caller has seen that no other call has to run
+  // between the two. They return false where the kernel does not compute such a call.
+  bool take_product(const Call& call);
+  bool take_norm(const Call& call);
+  // The call as a loop over the columns, or null where it is none. The chain has it until it is given back.
+  const Call* take_tail(const Call& call);
+  void give_back_tail();
+
+  // Whether the kernel computes the loop behind the products where these slots are in memory.
+  bool fits(const std::vector<char>& in_memory) const;
+  // The slots that the kernel may read before the kernel before it has ended.
+  std::vector<int> constants() const;
+  // `early` as in FusedProducts.
+  void run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, bool early) const;
+
+ private:
+  int64_t columns() const { return products_[0]->operands[0].sizes[2]; }
+  // The products as the backend sees them, without addresses. Returns false where it does not compute the tail.
+  struct Written;
+  bool write(Written& to, const std::vector<char>& in_memory) const;
+
+  std::vector<const Call*> products_;
+  const Call* norm_ = nullptr;
+  std::deque<MadeCall> tail_;  // flat: their one dimension is the columns
+};
+
+}  // namespace mica::recording
