@@ -1,5 +1,6 @@
 """A rank that does not come: an error where it cannot, a warning where it only takes long."""
 
+import re
 import time
 
 import mica
@@ -23,7 +24,8 @@ def test_a_rank_that_only_takes_long_is_waited_for_and_named():
         world.wait()
         assert [each.result for each in world.ranks] == [[3.0] * 3] * 3
         text = world.ranks[0].text
-        assert "rank 0 has waited 2 s for rank 1 in all_reduce number 1" in text
+        # 2 s, or more where the machine is busy.
+        assert re.search(r"rank 0 has waited [2-9] s for rank 1 in all_reduce number 1", text)
         assert "rank 1 (process" in text and "Its program is at " in text and "program.py:" in text
         assert " in busy (the process is running, with " in text
         assert "rank 2 (process" in text and "in all_reduce number 1, float32 [3]" in text
