@@ -55,7 +55,7 @@ int PendingCalls::slot_of(StorageImpl* storage, bool keeps, bool written) {
     if (!keeps && storage->address()) kept::forget(*storage);
   }
   const int s = static_cast<int>(slots_.size());
-  slots_.emplace_back(Storage(storage), false, keeps, !storage->address(), !written);
+  slots_.push_back({Storage(storage), false, keeps, !storage->address(), !written});
   if (slots_.size() == kListed + 1) {
     for (int each = 0; each <= s; ++each) put_into_table(each);
   } else if (slots_.size() > kListed) {
