@@ -4,45 +4,10 @@ import threading
 
 import mica
 import pytest
+from convolution_parts import both, conv, made_parts, norm, said
 
 F = mica.nn.functional
 nn = mica.nn
-
-
-def norm(channels, seed):
-    mica.manual_seed(seed)
-    made = nn.BatchNorm2d(channels).eval()
-    for each in (made.weight.data, made.bias.data, made.running_mean):
-        each.normal_()
-    made.running_var.uniform_(0.5, 2)
-    return made
-
-
-def conv(i, o, k, seed=5, **options):
-    mica.manual_seed(seed)
-    return nn.Conv2d(i, o, k, padding=options.pop("padding", k // 2), **options).eval()
-
-
-def both(function, *args):
-    """What a function computes by itself and compiled, twice: from the second call on weights are kept."""
-    compiled = mica.compile(function)
-    with mica.no_grad():
-        wanted = function(*args)
-        for _ in range(3):
-            found = compiled(*args)
-            for a, b in zip(flat(wanted), flat(found), strict=True):
-                assert a.shape == b.shape and a.stride() == b.stride()
-                assert mica.equal(a, b)
-    return found
-
-
-def flat(x):
-    return list(x) if isinstance(x, (list, tuple)) else [x]
-
-
-def said(function, *args):
-    with mica.no_grad():
-        return str(mica.explain(mica.compile(function), *args))
 
 
 # module, input
@@ -193,8 +158,7 @@ def test_small_results_are_put_off_too():
 
 @pytest.fixture
 def parts():
-    mica.manual_seed(9)
-    return conv(64, 64, 1), norm(64, 4), mica.randn(2, 64, 28, 28)
+    return made_parts()
 
 
 def test_a_result_that_is_asked_for(parts):
@@ -229,129 +193,6 @@ def test_two_convolutions_in_a_sum(parts):
     both(lambda x: F.relu(layer(x) + other(x)), x)
     text = said(function, x)
     assert text.count("calls on blocks of a convolution") == 2
-
-
-def test_in_place(parts):
-    layer, bn, x = parts
-
-    def activation(x):
-        y = bn(layer(x))
-        y.relu_()
-        y += x
-        return y
-
-    both(activation, x)
-
-    def on_the_result(x):
-        y = layer(x)
-        y.mul_(2)
-        return y.relu_()
-
-    both(on_the_result, x)
-
-
-SUMS = {
-    "a sum": lambda y, r: y.add_(r),
-    "a sum and an activation": lambda y, r: F.relu(y.add_(r)),
-    "a product that goes on": lambda y, r: y.mul_(r + 1) * 3 + 1,
-    "read before it is changed": lambda y, r: [mica.sigmoid(r) + y, y.sub_(r), y.mean((2, 3))],
-    "written over": lambda y, r: [y.copy_(r), y.relu_()],
-    "part of it": lambda y, r: [y[:, 3:].add_(r[:, 3:]), y],
-}
-
-
-@pytest.mark.parametrize("name", SUMS)
-def test_what_was_computed_before_is_changed_in_place(parts, name):
-    """A block of the convolution may lie in the memory of a result, but not where values are that a call still adds to."""
-    layer, bn, x = parts
-    other, second = conv(64, 64, 3, seed=8), norm(64, 7)
-    both(lambda x: SUMS[name](second(other(x)), bn(layer(x))), x)
-    both(lambda x: SUMS[name](x * 2, layer(x)), x)
-    both(lambda x: SUMS[name](x.clone(), bn(layer(x))), x)
-
-
-def test_views_of_the_result(parts):
-    layer, _, x = parts
-
-    def halves(x):
-        a, b = layer(x).chunk(2, 1)
-        return a * mica.sigmoid(b)
-
-    both(halves, x)
-    both(lambda x: F.relu(layer(x).flatten(1)), x)
-    both(lambda x: F.relu(layer(x)).transpose(2, 3) + 1, x)
-    both(lambda x: F.relu(layer(x)[:, :, 1:]), x)
-
-
-def test_what_it_reads_is_changed_afterwards(parts):
-    layer, bn, x = parts
-
-    def function(x):
-        x = x * 2
-        y = layer(x)
-        x.add_(1)
-        return F.relu(bn(y)) + x
-
-    both(function, x)
-
-    def norms(x):
-        y = bn(layer(x))
-        bn.running_mean.mul_(2)
-        z = F.relu(y)
-        bn.running_mean.mul_(0.5)
-        return z
-
-    both(norms, x)
-
-
-def test_the_weight_is_changed_between():
-    big = conv(256, 256, 3, seed=3)
-    x = mica.randn(1, 256, 14, 14)
-
-    def function(x):
-        first = F.relu(big(x))
-        big.weight.mul_(2)
-        second = F.relu(big(x))
-        big.weight.mul_(0.5)
-        return first, second
-
-    both(function, x)
-    compiled = mica.compile(lambda x: F.relu(big(x)))
-    with mica.no_grad():
-        for _ in range(3):
-            assert mica.equal(compiled(x), F.relu(big(x)))
-        big.weight.add_(0.25)
-        for _ in range(3):
-            assert mica.equal(compiled(x), F.relu(big(x)))
-
-
-def test_into_memory_that_there_is(parts):
-    layer, bn, x = parts
-    target = mica.zeros_like(x)
-    sums = mica.zeros_like(x)
-
-    def function(x):
-        y = bn(layer(x))
-        sums.add_(y)
-        target.copy_(F.relu(y))
-        return target * 2
-
-    compiled = mica.compile(function)
-    with mica.no_grad():
-        wanted = bn(layer(x))
-        for _ in range(3):
-            assert mica.equal(compiled(x), F.relu(wanted) * 2)
-            assert mica.equal(target, F.relu(wanted))
-        assert mica.allclose(sums, wanted * 3, rtol=1e-5, atol=1e-5)
-
-    def into_its_input(x):
-        x.copy_(F.relu(layer(x)))
-        return x
-
-    with mica.no_grad():
-        a, b = x.clone(), x.clone()
-        for _ in range(2):
-            assert mica.equal(into_its_input(a), mica.compile(into_its_input)(b))
 
 
 def test_infinities_stay_where_they_belong():
@@ -463,57 +304,3 @@ def test_without_machine_code(parts):
         both(lambda x: F.relu(bn(layer(x)) + x), x)
     finally:
         mica._C._set_generated_code(before)
-
-
-def test_a_plan_that_is_kept_has_the_numbers_of_the_call():
-    # Plans are kept from the second call on. Norms' eps, slopes, factors, strides and the modules change between calls.
-    layers = [conv(24, 32, 3, seed=s, stride=2, bias=False) for s in range(3)]
-    wide = [conv(24, 32, 5, seed=s, stride=2, padding=2, bias=False) for s in range(3)]
-    norms = [norm(32, s) for s in range(3)]
-    mica.manual_seed(1)
-    xs = [mica.randn(2, 24, 40, 40) for _ in range(3)]
-
-    def step(layer, bn, x, eps, slope, factor):
-        y = F.batch_norm(layer(x), bn.running_mean, bn.running_var, bn.weight, bn.bias, False, 0.1, eps)
-        return F.leaky_relu(y, slope) * factor, F.elu(y, slope)
-
-    compiled = mica.compile(step)
-    with mica.no_grad():
-        for i in range(24):
-            layer, bn = (layers if i % 5 else wide)[i % 3], norms[i % 2]
-            args = (layer, bn, xs[i // 2 % 3], 10.0 ** -(i % 7), 0.01 * (1 + i % 4), 1 + i % 3)
-            for a, b in zip(step(*args), compiled(*args), strict=True):
-                assert mica.equal(a, b), i
-
-
-def test_a_plan_that_is_kept_takes_the_factors_of_the_call():
-    layers = [conv(40, 48, 1, seed=s, bias=False) for s in range(2)]
-    bn = norm(48, 3)
-    compiled = mica.compile(lambda layer, x, f, r: F.relu(bn(layer(x * f)) + r))
-    mica.manual_seed(1)
-    with mica.no_grad():
-        for i in range(9):
-            x, f, r = mica.randn(1, 40, 36, 36), mica.rand(1, 40, 1, 1), mica.randn(1, 48, 36, 36)
-            assert mica.equal(compiled(layers[i % 2], x, f, r), F.relu(bn(layers[i % 2](x * f)) + r))
-
-
-def test_a_plan_that_is_kept_is_not_that_of_other_memory():
-    # The result of the second kind of call is written into a part of a larger tensor, and one is asked for.
-    layer, bn = conv(16, 32, 3, bias=False), norm(32, 3)
-
-    def step(x, room, whole):
-        y = layer(x)
-        z = F.relu(bn(y))
-        if room is not None:
-            room[:2].copy_(z)
-        return (z, y) if whole else (z,)
-
-    compiled = mica.compile(step)
-    mica.manual_seed(1)
-    with mica.no_grad():
-        for i in range(16):
-            x = mica.randn(2, 16, 24, 24)
-            rooms = [mica.zeros(3, 32, 24, 24) if i % 2 else None for _ in range(2)]
-            wanted, found = step(x, rooms[0], i % 4 > 1), compiled(x, rooms[1], i % 4 > 1)
-            assert all(mica.equal(a, b) for a, b in zip(wanted, found, strict=True))
-            assert rooms[0] is None or mica.equal(rooms[0], rooms[1])
