@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "compiler/fused.h"
 #include "core/recorded_batch_norm.h"
 #include "core/recorded_convolution.h"
 #include "core/silu_of_line.h"

@@ -1,24 +1,13 @@
 #include "compiler/fused.h"
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
 #include <memory>
 
 #include "mica/backend.h"
-#include "mica/backend/kernel_types.h"
 #include "mica/core/recording.h"
 #include "mica/error.h"
 
 namespace mica::recording {
-
-void take_numbers(Call& to, const Call& from) {
-  std::memcpy(to.arguments, from.arguments, sizeof to.arguments);
-  if (to.form != Call::Form::Loop) return;
-  take_numbers_of_step(to, from);
-  for (int k = to.noutputs; k < to.noperands; ++k)
-    if (!to.operands[k].storage) std::memcpy(to.operands[k].number, from.operands[k].number, sizeof(Operand::number));
-}
 
 void FusedPlan::take_numbers() {
   for (MadeCall& made : halves_) recording::take_numbers(made, *made.origin);

@@ -2,9 +2,7 @@
 // products of one row, and norms with their neighbours.
 #pragma once
 
-#include <algorithm>
 #include <deque>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,14 +18,6 @@ namespace mica::recording {
 // Replaces each call that reads rows which others wrote in halves, or writes rows which others read in halves, by two
 // calls, one for each half. Dimensions of one element are left out. New calls are put into `made`.
 std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<MadeCall>& made);
-
-// Gives a call the numbers and further arguments of another one that is the same call otherwise.
-void take_numbers(Call& to, const Call& from);
-// The same for a call that only runs as an instruction of a loop.
-inline void take_numbers_of_step(Call& to, const Call& from) {
-  std::copy(std::begin(from.step.numbers), std::end(from.step.numbers), to.step.numbers);
-  std::copy(std::begin(from.step.parameters), std::end(from.step.parameters), to.step.parameters);
-}
 
 class FusedGroup {
  public:

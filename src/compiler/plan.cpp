@@ -1,6 +1,7 @@
 #include "compiler/plan.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "compiler/epilogue.h"
 #include "core/recorded_convolution.h"
@@ -33,6 +34,14 @@ std::vector<bool> Plan::find_needed(const Call* calls, int count, const std::vec
       if (calls[c].operands[k].storage) wanted[calls[c].operands[k].slot] = true;
   }
   return needed;
+}
+
+void take_numbers(Call& to, const Call& from) {
+  std::memcpy(to.arguments, from.arguments, sizeof to.arguments);
+  if (to.form != Call::Form::Loop) return;
+  take_numbers_of_step(to, from);
+  for (int k = to.noutputs; k < to.noperands; ++k)
+    if (!to.operands[k].storage) std::memcpy(to.operands[k].number, from.operands[k].number, sizeof(Operand::number));
 }
 
 Plan::Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots)

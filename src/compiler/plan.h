@@ -2,6 +2,8 @@
 // only a buffer of a piece's size.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +26,14 @@ struct Slot {
 
 // How far a call has come while a recording runs. Of calls that have begun, some pieces may have been computed.
 enum class Progress : uint8_t { Waits, Begun, Done };
+
+// Gives a call the numbers and further arguments of another one that is the same call otherwise.
+void take_numbers(Call& to, const Call& from);
+// The same for a call that only runs as an instruction of a loop.
+inline void take_numbers_of_step(Call& to, const Call& from) {
+  std::copy(std::begin(from.step.numbers), std::end(from.step.numbers), to.step.numbers);
+  std::copy(std::begin(from.step.parameters), std::end(from.step.parameters), to.step.parameters);
+}
 
 class Epilogue;
 

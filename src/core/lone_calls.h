@@ -7,8 +7,8 @@
 namespace mica::recording {
 
 // Whether a call runs at once, though it could be put off: calls like it were put off many times, and none of them ran
-// together with another call. To be asked of calls none of whose operands is pending. Now
-// and then such a call is put off nevertheless, because the program may have changed.
+// together with another call. To be asked of calls none of whose operands is pending. Now and then such a call is put
+// off nevertheless, because the program may have changed.
 bool runs_alone(const char* name, DType dtype, IntArrayRef sizes);
 
 // Whether copies like this one have run alone as often, for whoever allocates the copy's memory first.

@@ -316,7 +316,7 @@ void weight_gradient_depthwise(const Problem& p) {
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
   const PaddedPlane::Placing placing = padded.placing(c.source.height, c.source.width, c.pad_y, c.pad_x, 1, 1);
   const int64_t taps = c.kernel_y * c.kernel_x, step = in_last || out_last ? kPlanes : 1;
-  const int64_t blocks = (c.groups + step - 1) / step;
+  const int64_t blocks = divide_up(c.groups, step);
   float* weight = reinterpret_cast<float*>(p.weight);
   parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
     const Scratch buffer(bytes_of_floats(padded.size()));
