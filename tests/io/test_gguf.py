@@ -50,6 +50,27 @@ def test_products(name, dtype):
         assert (got.double() - expected).abs().max() < 2e-2 * expected.abs().max()
 
 
+@pytest.mark.parametrize("name, size", [("Q4_0", 18), ("Q8_0", 34)])
+@pytest.mark.parametrize("columns", [5, 16, 37])
+@pytest.mark.parametrize("depth", [32, 96])
+def test_products_that_need_no_rounding_are_exact(name, size, columns, depth):
+    from mica._checkpoints.block_weight import BlockWeight
+
+    mica.manual_seed(2)
+    data = mica.randint(0, 256, (columns * depth // 32, size), dtype=mica.uint8)
+    scales = mica.tensor([0.25, 0.5, 1.0, -2.0])[mica.randint(0, 4, (len(data), 1))]
+    data[:, :2] = scales.half().view(mica.uint8)
+    weight = BlockWeight(name, data.flatten(), (columns, depth))
+    # Each group's greatest activation is 127, so that a step is 1, or 2 in the later ones.
+    x = mica.randint(-127, 128, (20, depth)).float()
+    x[:, ::32] = 127
+    x[:, depth // 64 * 32 :] *= 2
+    expected = (x.double() @ weight.dequantize().double().t()).float()
+    for rows in (1, 2, 3, 4, 8, 15, 20):
+        assert mica.equal(F.linear(x[:rows], weight), expected[:rows])
+    assert mica.equal(F.linear(x[:1].bfloat16(), weight), expected[:1].bfloat16())
+
+
 def test_in_the_place_of_a_matrix():
     weights = mica.load_gguf(FILE)
     weight, real = weights["Q8_0"], weights["Q8_0.expected"]

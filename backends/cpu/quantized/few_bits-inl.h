@@ -1,49 +1,66 @@
 // The tile of few_bits.h, once for every machine. Whoever includes it has defined MICA_FEW_BITS_TARGET, the
-// instructions that functions may use, and gives a class M:
+// instructions that functions may use, and gives a class M, or two, for each width of weights:
 //   Sums, Floats      vectors of M::kLanes columns
 //   Activations       16 adjacent activations of a row, of which `dot` takes the four of one lane
-//   numbers           weights as bytes, kTimes<kBits> what they are, and more by kMore<kBits>
+//   numbers           8-bit weights as bytes, more than they are by kMore
+//   pairs, low, high  4-bit weights: the bytes of a record, and the two columns in them, more by kMoreLow and
+//   kMoreHigh.
+//                     With kJoined, high still has the number of low in it, and 16 times its own.
 #if !defined(MICA_FEW_BITS_TARGET)
 #error "define the instructions first"
 #endif
 
 // Vectors of columns whose sums stay in registers together: few rows leave room for more.
-template <class M, int kRows>
+// Of 4 bits the first half of them are lower halves of bytes, the second half the upper ones.
+template <class M, int kBits, int kRows>
 constexpr int few_bits_together() {
-  constexpr int kParts = kFewBitsColumns / M::kLanes;
+  constexpr int kParts = kFewBitsColumns / M::kLanes, kLeast = kBits == 4 ? 2 : 1;
   constexpr int kRoom = M::kMostSums / kRows;
-  return kRoom < 1 ? 1 : kRoom < kParts ? kRoom : kParts;
+  return kRoom < kLeast ? kLeast : kRoom < kParts ? kRoom : kParts;
 }
 
 template <class M, int kBits, int kRows, int kTogether>
 MICA_FEW_BITS_TARGET inline __attribute__((always_inline)) void few_bits_chunk_products(
     typename M::Sums (&sum)[kRows][kTogether], const uint8_t* weights, const int8_t* activations, int64_t row_stride) {
-  constexpr int kHalves = kBits == 4 ? 2 : 1;
-#pragma GCC unroll 2
-  for (int half = 0; half < kHalves; ++half) {
-    typename M::Activations left[kRows];
+  constexpr int64_t kRecord = few_bits_record(kBits);
+  typename M::Activations left[kRows];
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) left[r] = M::activations(activations + r * row_stride + 16 * half);
+  for (int r = 0; r < kRows; ++r) left[r] = M::activations(activations + r * row_stride);
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 4; ++i)
+    if constexpr (kBits == 8) {
 #pragma GCC unroll 4
       for (int t = 0; t < kTogether; ++t) {
-        const typename M::Bytes right =
-            M::template numbers<kBits>(weights + kFewBitsRecord * i + 4 * M::kLanes * t, half);
+        const typename M::Bytes right = M::numbers(weights + kRecord * i + 4 * M::kLanes * t);
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) sum[r][t] = M::template dot<kBits>(sum[r][t], right, left[r], i);
+        for (int r = 0; r < kRows; ++r) sum[r][t] = M::template dot<8>(sum[r][t], right, left[r], i);
       }
-  }
+    } else {
+      constexpr int kHalf = kTogether / 2;
+#pragma GCC unroll 4
+      for (int t = 0; t < kHalf; ++t) {
+        const typename M::Bytes both = M::pairs(weights + kRecord * i + 4 * M::kLanes * t);
+        const typename M::Bytes low = M::low(both), high = M::high(both);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          sum[r][t] = M::template dot<4>(sum[r][t], low, left[r], i);
+          sum[r][kHalf + t] = M::template dot<4>(sum[r][kHalf + t], high, left[r], i);
+        }
+      }
+    }
 }
 
 template <class M, int kBits, int kPlanes, int kRows>
 MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
-  constexpr int kTogether = few_bits_together<M, kRows>();
-  constexpr int64_t kChunk = few_bits_chunk(kBits);
-  constexpr float kTimes = M::template kTimes<kBits>;
-  constexpr int32_t kMore = M::template kMore<kBits>;
+  constexpr int kTogether = few_bits_together<M, kBits, kRows>(), kHalf = kTogether / 2;
+  constexpr bool kPairs = kBits == 4, kJoined = kPairs && M::kJoined;
+  constexpr int kFirsts = kPairs ? kFewBitsColumns / 2 : kFewBitsColumns;
   const int64_t depth = tile.groups * tile.group;
-  for (int first = 0; first < kFewBitsColumns; first += kTogether * M::kLanes) {
+  for (int first = 0; first < kFirsts; first += (kPairs ? kHalf : kTogether) * M::kLanes) {
+    const auto column = [&](int t) {
+      return first + (kPairs && t >= kHalf ? kFirsts + M::kLanes * (t - kHalf) : M::kLanes * t);
+    };
+    const auto joined = [](int t) { return kJoined && t >= kHalf; };
     typename M::Floats total[kRows][kTogether];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
@@ -55,22 +72,28 @@ MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
 #pragma GCC unroll 2
       for (int plane = 0; plane < kPlanes; ++plane) {
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          const auto start = M::all(kMore ? -kMore * tile.plane_sums[plane][r * tile.groups + g] : 0);
+        for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-          for (int t = 0; t < kTogether; ++t)
+          for (int t = 0; t < kTogether; ++t) {
+            const int32_t more = !kPairs ? M::kMore : t < kHalf ? M::kMoreLow : M::kMoreHigh;
+            const auto start = M::all(more ? -more * tile.plane_sums[plane][r * tile.groups + g] : 0);
             sum[r][t] = plane == 0 ? start : M::add(start, M::times(sum[r][t], kPlaneBase));
-        }
+          }
         const uint8_t* from = weights;
         const int8_t* activations = tile.planes[plane] + g * tile.group;
-        for (int64_t k = 0; k < tile.group; k += kChunk, from += 4 * kFewBitsRecord)
+        for (int64_t k = 0; k < tile.group; k += kFewBitsChunk, from += 4 * few_bits_record(kBits))
           few_bits_chunk_products<M, kBits, kRows, kTogether>(sum, from, activations + k, depth);
       }
-      weights += tile.group / kChunk * 4 * kFewBitsRecord;
-      const float* scales = tile.scales + g * kFewBitsColumns + first;
+      weights += tile.group / kFewBitsChunk * 4 * few_bits_record(kBits);
+      if constexpr (kJoined)
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+          for (int t = 0; t < kHalf; ++t) sum[r][kHalf + t] = M::subtract(sum[r][kHalf + t], sum[r][t]);
+      const float* scales = tile.scales + g * kFewBitsColumns;
 #pragma GCC unroll 4
       for (int t = 0; t < kTogether; ++t) {
-        const typename M::Floats scale = M::load(scales + M::kLanes * t);
+        const typename M::Floats scale = M::load(scales + column(t));
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r)
           total[r][t] =
@@ -79,10 +102,12 @@ MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
       if (tile.least) {
 #pragma GCC unroll 4
         for (int t = 0; t < kTogether; ++t) {
-          const typename M::Floats least = M::load(tile.least + g * kFewBitsColumns + first + M::kLanes * t);
+          const typename M::Floats least = M::load(tile.least + g * kFewBitsColumns + column(t));
 #pragma GCC unroll 8
-          for (int r = 0; r < kRows; ++r)
-            total[r][t] = M::add_product(total[r][t], least, M::all(kTimes * tile.sums[r * tile.groups + g]));
+          for (int r = 0; r < kRows; ++r) {
+            const float sums = tile.sums[r * tile.groups + g];
+            total[r][t] = M::add_product(total[r][t], least, M::all(joined(t) ? 16 * sums : sums));
+          }
         }
       }
     }
@@ -90,21 +115,24 @@ MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
       for (int t = 0; t < kTogether; ++t)
-        M::store(tile.out + r * tile.out_stride + first + M::kLanes * t, M::times(total[r][t], 1 / kTimes));
+        M::store(tile.out + r * tile.out_stride + column(t),
+                 joined(t) ? M::times(total[r][t], 1.0f / 16) : total[r][t]);
   }
 }
 
-template <class M>
-constexpr FewBits make_few_bits() {
-  constexpr int kMost = M::kMostRows;  // a tile of 8 rows that does not fit is never asked for
+// M4 and M8 are the classes for weights of 4 and of 8 bits.
+template <class M4, class M8>
+constexpr FewBits make_few_bits(FewBits::Row* row4 = nullptr, FewBits::Row* row8 = nullptr) {
+  constexpr int kMost = M8::kMostRows;  // a tile of 8 rows that does not fit is never asked for
   return {kMost,
-          M::kWidens,
-          {{{few_bits_tile<M, 4, 1, 1>, few_bits_tile<M, 4, 1, 2>, few_bits_tile<M, 4, 1, 4>,
-             few_bits_tile<M, 4, 1, kMost>},
-            {few_bits_tile<M, 4, 2, 1>, few_bits_tile<M, 4, 2, 2>, few_bits_tile<M, 4, 2, 4>,
-             few_bits_tile<M, 4, 2, kMost>}},
-           {{few_bits_tile<M, 8, 1, 1>, few_bits_tile<M, 8, 1, 2>, few_bits_tile<M, 8, 1, 4>,
-             few_bits_tile<M, 8, 1, kMost>},
-            {few_bits_tile<M, 8, 2, 1>, few_bits_tile<M, 8, 2, 2>, few_bits_tile<M, 8, 2, 4>,
-             few_bits_tile<M, 8, 2, kMost>}}}};
+          M8::kWidens,
+          {{{few_bits_tile<M4, 4, 1, 1>, few_bits_tile<M4, 4, 1, 2>, few_bits_tile<M4, 4, 1, 4>,
+             few_bits_tile<M4, 4, 1, kMost>},
+            {few_bits_tile<M4, 4, 2, 1>, few_bits_tile<M4, 4, 2, 2>, few_bits_tile<M4, 4, 2, 4>,
+             few_bits_tile<M4, 4, 2, kMost>}},
+           {{few_bits_tile<M8, 8, 1, 1>, few_bits_tile<M8, 8, 1, 2>, few_bits_tile<M8, 8, 1, 4>,
+             few_bits_tile<M8, 8, 1, kMost>},
+            {few_bits_tile<M8, 8, 2, 1>, few_bits_tile<M8, 8, 2, 2>, few_bits_tile<M8, 8, 2, 4>,
+             few_bits_tile<M8, 8, 2, kMost>}}},
+          {row4, row8}};
 }

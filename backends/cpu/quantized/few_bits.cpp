@@ -20,10 +20,8 @@ struct Machine {
   using Activations = const int8_t*;
   static constexpr int kLanes = 1, kMostSums = 4, kMostRows = 4;
   static constexpr bool kWidens = false;
-  template <int kBits>
-  static constexpr int kMore = 0;
-  template <int kBits>
-  static constexpr int kTimes = 1;
+  static constexpr bool kJoined = false;
+  static constexpr int kMore = 0, kMoreLow = 0, kMoreHigh = 0;
 
   template <class T>
   static T all(T v) {
@@ -43,13 +41,18 @@ struct Machine {
   static void store(float* to, float v) { *to = v; }
   static Activations activations(const int8_t* from) { return from; }
 
-  template <int kBits>
-  static Bytes numbers(const uint8_t* from, int half) {
+  static Bytes numbers(const uint8_t* from) {
     Bytes four;
-    for (int i = 0; i < 4; ++i) {
-      const int byte = static_cast<int8_t>(from[i]);
-      four[i] = kBits == 8 ? byte : half == 1 ? byte >> 4 : static_cast<int8_t>(from[i] << 4) >> 4;
-    }
+    for (int i = 0; i < 4; ++i) four[i] = static_cast<int8_t>(from[i]);
+    return four;
+  }
+  static Bytes pairs(const uint8_t* from) { return numbers(from); }
+  static Bytes low(Bytes four) {
+    for (int32_t& number : four) number = (number & 15) - 8;
+    return four;
+  }
+  static Bytes high(Bytes four) {
+    for (int32_t& number : four) number >>= 4;
     return four;
   }
 
@@ -60,7 +63,7 @@ struct Machine {
   }
 };
 
-constexpr FewBits kFewBits = make_few_bits<Machine>();
+constexpr FewBits kFewBits = make_few_bits<Machine, Machine>();
 }  // namespace plain
 
 }  // namespace

@@ -3,11 +3,14 @@
 //
 // Weights are numbers from -8 to 7 or from -128 to 127; what they stand for is number * scale + least, with a scale and
 // a least number for each group of depths of a row. Rows of weights are the columns of the product. A block
-// is 16 of them. A record is 64 bytes: of each of the 16 columns 4 adjacent depths, so that one instruction multiplies
-// them with the same 4 activations and adds the products to the sum of its column.
-//   8 bits: chunks of 16 depths, 4 records: record i has the depths 4 i to 4 i + 3.
-//   4 bits: chunks of 32 depths, 4 records: in record i the lower halves of bytes are the depths 4 i to 4 i + 3, the
-//   upper ones those 16 further on.
+// is 16 of them. A record has of each of the 16 columns 4 adjacent depths, so that one instruction multiplies
+// them with the same 4 activations and adds the products to the sum of its column. A chunk is the 4 records of 16
+// depths.
+//   8 bits: a record is 64 bytes, column by column.
+//   4 bits: a record is 32 bytes. The lower half of a byte is a number of one of the first 8 columns, plus 8; the upper
+//   half is the number of the column 8 further on, with its sign. As both meet the same activation, the sum of products
+//   with whole bytes is 16 times the sum of the second column and the sum of the first one: a machine that has
+//   multiplied the lower halves needs not take the upper ones out.
 //
 // Activations have one or two planes (split_rows.h).
 #pragma once
@@ -19,9 +22,9 @@
 namespace mica::cpu {
 
 constexpr int kFewBitsColumns = 16;
-constexpr int64_t kFewBitsRecord = 4 * kFewBitsColumns;  // bytes
+constexpr int kFewBitsChunk = 16;  // depths that are packed together
 
-constexpr int64_t few_bits_chunk(int bits) { return bits == 4 ? 32 : 16; }  // depths that are packed together
+constexpr int64_t few_bits_record(int bits) { return 4 * kFewBitsColumns * bits / 8; }  // bytes
 
 // Some rows of activations and a block of columns. In every list that has an entry for each row and group, the rows lie
 // `groups` apart.
@@ -37,12 +40,30 @@ struct FewBitsTile {
   int64_t out_stride;
 };
 
+// One row of activations with one plane, and a block of columns in groups of 32 that have float16 scales.
+struct FewBitsRow {
+  const uint8_t* weights;
+  const uint16_t* scales;  // [groups][16]
+  int64_t groups;
+  const int8_t* numbers;
+  const float* steps;
+  // [groups][4], equal ones: kFewBitsStart, of 4 bits less 8 times the sum of a group's numbers.
+  const int32_t* starts;
+  float* out;
+};
+
+constexpr int kFewBitsRowGroup = 32;
+// The bits of 1.5 * 2^23. A float with these bits and a small integer added to them is greater by that integer.
+constexpr int32_t kFewBitsStart = 0x4b400000;
+
 struct FewBits {
   using Tile = void(const FewBitsTile& tile);
+  using Row = void(const FewBitsRow& row);
   static constexpr int kSteps = 4;  // 1, 2, 4 and 8 rows
   int most_rows;                    // 4 or 8
   bool widens;                      // whether tiles of 8 bits are faster, so that unpacking pays for many rows
   Tile* tile[2][2][kSteps];         // for 4 and 8 bits, with one and two planes
+  Row* row[2];                      // for 4 and 8 bits, where tiles of one row are not the fastest; else null
 };
 
 const FewBits& few_bits();

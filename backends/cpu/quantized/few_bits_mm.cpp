@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/cpu/gemm/kernels.h"
 #include "backends/cpu/quantized/few_bits.h"
@@ -35,11 +36,12 @@ constexpr int64_t kRowsBytes = 256 * 1024;  // bytes of activations that stay in
 // last chunk may be shorter: there the numbers of a column follow each other.
 struct Place {
   Place(int bits, int64_t j, int64_t k, int64_t depth) {
-    const int64_t chunk = few_bits_chunk(bits), begin = k / chunk * chunk, within = k - begin;
-    const int64_t count = std::min(chunk, depth - begin), lower = bits == 4 ? count / 2 : count;
-    half = static_cast<int>(within / lower);
-    const int64_t at = within % lower;
-    byte = begin * kColumns * bits / 8 + (count == chunk ? at / 4 * kFewBitsRecord + 4 * j + at % 4 : j * lower + at);
+    const int64_t begin = k / kFewBitsChunk * kFewBitsChunk, within = k - begin;
+    const int64_t count = std::min<int64_t>(kFewBitsChunk, depth - begin), in_row = kColumns * bits / 8;
+    half = static_cast<int>(j / in_row);
+    const int64_t at = j % in_row;
+    byte = begin * in_row +
+           (count == kFewBitsChunk ? within / 4 * few_bits_record(bits) + 4 * at + within % 4 : at * count + within);
   }
   int64_t byte;
   int half;
@@ -49,7 +51,7 @@ int number_at(const uint8_t* block, int bits, int64_t j, int64_t k, int64_t dept
   const Place place(bits, j, k, depth);
   const auto byte = static_cast<int8_t>(block[place.byte]);
   if (bits == 8) return byte;
-  return place.half == 1 ? byte >> 4 : static_cast<int8_t>(block[place.byte] << 4) >> 4;
+  return place.half == 1 ? byte >> 4 : (byte & 15) - 8;
 }
 
 // float16 numbers of some times 16 columns; both kinds of machine have an instruction for it.
@@ -187,12 +189,40 @@ void plain_row(const T* row, const uint8_t* block, int bits, int64_t depth, int6
 
 // Turns a block of 4-bit numbers into one of 8-bit numbers.
 void widen(const uint8_t* from, int64_t depth, uint8_t* to) {
-  constexpr int64_t kChunkBytes = 4 * kFewBitsRecord;
-  for (int64_t k = 0; k < depth; k += few_bits_chunk(4), from += kChunkBytes, to += 2 * kChunkBytes)
-    for (int64_t i = 0; i < kChunkBytes; ++i) {
-      to[i] = static_cast<uint8_t>(static_cast<int8_t>(from[i] << 4) >> 4);
-      to[kChunkBytes + i] = static_cast<uint8_t>(static_cast<int8_t>(from[i]) >> 4);
+  constexpr int64_t kRecord = few_bits_record(4);
+  for (int64_t k = 0; k < depth; k += 4, from += kRecord, to += 2 * kRecord)
+    for (int64_t i = 0; i < kRecord; ++i) {
+      to[i] = static_cast<uint8_t>((from[i] & 15) - 8);
+      to[kRecord + i] = static_cast<uint8_t>(static_cast<int8_t>(from[i]) >> 4);
     }
+}
+
+// Whether the function for one row and groups of 32 with float16 scales is there and can be used.
+bool takes_row(const FewBits& machine, const Products& p, int bits) {
+  return machine.row[bits == 8] && p.out.sizes[0] == 1 && p.planes == 1 && p.group == kFewBitsRowGroup &&
+         p.scales.dtype == DType::Float16 && p.scales.size(-1) != 2;
+}
+
+template <class T>
+void row_products(const FewBits& machine, const Products& p, const SplitRows& split, int bits) {
+  const int64_t columns = p.out.sizes[1], depth = p.self.sizes[1], groups = split.groups;
+  const int64_t blocks = (columns + kColumns - 1) / kColumns, block_bytes = kColumns * depth * bits / 8;
+  const int32_t more = bits == 4 ? 8 : 0;
+  const Scratch<int32_t> starts(4 * groups);
+  for (int64_t i = 0; i < 4 * groups; ++i) starts[i] = kFewBitsStart - more * split.sums(0)[i / 4];
+  parallel_for(0, blocks, 1 + kTaskBytes / (block_bytes + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      float sums[kColumns];
+      T* const out = p.out.ptr<T>() + block * kColumns;
+      const int64_t count = std::min<int64_t>(kColumns, columns - block * kColumns);
+      bool straight = false;
+      if constexpr (std::is_same_v<T, float>) straight = count == kColumns;
+      machine.row[bits == 8]({p.weights.ptr<const uint8_t>() + block * block_bytes,
+                              p.scales.ptr<const uint16_t>() + block * groups * kColumns, groups, split.plane(0),
+                              split.steps.data(), starts.data(), straight ? reinterpret_cast<float*>(out) : sums});
+      if (!straight) store(sums, 1, out, columns, count);
+    }
+  });
 }
 
 template <class T>
@@ -208,6 +238,7 @@ void few_bits_products(const Products& p) {
     const T* const self = p.self.ptr<const T>() + row * depth;
     T* const out = p.out.ptr<T>() + row * columns;
     const SplitRows split(self, p.self.dtype, rows, depth, p.group, p.planes);
+    if (takes_row(machine, p, bits) && split.has_steps[0]) return row_products<T>(machine, p, split, bits);
     const bool widens = bits == 4 && machine.widens && rows >= kRowsToWiden;
     parallel_for(0, blocks, 1 + kTaskBytes / (block_bytes + 1), [&](int64_t begin, int64_t end) {
       Meaning meaning(p.scales, groups);
@@ -246,8 +277,8 @@ void few_bits_products(const Products& p) {
 
 // Flipping one bit turns a number that counts from 0 into a signed one.
 template <class T>
-uint8_t turned(T number, int bits) {
-  return static_cast<uint8_t>(bits == 8 ? (number & 255) ^ 128 : (number & 15) ^ 8);
+uint8_t turned(T number, int bits, int half) {
+  return static_cast<uint8_t>(bits == 8 ? (number & 255) ^ 128 : half == 0 ? number & 15 : ((number & 15) ^ 8) << 4);
 }
 
 template <class T>
@@ -262,19 +293,13 @@ void pack(const TensorView& out, const TensorView& self) {
       for (int64_t j = 0; j < std::min<int64_t>(kColumns, rows - block * kColumns); ++j) {
         const T* row = self.ptr<const T>() + (block * kColumns + j) * depth;
         // Whole chunks are written in the order of their bytes, the rest by its places.
-        const int64_t chunk = few_bits_chunk(bits), whole = depth / chunk * chunk;
-        for (int64_t k = 0; k < whole; k += chunk) {
-          uint8_t* const records = to + k * kColumns * bits / 8 + 4 * j;
-          for (int64_t i = 0; i < 16; ++i) {
-            const uint8_t first = turned(row[k + i], bits);
-            const uint8_t upper = bits == 4 ? turned(row[k + i + 16], bits) : 0;
-            records[i / 4 * kFewBitsRecord + i % 4] = static_cast<uint8_t>(first | upper << 4);
-          }
+        const int64_t whole = depth / kFewBitsChunk * kFewBitsChunk, record = few_bits_record(bits);
+        const int half = static_cast<int>(j / (kColumns * bits / 8));
+        for (int64_t k = 0; k < whole; k += kFewBitsChunk) {
+          uint8_t* const records = to + Place(bits, j, k, depth).byte;
+          for (int64_t i = 0; i < kFewBitsChunk; ++i) records[i / 4 * record + i % 4] |= turned(row[k + i], bits, half);
         }
-        for (int64_t k = whole; k < depth; ++k) {
-          const Place place(bits, j, k, depth);
-          to[place.byte] |= static_cast<uint8_t>(turned(row[k], bits) << (4 * place.half));
-        }
+        for (int64_t k = whole; k < depth; ++k) to[Place(bits, j, k, depth).byte] |= turned(row[k], bits, half);
       }
     }
   });

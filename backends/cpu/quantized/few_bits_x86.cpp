@@ -34,11 +34,9 @@ struct Machine {
   using Bytes = __m512i;
   using Activations = const int8_t*;
   static constexpr int kLanes = 16, kMostSums = 8, kMostRows = 8;
-  static constexpr bool kWidens = false;
-  template <int kBits>
-  static constexpr int kMore = kBits == 4 ? 8 : 128;
-  template <int kBits>
-  static constexpr int kTimes = 1;
+  static constexpr bool kWidens = true;
+  static constexpr bool kJoined = false;
+  static constexpr int kMore = 128, kMoreLow = 0, kMoreHigh = 0;
 
   MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm512_set1_epi32(v); }
   MICA_FEW_BITS_OP Floats all(float v) { return _mm512_set1_ps(v); }
@@ -51,12 +49,8 @@ struct Machine {
   MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm512_storeu_ps(to, v); }
   MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
 
-  template <int kBits>
-  MICA_FEW_BITS_OP Bytes numbers(const uint8_t* from, int half) {
-    const __m512i mask = _mm512_set1_epi8(15), flip = _mm512_set1_epi8(static_cast<char>(kBits == 8 ? 0x80 : 0x88));
-    const __m512i bytes = _mm512_xor_si512(_mm512_loadu_si512(from), flip);
-    if (kBits == 8) return bytes;
-    return _mm512_and_si512(half == 0 ? bytes : _mm512_srli_epi16(bytes, 4), mask);
+  MICA_FEW_BITS_OP Bytes numbers(const uint8_t* from) {
+    return _mm512_xor_si512(_mm512_loadu_si512(from), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
 
   template <int kBits>
@@ -65,7 +59,41 @@ struct Machine {
   }
 };
 
-constexpr FewBits kFewBits = make_few_bits<Machine>();
+// A record of 4-bit weights is a vector of 256 bits.
+struct Pairs {
+  using Sums = __m256i;
+  using Floats = __m256;
+  using Bytes = __m256i;
+  using Activations = const int8_t*;
+  static constexpr int kLanes = 8, kMostSums = 16;
+  static constexpr bool kJoined = true;
+  static constexpr int kMore = 0, kMoreLow = 8, kMoreHigh = 8 * 16 + 8;
+
+  MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
+  MICA_FEW_BITS_OP Floats all(float v) { return _mm256_set1_ps(v); }
+  MICA_FEW_BITS_OP Sums add(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
+  MICA_FEW_BITS_OP Sums subtract(Sums a, Sums b) { return _mm256_sub_epi32(a, b); }
+  MICA_FEW_BITS_OP Sums times(Sums a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
+  MICA_FEW_BITS_OP Floats times(Floats a, float b) { return _mm256_mul_ps(a, _mm256_set1_ps(b)); }
+  MICA_FEW_BITS_OP Floats add_product(Floats sum, Floats a, Floats b) { return _mm256_fmadd_ps(a, b, sum); }
+  MICA_FEW_BITS_OP Floats floats(Sums a) { return _mm256_cvtepi32_ps(a); }
+  MICA_FEW_BITS_OP Floats load(const float* from) { return _mm256_loadu_ps(from); }
+  MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm256_storeu_ps(to, v); }
+  MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
+  MICA_FEW_BITS_OP Bytes pairs(const uint8_t* from) {
+    return _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
+                            _mm256_set1_epi8(static_cast<char>(0x80)));
+  }
+  MICA_FEW_BITS_OP Bytes low(Bytes both) { return _mm256_and_si256(both, _mm256_set1_epi8(15)); }
+  MICA_FEW_BITS_OP Bytes high(Bytes both) { return both; }
+
+  template <int kBits>
+  MICA_FEW_BITS_OP Sums dot(Sums sum, Bytes weights, Activations from, int lane) {
+    return _mm256_dpbusd_epi32(sum, weights, _mm256_set1_epi32(four_activations(from, lane)));
+  }
+};
+
+constexpr FewBits kFewBits = make_few_bits<Pairs, Machine>();
 #undef MICA_FEW_BITS_TARGET
 #undef MICA_FEW_BITS_OP
 }  // namespace vnni
@@ -82,10 +110,8 @@ struct Machine {
   using Activations = const int8_t*;
   static constexpr int kLanes = 8, kMostSums = 4, kMostRows = 4;
   static constexpr bool kWidens = false;
-  template <int kBits>
-  static constexpr int kMore = kBits == 4 ? 8 : 0;
-  template <int kBits>
-  static constexpr int kTimes = 1;
+  static constexpr bool kJoined = false;
+  static constexpr int kMore = 0, kMoreLow = 8, kMoreHigh = 8;
 
   MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
   MICA_FEW_BITS_OP Floats all(float v) { return _mm256_set1_ps(v); }
@@ -98,13 +124,15 @@ struct Machine {
   MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm256_storeu_ps(to, v); }
   MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
 
-  template <int kBits>
-  MICA_FEW_BITS_OP Bytes numbers(const uint8_t* from, int half) {
-    const __m256i mask = _mm256_set1_epi8(15), flip = _mm256_set1_epi8(static_cast<char>(0x88));
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    if (kBits == 8) return bytes;
-    return _mm256_and_si256(_mm256_xor_si256(half == 0 ? bytes : _mm256_srli_epi16(bytes, 4), flip), mask);
+  MICA_FEW_BITS_OP Bytes numbers(const uint8_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
+  // Products of whole bytes would not fit 16 bits, so the halves are taken apart.
+  MICA_FEW_BITS_OP Bytes pairs(const uint8_t* from) {
+    return _mm256_xor_si256(numbers(from), _mm256_set1_epi8(static_cast<char>(0x80)));
+  }
+  MICA_FEW_BITS_OP Bytes low(Bytes both) { return _mm256_and_si256(both, _mm256_set1_epi8(15)); }
+  MICA_FEW_BITS_OP Bytes high(Bytes both) { return low(_mm256_srli_epi16(both, 4)); }
 
   template <int kBits>
   MICA_FEW_BITS_OP Sums dot(Sums sum, Bytes weights, Activations from, int lane) {
@@ -118,7 +146,7 @@ struct Machine {
   }
 };
 
-constexpr FewBits kFewBits = make_few_bits<Machine>();
+constexpr FewBits kFewBits = make_few_bits<Machine, Machine>();
 #undef MICA_FEW_BITS_TARGET
 #undef MICA_FEW_BITS_OP
 }  // namespace avx2
