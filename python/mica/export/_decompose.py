@@ -99,6 +99,7 @@ def decomposed(program, table):
         mutations.append(OutputSpec(kind, TensorArgument(value.name), name if is_input else spec.target))
     graph.output((*(value for _, value in changed), *outputs))
     lifted = _lift(graph, constants)
+    _keep_custom(program.graph, graph)
     inputs = list(program.graph_signature.input_specs)
     first = next((i for i, each in enumerate(inputs) if each.kind is InputKind.USER_INPUT), len(inputs))
     inputs[first:first] = lifted
@@ -106,6 +107,14 @@ def decomposed(program, table):
     names = {name: node.name for name, node in kept.items() if isinstance(node, Node) and node in graph.nodes}
     calls = [_renamed(entry, names) for entry in program.module_call_graph]
     return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants, modules, calls
+
+
+def _keep_custom(old, new):
+    """Let placeholders and the output have what a program has noted on them (node.meta["custom"])."""
+    noted = {node.name: node.meta["custom"] for node in old.nodes if "custom" in node.meta}
+    for node in new.nodes:
+        if node.op in ("placeholder", "output") and node.name in noted:
+            node.meta.setdefault("custom", noted[node.name])
 
 
 def _kept_names(entries):
@@ -167,7 +176,7 @@ class _Steps(Interpreter):
         if n.name in self._kept_names:
             self.kept[n.name] = result
         new, nodes = len(self._made.nodes) - count, reversed(self._made.nodes)
-        known = {key: n.meta[key] for key in ("nn_module_stack", "stack_trace") if key in n.meta}
+        known = {key: n.meta[key] for key in ("nn_module_stack", "stack_trace", "custom") if key in n.meta}
         for _ in range(new if known else 0):
             next(nodes).meta.update(known)
         return result
@@ -182,6 +191,9 @@ class _Steps(Interpreter):
             out = rule(*args, **kwargs)
             if out is not NotImplemented:
                 return out
+        if target is aten._assert_tensor_metadata.default:
+            self._assert_metadata(*args, **kwargs)
+            return None
         if not _is_whole(target) and (rule is not None or not _is_composite(target)):
             return super().call_function(target, args, kwargs)
         node_args, node_kwargs = self._mode.argument(tuple(args)), self._mode.argument(dict(kwargs))
@@ -189,6 +201,10 @@ class _Steps(Interpreter):
             out = target(*args, **kwargs)
         self._mode.record(target, node_args, node_kwargs, out)
         return out
+
+    def _assert_metadata(self, a, size=None, stride=None, dtype=None, **named):
+        args = self._mode.argument((a, size, stride, dtype))
+        self._mode.record(aten._assert_tensor_metadata.default, args, named, None)
 
 
 def _name_norms(graph):

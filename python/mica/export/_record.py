@@ -142,11 +142,19 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         target, args, kwargs = found
         if depends and self.runs_again and _may_ask_data(target):
             raise NeedsData
+        if getattr(target, "_overloadpacket", None) is mica.ops.aten.to and isinstance(args[0], _C.TensorBase):
+            self._note_metadata(args[0])
         out = target(*args, **kwargs)
         if tensors_in((out,)) or _has_effect(target):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
         return out
+
+    def _note_metadata(self, tensor):
+        """Let the program assert of what is converted that it is as in the example: the graph's conversion was chosen by it."""
+        known = {"dtype": tensor.dtype, "device": tensor.device, "layout": tensor.layout}
+        target = mica.ops.aten._assert_tensor_metadata.default
+        self._record("call_function", target, (tensor,), known, None, "_assert_tensor_metadata_default")
 
     def _with_casts(self, name, func, args, kwargs):
         before = mica.is_autocast_cache_enabled()

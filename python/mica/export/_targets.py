@@ -206,6 +206,50 @@ _FUNCTIONAL = {
 }  # fmt: skip
 
 
+# ---- conversions
+
+
+def _conversion(name, args, kwargs):
+    """(overload, args, kwargs) of x.to(...), x.cpu() and their like: which overload it is depends on what is said."""
+    x, *rest = args
+    if not isinstance(x, _C.TensorBase):
+        return None
+    said = dict(kwargs)
+    if name in ("cpu", "cuda"):
+        where = rest.pop(0) if name == "cuda" and rest else said.pop("device", None)
+        index = where if isinstance(where, int) else None
+        said["device"] = mica.device(name, index) if where is None or isinstance(where, int) else where
+        rest = [said.pop("device"), None, *rest] if rest else rest
+        if name == "cpu" and rest:
+            return None
+    if (rest and isinstance(rest[0], _C.TensorBase)) or "other" in said:
+        other = rest.pop(0) if rest else said.pop("other")
+        said |= {"device": other.device, "dtype": other.dtype}
+    elif rest and isinstance(rest[0], (str, mica.device, int)) and not isinstance(rest[0], bool):
+        said["device"] = rest.pop(0)
+        if rest and not isinstance(rest[0], bool):
+            said["dtype"] = rest.pop(0)
+    elif rest and not isinstance(rest[0], bool):
+        said["dtype"] = rest.pop(0)
+    said |= dict(zip(("non_blocking", "copy", "memory_format"), rest, strict=False))
+    unknown = said.keys() - {"device", "dtype", "non_blocking", "copy", "memory_format"}
+    device, dtype = said.pop("device", None), said.pop("dtype", None)
+    dtype = _OF_PYTHON.get(dtype, dtype)
+    if unknown or not isinstance(dtype, (mica.dtype, type(None))):
+        return None
+    flags = [said.pop("non_blocking", False), said.pop("copy", False)]
+    if device is None:
+        if dtype is None:
+            return None
+        return mica.ops.aten.to.dtype, (x, dtype, *(flags if any(flags) else ())), said
+    device = mica.device(device)
+    if dtype is not None:
+        return mica.ops.aten.to.device, (x, device, dtype, *(flags if any(flags) else ())), said
+    named = {"dtype": x.dtype, "layout": x.layout, "device": device}
+    named |= {key: True for key, flag in zip(("non_blocking", "copy"), flags, strict=True) if flag}
+    return mica.ops.aten.to.dtype_layout, (x,), {**named, **said}
+
+
 def find(func, args, kwargs):
     """(operator, args, kwargs) of a call; None if it is left as the function that it is."""
     name = own_name(func)
@@ -224,8 +268,12 @@ def find(func, args, kwargs):
         return overload(*adapted)
     if name == "where" and func is mica.Tensor.where and len(args) == 3:
         return overload("where", (args[1], args[0], args[2]), kwargs)
-    if name in _DTYPES and len(args) == 1 and not kwargs:
-        return overload("to", (args[0], getattr(mica, _DTYPES[name])), {})
+    if name in _DTYPES and len(args) == 1:
+        return _conversion("to", (args[0], getattr(mica, _DTYPES[name])), kwargs)
+    if name == "type" and len(args) == 2 and isinstance(args[1], mica.dtype) and not kwargs:
+        return _conversion("to", args, kwargs)
+    if name in ("to", "cpu", "cuda") and args:
+        return _conversion(name, args, kwargs)
     if name == "split" and len(args) > 1 and isinstance(args[1], (list, tuple)):
         return overload("split_with_sizes", args, kwargs)
     if name in ("einsum",) and len(args) > 1:
