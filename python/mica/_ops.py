@@ -75,6 +75,8 @@ class OpOverload(OperatorBase):
     def name(self):
         return self._qualified_op_name
 
+    _name = property(name)
+
     def __call__(self, /, *args, **kwargs):
         if self._lists:
             args, kwargs = _with_parts(self._lists, args, kwargs)

@@ -31,7 +31,11 @@ class FailOnRecompileLimitHit(Exception):
 
 
 class UserError(Unsupported):
-    pass
+    """A mistake of the caller's. `msg` is the text."""
+
+    @property
+    def msg(self):
+        return str(self)
 
 
 class TorchRuntimeError(TorchDynamoException):

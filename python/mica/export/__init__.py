@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 
 import mica
+from mica.export._module_inputs import modules_as_nests
 from mica.export._state import kept_attributes, original_state, unchanged
 from mica.export.dynamic_shapes import (
     AdditionalInputs,
@@ -84,12 +85,15 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
 
         raise UserError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     args, kwargs = tuple(args), dict(kwargs or {})
+    with modules_as_nests((args, kwargs)):
+        return _export(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
+
+
+def _export(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature):
     values = named_arguments(mod.forward, args, kwargs)
     if isinstance(dynamic_shapes, AdditionalInputs):
         labels = dynamic_shapes.labels(mod, args, kwargs)
-        program = export(
-            mod, args, kwargs, dynamic_shapes=labels, preserve_module_call_signature=preserve_module_call_signature
-        )
+        program = _export(mod, args, kwargs, labels, preserve_module_call_signature)
         dynamic_shapes.verify(program)
         return program
     if isinstance(dynamic_shapes, ShapesCollection):
@@ -130,6 +134,8 @@ def _compare(mod, program, args, kwargs):
 def _names(value, name):
     """The names of the leaves of an argument: y, y_k, y_0."""
     from mica import _C
+    from mica.export._module_inputs import named_state
+    from mica.export._nodes import as_identifier
 
     if isinstance(value, (list, tuple)):
         keys = getattr(value, "_fields", range(len(value)))
@@ -138,6 +144,8 @@ def _names(value, name):
         return [leaf for key, each in value.items() for leaf in _names(each, f"{name}_{key}")]
     if isinstance(value, _C.TensorBase):
         return [name]
+    if isinstance(value, mica.nn.Module):
+        return [f"{name}_{as_identifier(path)}" for path in named_state(value)]
     count = len(tree_flatten(value)[0])
     if dataclasses.is_dataclass(value):
         fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
@@ -281,7 +289,8 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
     root = mica.nn.Module()
     for name, module in recorder.modules.items():
         root.add_module(name, module)
-    top = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))
+    order = [*positional_names(mod.forward, len(args)), *kwargs]
+    top = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec, order))
     ranges = {}
     if opened is not None:
         ranges = {name: opened.env.var_to_range[name] for name in opened.labels if name not in opened.env.replacements}
@@ -330,7 +339,8 @@ def register_dataclass(cls, *, serialized_type_name=None):
     """Let a dataclass be an input or output of exported programs: its fields are taken apart."""
     from mica.utils._pytree import register_dataclass
 
-    register_dataclass(cls)
+    name = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
+    register_dataclass(cls, serialized_type_name=name)
 
 
 def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):

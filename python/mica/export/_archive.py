@@ -67,6 +67,11 @@ def tensor_meta(value, requires_grad=None):
     }
 
 
+def _is_higher_order(target):
+    """Whether a node calls an operator of torch.ops.higher_order."""
+    return getattr(target, "__module__", "") == "torch._ops.higher_order"
+
+
 class _GraphWriter:
     """The schema's Graph of a graph."""
 
@@ -163,7 +168,7 @@ class _GraphWriter:
         raise NotImplementedError(f"a .pt2 archive holds no argument {values}")
 
     def inputs(self, node, schema):
-        if hasattr(node.target, "_name"):  # of torch.ops.higher_order
+        if _is_higher_order(node.target):
             made = [{"name": "", "arg": self.argument(value, "Tensor[]"), "kind": 1} for value in node.args]
             named = [
                 {"name": k, "arg": self.argument(value, "Tensor[]"), "kind": 2} for k, value in node.kwargs.items()
@@ -207,7 +212,7 @@ class _GraphWriter:
         target, schema = node.target, getattr(node.target, "_schema", None)
         if schema is not None:
             name = f"torch.ops.{OVERLOADS.get(str(target), str(target))}"
-        elif hasattr(target, "_name"):
+        elif _is_higher_order(target):
             name = f"torch.ops.higher_order.{target._name}"
         elif getattr(target, "__module__", "") == "_operator" and target.__name__ in _OPERATORS:
             name = f"_operator.{target.__name__}"
@@ -223,7 +228,7 @@ class _GraphWriter:
             trace["stack_trace"] = node.stack_trace
         if stack := node.meta.get("nn_module_stack"):
             trace["nn_module_stack"] = ";".join(f"{key},{fqn},{kind}" for key, (fqn, kind) in stack.items())
-        single = False if hasattr(target, "_name") else None
+        single = False if _is_higher_order(target) else None
         self.nodes.append(made | {"metadata": trace, "is_hop_single_tensor_return": single, "name": node.name})
 
     def write(self, is_single=False):

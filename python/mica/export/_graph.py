@@ -44,6 +44,8 @@ class ProgramGraph:
     def placeholder(self, name, value, is_input=False):
         node = placeholder(self.graph, name)
         node.meta["val"] = meta_of(value)
+        if isinstance(value, _C.TensorBase) and value.requires_grad and value.layout is mica.strided:
+            node.meta["val"].requires_grad_()
         if is_input:
             self.sizes.add_input(node, value)
             self.of_inputs.add(node)

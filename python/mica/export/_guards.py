@@ -3,7 +3,18 @@
 import mica
 from mica import _C
 
-__all__ = ["check", "paths"]
+__all__ = ["GuardsFn", "check", "paths"]
+
+
+class GuardsFn(mica.nn.Module):
+    """Compares the leaves of a call's inputs with what a program was exported for. It computes nothing."""
+
+    def __init__(self, expected, ranges, relations):
+        super().__init__()
+        self.expected, self.ranges, self.relations = expected, ranges, relations
+
+    def forward(self, *leaves):
+        check(leaves, self.expected, self.ranges, self.relations)
 
 
 def paths(in_spec, names):
@@ -27,9 +38,13 @@ def _walk(spec, path, found):
 
 def check(leaves, expected, ranges, relations):
     """Raise AssertionError, in torch's words, if an input differs from the example in something that is not open."""
-    values, places = {}, {}
+    sizes = []  # (place, number, expression) of what is open
     for leaf, (path, like) in zip(leaves, expected, strict=True):
-        _check_one(leaf, path, like, values, places, ranges)
+        _check_one(leaf, path, like, sizes, ranges)
+    values, first = {}, {}
+    for place, given, expr in sizes:
+        _bind(place, given, expr, values, first)
+    places = {next(iter(expr.free_symbols)): place for expr, place in first.items() if expr.is_symbol}
     for relation in relations:
         if not relation.value(values):
             _fail(_said(relation, places))
@@ -46,47 +61,76 @@ def _said(expression, places):
     return text
 
 
-def _check_one(value, path, like, values, places, ranges):
+def _add(place, given, expr, sizes, ranges):
+    low, high = expr.bounds(ranges)
+    if low is not None and given < low:
+        _fail(f"{place} >= {low}")
+    if high is not None and given > high:
+        _fail(f"{place} <= {high}")
+    sizes.append((place, given, expr))
+
+
+def _check_one(value, path, like, sizes, ranges):
     if isinstance(like, mica.SymInt):
-        if type(value) is not int:
+        if type(value) is not int and not isinstance(value, mica.SymInt):
             _fail(f"{path} is a whole number")
-        _bind(value, path, like.node.expr, values, places, ranges)
+        _add(path, value, like.node.expr, sizes, ranges)
     elif not isinstance(like, _C.TensorBase):
         if value is not like and value != like:
             _fail(f"{path} == {like!r}")
     elif not isinstance(value, _C.TensorBase) or value.dim() != like.dim():
         _fail(f"{path} is a tensor of {like.dim()} dimensions")
-    elif value.dtype != like.dtype:
-        _fail(f"{path}.dtype == {like.dtype}")
     else:
         for axis, size in enumerate(like.shape):
             place, given = f"{path}.size()[{axis}]", value.size(axis)
             if isinstance(size, mica.SymInt):
-                _bind(given, place, size.node.expr, values, places, ranges)
+                _add(place, given, size.node.expr, sizes, ranges)
             elif given != size:
                 _fail(f"{place} == {size}")
 
 
-def _bind(given, place, expr, values, places, ranges):
+def _bind(place, given, expr, values, first):
     """A size that is open: a symbol that is new gets its value, and others follow from it."""
     if expr.is_number:
         if given != expr.number:
             _fail(f"{place} == {expr}")
         return
-    if expr.is_symbol and (symbol := next(iter(expr.free_symbols))) not in values:
-        low, high = ranges.get(symbol, (0, None))
-        if low is not None and given < low:
-            _fail(f"{place} >= {low}")
-        if high is not None and given > high:
-            _fail(f"{place} <= {high}")
-        values[symbol] = given
-        places[symbol] = place
-    elif expr.free_symbols <= values.keys():
+    if expr in first:
         if expr.value(values) != given:
-            _fail(f"{place} == {_said(expr, places)}")
-    elif len(expr.free_symbols) == 1:
+            _fail(f"{place} == {first[expr]}")
+        return
+    if not expr.free_symbols <= values.keys():
+        if len(expr.free_symbols) > 1:
+            return
         (symbol,) = expr.free_symbols
-        start, step = expr.value({symbol: 0}), expr.value({symbol: 1}) - expr.value({symbol: 0})
+        start, step = _line(expr, symbol)
+        if (given - start) % step:
+            _fail(f"{place} % {step} == {start % step}")
         values[symbol] = (given - start) // step
-        if expr.value(values) != given:
-            _fail(f"{place} == {expr}")
+    elif expr.value(values) != given:
+        _fail(_relation(place, expr, first))
+    first[expr] = place
+
+
+def _line(expr, symbol):
+    """(a, b) of an expression a + b * symbol."""
+    start = expr.value({symbol: 0})
+    return start, expr.value({symbol: 1}) - start
+
+
+def _relation(place, expr, first):
+    """The text of a relation between a size and an earlier one by the same symbol."""
+    for other, known in first.items():
+        if other.free_symbols != expr.free_symbols or len(expr.free_symbols) > 1:
+            continue
+        (symbol,) = expr.free_symbols
+        (start, step), (begin, stride) = _line(expr, symbol), _line(other, symbol)
+        if step % stride == 0:  # the size is a + b * the earlier one
+            times, plus = step // stride, start - begin * (step // stride)
+            return f"{known} == {_sum(-plus, 1, place)}" if times == 1 else f"{_sum(plus, times, known)} == {place}"
+    return f"{place} == {_said(expr, {})}"
+
+
+def _sum(number, times, place):
+    text = place if times == 1 else f"{times} * {place}"
+    return f"{number} + {text}" if number else text

@@ -1,6 +1,7 @@
 """Which modules a program calls while it is recorded, and how the arguments and results of some calls are nested."""
 
 import contextlib
+import itertools
 import linecache
 import os
 import sys
@@ -9,7 +10,9 @@ import mica
 from mica import _C
 from mica.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from mica.export.graph_signature import ConstantArgument, SymIntArgument, TensorArgument
+from mica.fx.graph_module import GraphModule
 from mica.fx.node import Node
+from mica.fx.traceback import current_meta, has_preserved_node_meta
 from mica.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from mica.utils._pytree import tree_flatten
 
@@ -32,6 +35,19 @@ def _lines_of_program():
             lines.append(f'File "{path}", line {frame.f_lineno}, in forward\n    {code}')
         frame = frame.f_back
     return "\n".join(reversed(lines))
+
+
+def _node_that_runs():
+    """The node of a graph whose line of code makes a node, and its module: programs are exported a second time. (None, None) if
+    no graph runs."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "_run_once":
+        module = frame.f_locals.get("self") if frame.f_code.co_filename.startswith("<eval_with_key>") else None
+        if isinstance(module, GraphModule):
+            number = module._lineno_map.get(frame.f_lineno - module._prologue_start)
+            return next(itertools.islice(module.graph.nodes, number, None), None) if number else None, module
+        frame = frame.f_back
+    return None, None
 
 
 class ModuleCalls(contextlib.ExitStack):
@@ -57,6 +73,9 @@ class ModuleCalls(contextlib.ExitStack):
             node.meta.setdefault("nn_module_stack", dict(self._stack))
             if node.op in ("call_function", "get_attr") and self._stack:
                 node.meta["stack_trace"] = _lines_of_program()
+                self._inherit(node, *_node_that_runs())
+            if node.op == "call_function" and has_preserved_node_meta() and "custom" in current_meta:
+                node.meta["custom"] = dict(current_meta["custom"])
             return node
 
         graph.create_node = create_node
@@ -69,6 +88,15 @@ class ModuleCalls(contextlib.ExitStack):
         ):
             self.callback(hook.remove)
         return self
+
+    def _inherit(self, node, origin, module):
+        """Let a node of a graph that is exported again have what is known of the graph's own."""
+        if origin is None or "stack_trace" not in origin.meta:
+            return
+        keys = ["stack_trace", "custom"]
+        if self._names.get(id(module)) == "":
+            keys.append("nn_module_stack")
+        node.meta.update({key: origin.meta[key] for key in keys if key in origin.meta})
 
     def _enter(self, module, args):
         name = self._names.get(id(module))

@@ -5,11 +5,13 @@ import re
 
 import mica
 from mica.export import _guards
+from mica.export._module_inputs import modules_as_nests
 from mica.export.graph_signature import InputKind, OutputKind
 from mica.fx._codegen import CodeGen
+from mica.fx._pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule, _assign_attr
-from mica.fx.node import map_arg
+from mica.fx.node import Node, map_arg
 from mica.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions"]
@@ -54,7 +56,7 @@ def default_decompositions():
 
 
 class _Nested(CodeGen):
-    """Code whose arguments and results are nested as those of the module were."""
+    """Code whose arguments and results are nested as those of the module were, whatever the arguments are called."""
 
     def gen_fn_def(self, free_vars, maybe_return_annotation="", *, expanded_def=False):
         names = [name for name in free_vars if name != "self"]
@@ -77,6 +79,12 @@ class _ProgramModule(GraphModule):
 
     def _nested_output(self, leaves):
         return tree_unflatten(list(leaves), self._out_spec)
+
+
+def _check_call(module, args, kwargs):
+    """Raise ValueError where the arguments of a program's call are nested in another way than those of the export."""
+    with modules_as_nests((args, kwargs)):
+        _check_nesting(tree_flatten(_in_order((args, kwargs), module._in_spec))[1], module._in_spec)
 
 
 def _in_order(value, spec):
@@ -107,20 +115,6 @@ class SpecViolationError(Exception):
     """A program whose graph, signature and tensors do not belong together."""
 
 
-class _Ranges(dict):
-    """The ranges of symbols, by their names and by the expressions of sizes that are a symbol (x.shape[0].node.expr)."""
-
-    def __missing__(self, key):
-        if getattr(key, "is_symbol", False):
-            ((name,),) = key.terms
-            if dict.__contains__(self, name):
-                return self[name]
-        raise KeyError(key)
-
-    def __contains__(self, key):
-        return dict.__contains__(self, key) or (getattr(key, "is_symbol", False) and key.free_symbols <= set(self))
-
-
 class ExportedProgram:
     """What `export` makes: a graph in terms of torch.ops.aten, with its weights as inputs."""
 
@@ -128,7 +122,7 @@ class ExportedProgram:
                  example_inputs=None, constants=None, *, training=False, verifiers=None, parameters=()):  # fmt: skip
         self._graph_module = GraphModule(root, graph)
         self._graph_signature, self._state_dict = graph_signature, state_dict
-        self._range_constraints, self._module_call_graph = _Ranges(range_constraints), module_call_graph
+        self._range_constraints, self._module_call_graph = dict(range_constraints), module_call_graph
         self._example_inputs, self._constants = example_inputs, constants or {}
         self._training, self._parameter_names = training, list(parameters)
         self._verifiers = list(verifiers or ["TRAINING"])
@@ -170,9 +164,13 @@ class ExportedProgram:
 
     def _argument_names(self):
         """The names of forward's arguments."""
-        args, kwargs = tree_unflatten([None] * self.call_spec.in_spec.num_leaves, self.call_spec.in_spec)
+        positional, named = self.call_spec.in_spec.children_specs
+        args, kwargs = positional.children_specs, named.context
         given = self._module_call_graph[0].signature.forward_arg_names
-        return given or [*self._parameter_names[: len(args)], *kwargs]
+        if given and len(given) == len(args) + len(kwargs):
+            return list(given)
+        known = self._parameter_names[: len(args)]
+        return [*known, *(f"arg_{i}" for i in range(len(known), len(args))), *kwargs]
 
     @property
     def call_spec(self):
@@ -221,17 +219,18 @@ class ExportedProgram:
                 values[node] = graph.node_copy(node, values.__getitem__)
                 if spec is not None:
                     expected.append(node.meta.get("val"))
-        graph.set_codegen(_Nested())
+        guards, spec = self._input_guards(expected), self.call_spec
+        inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        if check_guards and inputs:
+            root._guards_fn = guards
+            with graph.inserting_after(inputs[-1]):
+                graph.create_node("call_module", "_guards_fn", tuple(inputs), {}, "_guards_fn")
+        names = self._argument_names()
+        graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, spec.in_spec, spec.out_spec)))
         made = _ProgramModule(root, graph)
-        made._in_spec, made._out_spec = self.call_spec.in_spec, self.call_spec.out_spec
-        paths = _guards.paths(made._in_spec, self._argument_names())
-        made._expected = list(zip(paths, expected, strict=True))
-        made._ranges, made._checks = self._range_constraints, check_guards
-        env = self.shape_env
-        made._relations = (
-            [] if env is None else [g.expr for g in env.guards if g.expr.free_symbols <= set(self._range_constraints)]
-        )
-        made.training = self._training
+        made._checks, made.training = check_guards, self._training
+        made._expected, made._ranges, made._relations = guards.expected, guards.ranges, guards.relations
+        made.register_forward_pre_hook(_check_call, with_kwargs=True)
 
         def refuse(mode=True):
             raise NotImplementedError("Calling train() or eval() is not supported yet: export the module in that mode")
@@ -239,19 +238,27 @@ class ExportedProgram:
         made.train, made.eval = refuse, lambda: refuse(False)
         return made
 
+    def _input_guards(self, expected):
+        """The module that compares inputs with those of the export."""
+        env, ranges = self.shape_env, self._range_constraints
+        relations = [] if env is None else [g.expr for g in env.guards if g.expr.free_symbols <= set(ranges)]
+        paths = _guards.paths(self.call_spec.in_spec, self._argument_names())
+        return _guards.GuardsFn(list(zip(paths, expected, strict=True)), ranges, relations)
+
     def _write_changes(self, graph, output, values):
         """The output of the module's graph: results that are new values of buffers and inputs are written into them."""
         inputs = {each.target: each.arg.name for each in self._graph_signature.input_specs if each.target is not None}
         placeholders, results = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}, []
+        written = {}  # new value -> the tensor that has it: a result that is a changed input is that input
         for spec, result in zip(self._graph_signature.output_specs, output.args[0], strict=True):
             made = map_arg(result, values.__getitem__)
             if spec.kind in _CHANGES:
                 name = inputs.get(spec.target, spec.target)
-                graph.create_node(
+                written[made] = graph.create_node(
                     "call_function", mica.ops.aten.copy_.default, (values[placeholders[name]], made), {}, "copy_"
                 )
             else:
-                results.append(made)
+                results.append(written.get(made, made) if isinstance(made, Node) else made)
         graph.output(tuple(results))
 
     def __call__(self, *args, **kwargs):

@@ -65,7 +65,7 @@ def unflatten(module, flat_args_adapter=None):
     Parameters and buffers are copies of the program's. A module whose calls compute the same is there once; of others,
     the second call is `name@1`, with the same parameters.
     """
-    whole = module.module()
+    whole = module.module(check_guards=False)
     inline_regions(whole)
     part, nodes = ModulePart(whole, "", 0), []
     part.placeholders = {spec.target: spec.arg.name for spec in module.graph_signature.input_specs if spec.target}
@@ -89,8 +89,9 @@ def unflatten(module, flat_args_adapter=None):
             _assign_attr(part.own(value), part.root, name)
     part.graph.set_codegen(_Nested())
     made = UnflattenedModule(part.root, part.graph)
-    for name in ("_in_spec", "_out_spec", "_expected", "_ranges", "_checks", "_relations"):
+    for name in ("_in_spec", "_out_spec", "_expected", "_ranges", "_relations"):
         setattr(made, name, getattr(whole, name))
+    made._checks = True
     made.flat_args_adapter, made.module_call_graph = flat_args_adapter, module.module_call_graph
     made.graph_signature = module.graph_signature
     roots = [stack for node in whole.graph.nodes if (stack := node.meta.get("nn_module_stack"))]

@@ -38,6 +38,13 @@ def tree_flatten_spec(pytree, spec):
     if spec.is_leaf():
         return [pytree]
     if spec.type not in SUPPORTED_NODES:
+        from mica.utils._pytree_nodes import SUPPORTED_NODES as known
+
+        if spec.type in known:  # it is known how its instances are taken apart, whatever the form is
+            parts, context = known[spec.type].flatten_fn(pytree)
+            if context == spec.context:
+                return [leaf for part, inner in zip(parts, spec.children(), strict=True)
+                        for leaf in tree_flatten_spec(part, inner)]  # fmt: skip
         raise RuntimeError(
             f"{type(pytree)} does not have a flatten_fn_spec associated with it. Please register one with "
             "torch.fx._pytree.register_pytree_flatten_spec.  If you have serialized your model, make sure that any custom "

@@ -74,7 +74,7 @@ class Expression:
 
     def __init__(self, terms):
         self.terms = {atoms: factor for atoms, factor in terms.items() if factor != 0}
-        self._hash = hash(frozenset(self.terms.items()))
+        self._hash = hash(next(iter(self.terms))[0] if self.is_symbol else frozenset(self.terms.items()))
 
     # ---- what it is
 
@@ -171,8 +171,9 @@ class Expression:
         return modulo(self, make(other))
 
     def __eq__(self, other):
-        if isinstance(other, (int, float)):
-            other = make(other)
+        other = (
+            symbol(other) if isinstance(other, Symbol) else make(other) if isinstance(other, (int, float)) else other
+        )
         return isinstance(other, Expression) and self.terms == other.terms
 
     def __hash__(self):
