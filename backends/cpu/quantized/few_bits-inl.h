@@ -6,6 +6,8 @@
 //   pairs, low, high  4-bit weights: the bytes of a record, and the two columns in them, more by kMoreLow and
 //   kMoreHigh.
 //                     With kJoined, high still has the number of low in it, and 16 times its own.
+//   kAddsToFloats     whether sums are added to the bits of a float (kFewBitsStart), because that is faster than to
+//                     convert them. One plane and groups of at most 128 have sums that are small enough for it.
 #if !defined(MICA_FEW_BITS_TARGET)
 #error "define the instructions first"
 #endif
@@ -50,17 +52,20 @@ MICA_FEW_BITS_TARGET inline __attribute__((always_inline)) void few_bits_chunk_p
     }
 }
 
+// The first of the columns of vector t.
+template <class M, int kBits, int kTogether>
+MICA_FEW_BITS_TARGET inline __attribute__((always_inline)) constexpr int few_bits_column(int first, int t) {
+  constexpr int kHalf = kTogether / 2;
+  return first + (kBits == 4 && t >= kHalf ? kFewBitsColumns / 2 + M::kLanes * (t - kHalf) : M::kLanes * t);
+}
+
 template <class M, int kBits, int kPlanes, int kRows>
 MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
   constexpr int kTogether = few_bits_together<M, kBits, kRows>(), kHalf = kTogether / 2;
-  constexpr bool kPairs = kBits == 4, kJoined = kPairs && M::kJoined;
+  constexpr bool kPairs = kBits == 4, kJoined = kPairs && M::kJoined, kAdds = kPlanes == 1 && M::kAddsToFloats;
   constexpr int kFirsts = kPairs ? kFewBitsColumns / 2 : kFewBitsColumns;
   const int64_t depth = tile.groups * tile.group;
   for (int first = 0; first < kFirsts; first += (kPairs ? kHalf : kTogether) * M::kLanes) {
-    const auto column = [&](int t) {
-      return first + (kPairs && t >= kHalf ? kFirsts + M::kLanes * (t - kHalf) : M::kLanes * t);
-    };
-    const auto joined = [](int t) { return kJoined && t >= kHalf; };
     typename M::Floats total[kRows][kTogether];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
@@ -76,7 +81,8 @@ MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
 #pragma GCC unroll 4
           for (int t = 0; t < kTogether; ++t) {
             const int32_t more = !kPairs ? M::kMore : t < kHalf ? M::kMoreLow : M::kMoreHigh;
-            const auto start = M::all(more ? -more * tile.plane_sums[plane][r * tile.groups + g] : 0);
+            const auto start =
+                M::all((kAdds ? kFewBitsStart : 0) - (more ? more * tile.plane_sums[plane][r * tile.groups + g] : 0));
             sum[r][t] = plane == 0 ? start : M::add(start, M::times(sum[r][t], kPlaneBase));
           }
         const uint8_t* from = weights;
@@ -85,28 +91,31 @@ MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
           few_bits_chunk_products<M, kBits, kRows, kTogether>(sum, from, activations + k, depth);
       }
       weights += tile.group / kFewBitsChunk * 4 * few_bits_record(kBits);
-      if constexpr (kJoined)
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-          for (int t = 0; t < kHalf; ++t) sum[r][kHalf + t] = M::subtract(sum[r][kHalf + t], sum[r][t]);
       const float* scales = tile.scales + g * kFewBitsColumns;
 #pragma GCC unroll 4
       for (int t = 0; t < kTogether; ++t) {
-        const typename M::Floats scale = M::load(scales + column(t));
+        const typename M::Floats scale = M::load(scales + few_bits_column<M, kBits, kTogether>(first, t));
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r)
-          total[r][t] =
-              M::add_product(total[r][t], M::floats(sum[r][t]), M::times(scale, tile.steps[r * tile.groups + g]));
+        for (int r = 0; r < kRows; ++r) {
+          typename M::Floats value;
+          if constexpr (kAdds)
+            value = M::difference(sum[r][t], kJoined && t >= kHalf ? sum[r][t - kHalf] : M::all(kFewBitsStart));
+          else if constexpr (kJoined)
+            value = M::floats(t >= kHalf ? M::subtract(sum[r][t], sum[r][t - kHalf]) : sum[r][t]);
+          else
+            value = M::floats(sum[r][t]);
+          total[r][t] = M::add_product(total[r][t], value, M::times(scale, tile.steps[r * tile.groups + g]));
+        }
       }
       if (tile.least) {
 #pragma GCC unroll 4
         for (int t = 0; t < kTogether; ++t) {
-          const typename M::Floats least = M::load(tile.least + g * kFewBitsColumns + column(t));
+          const typename M::Floats least =
+              M::load(tile.least + g * kFewBitsColumns + few_bits_column<M, kBits, kTogether>(first, t));
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
             const float sums = tile.sums[r * tile.groups + g];
-            total[r][t] = M::add_product(total[r][t], least, M::all(joined(t) ? 16 * sums : sums));
+            total[r][t] = M::add_product(total[r][t], least, M::all((kJoined && t >= kHalf) ? 16 * sums : sums));
           }
         }
       }
@@ -115,8 +124,8 @@ MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
       for (int t = 0; t < kTogether; ++t)
-        M::store(tile.out + r * tile.out_stride + column(t),
-                 joined(t) ? M::times(total[r][t], 1.0f / 16) : total[r][t]);
+        M::store(tile.out + r * tile.out_stride + few_bits_column<M, kBits, kTogether>(first, t),
+                 (kJoined && t >= kHalf) ? M::times(total[r][t], 1.0f / 16) : total[r][t]);
   }
 }
 

@@ -20,7 +20,7 @@ struct Machine {
   using Activations = const int8_t*;
   static constexpr int kLanes = 1, kMostSums = 4, kMostRows = 4;
   static constexpr bool kWidens = false;
-  static constexpr bool kJoined = false;
+  static constexpr bool kJoined = false, kAddsToFloats = false;
   static constexpr int kMore = 0, kMoreLow = 0, kMoreHigh = 0;
 
   template <class T>

@@ -22,7 +22,7 @@ struct Machine {
   using Activations = int8x16_t;
   static constexpr int kLanes = 4, kMostSums = 8, kMostRows = 4;
   static constexpr bool kWidens = true;
-  static constexpr bool kJoined = true;
+  static constexpr bool kJoined = true, kAddsToFloats = true;
   static constexpr int kMore = 0, kMoreLow = 8, kMoreHigh = 8;
 
   MICA_FEW_BITS_OP Sums all(int32_t v) { return vdupq_n_s32(v); }
@@ -33,6 +33,9 @@ struct Machine {
   MICA_FEW_BITS_OP Floats times(Floats a, float b) { return vmulq_n_f32(a, b); }
   MICA_FEW_BITS_OP Floats add_product(Floats sum, Floats a, Floats b) { return vfmaq_f32(sum, a, b); }
   MICA_FEW_BITS_OP Floats floats(Sums a) { return vcvtq_f32_s32(a); }
+  MICA_FEW_BITS_OP Floats difference(Sums a, Sums b) {
+    return vsubq_f32(vreinterpretq_f32_s32(a), vreinterpretq_f32_s32(b));
+  }
   MICA_FEW_BITS_OP Floats load(const float* from) { return vld1q_f32(from); }
   MICA_FEW_BITS_OP void store(float* to, Floats v) { vst1q_f32(to, v); }
   MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return vld1q_s8(from); }

@@ -35,7 +35,7 @@ struct Machine {
   using Activations = const int8_t*;
   static constexpr int kLanes = 16, kMostSums = 8, kMostRows = 8;
   static constexpr bool kWidens = true;
-  static constexpr bool kJoined = false;
+  static constexpr bool kJoined = false, kAddsToFloats = false;
   static constexpr int kMore = 128, kMoreLow = 0, kMoreHigh = 0;
 
   MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm512_set1_epi32(v); }
@@ -66,7 +66,7 @@ struct Pairs {
   using Bytes = __m256i;
   using Activations = const int8_t*;
   static constexpr int kLanes = 8, kMostSums = 16;
-  static constexpr bool kJoined = true;
+  static constexpr bool kJoined = true, kAddsToFloats = false;
   static constexpr int kMore = 0, kMoreLow = 8, kMoreHigh = 8 * 16 + 8;
 
   MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
@@ -110,7 +110,7 @@ struct Machine {
   using Activations = const int8_t*;
   static constexpr int kLanes = 8, kMostSums = 4, kMostRows = 4;
   static constexpr bool kWidens = false;
-  static constexpr bool kJoined = false;
+  static constexpr bool kJoined = false, kAddsToFloats = false;
   static constexpr int kMore = 0, kMoreLow = 8, kMoreHigh = 8;
 
   MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
