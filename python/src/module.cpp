@@ -167,15 +167,16 @@ static PyMethodDef functions[] = {
     {}};
 
 static int execute(PyObject* module) {
-  const bool ready =
-      add_exceptions(module) && install_warning_handler() && add_dtypes(module) && add_device(module) &&
-      add_layouts(module) && add_size(module) && add_type_limits(module) && add_torch_function(module) &&
-      add_dispatch_modes(module) && add_tensor(module) && add_torch_dispatch() && add_names(module) &&
-      add_generator(module) && add_node(module) && add_autograd(module) && add_tensor_constructors(module) &&
-      add_interop(module) && add_module_base(module) && add_init_functions(module) && add_archive(module) &&
-      add_shared_memory(module) && PyModule_AddFunctions(module, functions) == 0 && add_backends(module) &&
-      add_modes(module) && add_recording(module) && add_state(module) && add_optim(module) && add_inspect(module) &&
-      add_extension_api(module) && add_weight_only_functions(module) && add_entries(module) && add_aliases(module);
+  const bool ready = add_exceptions(module) && install_warning_handler() && add_dtypes(module) && add_device(module) &&
+                     add_layouts(module) && add_size(module) && add_type_limits(module) && add_torch_function(module) &&
+                     add_dispatch_modes(module) && add_tensor(module) && add_torch_dispatch() && add_names(module) &&
+                     add_generator(module) && add_node(module) && add_autograd(module) &&
+                     add_tensor_constructors(module) && add_interop(module) && add_module_base(module) &&
+                     add_init_functions(module) && add_archive(module) && add_shared_memory(module) &&
+                     PyModule_AddFunctions(module, functions) == 0 && add_backends(module) && add_modes(module) &&
+                     add_recording(module) && add_state(module) && add_replay(module) && add_optim(module) &&
+                     add_inspect(module) && add_extension_api(module) && add_weight_only_functions(module) &&
+                     add_entries(module) && add_aliases(module);
   return ready ? 0 : -1;
 }
 

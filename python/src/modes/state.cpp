@@ -3,8 +3,11 @@
 // A snapshot is a list of records: tuples of a kind, an object and what the object held. Values are the same if they
 // are the same objects, or equal numbers or texts. No Python code runs here, so that a comparison of thousands of
 // records takes microseconds.
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "modes/modes.h"
@@ -64,13 +67,12 @@ size_t facts_of(const Tensor& t, int64_t* facts) {
 }
 constexpr size_t kMostFacts = 6 + 2 * 64;
 
-bool is_same_tensor(PyObject* tensor, PyObject* before) {
+bool is_same_tensor(PyObject* tensor, const char* before, size_t bytes) {
   const Tensor& t = unwrap(tensor);
   if (t.dim() > 64) return false;
   int64_t facts[kMostFacts];
   const size_t size = facts_of(t, facts);
-  return static_cast<Py_ssize_t>(size) == PyBytes_GET_SIZE(before) &&
-         std::memcmp(facts, PyBytes_AS_STRING(before), size) == 0;
+  return size == bytes && std::memcmp(facts, before, size) == 0;
 }
 
 // Whether a function still has the same code and the same default objects. `before` is a tuple of the code, the
@@ -92,7 +94,6 @@ bool is_same_reference(PyObject* reference, PyObject* address) {
 struct Record {
   Kind kind;
   PyObject *object, *before, *last;
-  uint64_t version = 0;  // of the dict, when its entries were last found to be the same
 };
 
 // A number that is another one after every change of a dict, or 0 where Python has none. A dict whose number is the
@@ -108,19 +109,10 @@ uint64_t version_of([[maybe_unused]] PyObject* dict) {
 #endif
 }
 
-template <class Compare>
-bool is_same_version(Record& r, PyObject* dict, const Compare& compare) {
-  const uint64_t version = version_of(dict);
-  if (version != 0 && version == r.version) return true;
-  if (!compare()) return false;
-  r.version = version;
-  return true;
-}
-
-bool is_same(Record& r) {
+bool is_same(const Record& r) {
   switch (r.kind) {
     case kDict:
-      return is_same_version(r, r.object, [&] { return is_same_dict(r.object, r.before, r.last); });
+      return is_same_dict(r.object, r.before, r.last);
     case kSequence:
       return is_same_sequence(r.object, r.before);
     case kCell: {
@@ -128,16 +120,13 @@ bool is_same(Record& r) {
       return now ? is_same_value(now, r.before) : r.before == Py_Ellipsis;
     }
     case kTensor:
-      return is_same_tensor(r.object, r.before);
-    case kEntry:
-      return is_same_version(r, r.object, [&] {
-        PyObject* now = PyDict_GetItemWithError(r.object, r.before);
-        return now ? is_same_value(now, r.last) : r.last == Py_Ellipsis;
-      });
-    case kClass: {
-      PyObject* names = reinterpret_cast<PyTypeObject*>(r.object)->tp_dict;
-      return is_same_version(r, names, [&] { return is_same_dict(names, r.before, r.last); });
+      return is_same_tensor(r.object, PyBytes_AS_STRING(r.before), static_cast<size_t>(PyBytes_GET_SIZE(r.before)));
+    case kEntry: {
+      PyObject* now = PyDict_GetItemWithError(r.object, r.before);
+      return now ? is_same_value(now, r.last) : r.last == Py_Ellipsis;
     }
+    case kClass:
+      return is_same_dict(reinterpret_cast<PyTypeObject*>(r.object)->tp_dict, r.before, r.last);
     case kSet:  // of numbers and texts
       if (PySet_GET_SIZE(r.object) == 0) return PySet_GET_SIZE(r.before) == 0;
       return PyObject_RichCompareBool(r.object, r.before, Py_EQ) == 1;
@@ -147,6 +136,12 @@ bool is_same(Record& r) {
       return is_same_reference(r.object, r.before);
   }
   return false;
+}
+
+// The dict whose changes a record is about, or null.
+PyObject* dict_of(const Record& r) {
+  if (r.kind == kDict || r.kind == kEntry) return r.object;
+  return r.kind == kClass ? reinterpret_cast<PyTypeObject*>(r.object)->tp_dict : nullptr;
 }
 
 // False where a record is malformed.
@@ -183,22 +178,117 @@ bool take_apart(PyObject* record, Record& r) {
   }
 }
 
+// The records in the order in which they are compared. Most are of dicts, each somewhere else in memory, and the
+// program has used the caches for other things since the last comparison. So dicts go by their addresses, and each
+// object is asked for some steps before it is looked at.
+class Comparison {
+ public:
+  explicit Comparison(std::vector<Record> records);
+  // The number of the first record that no longer holds, or -1.
+  Py_ssize_t first_difference();
+  void clear();
+
+ private:
+  struct Watched {
+    PyObject* dict;
+    uint64_t version;       // when its entries were last found to be the same
+    uint32_t begin, count;  // its records, in order_
+  };
+  struct Facts {
+    PyObject* tensor;
+    uint32_t number;        // of the record
+    uint32_t begin, bytes;  // in facts_
+  };
+  static constexpr size_t kAhead = 12;
+  Py_ssize_t find_difference();
+
+  std::vector<Record> records_;
+  std::vector<Watched> watched_;
+  std::vector<uint32_t> order_;  // the numbers of all records of dicts, by dict
+  std::vector<Facts> tensors_;
+  std::vector<char> facts_;
+  std::vector<uint32_t> others_;
+};
+
+Comparison::Comparison(std::vector<Record> records) : records_(std::move(records)) {
+  for (uint32_t i = 0; i < records_.size(); ++i) {
+    const Record& r = records_[i];
+    if (dict_of(r)) {
+      order_.push_back(i);
+    } else if (r.kind == kTensor) {
+      const auto bytes = static_cast<uint32_t>(PyBytes_GET_SIZE(r.before));
+      tensors_.push_back({r.object, i, static_cast<uint32_t>(facts_.size()), bytes});
+      facts_.insert(facts_.end(), PyBytes_AS_STRING(r.before), PyBytes_AS_STRING(r.before) + bytes);
+    } else if (r.kind != kSequence || !PyTuple_Check(r.object)) {
+      others_.push_back(i);  // a tuple stays what it is
+    }
+  }
+  std::stable_sort(order_.begin(), order_.end(), [this](uint32_t a, uint32_t b) {
+    return std::less<PyObject*>()(dict_of(records_[a]), dict_of(records_[b]));
+  });
+  for (uint32_t at = 0; at < order_.size(); ++at) {
+    PyObject* dict = dict_of(records_[order_[at]]);
+    if (watched_.empty() || watched_.back().dict != dict) watched_.push_back({dict, 0, at, 0});
+    ++watched_.back().count;
+  }
+}
+
+Py_ssize_t Comparison::find_difference() {
+  for (size_t i = 0; i < watched_.size(); ++i) {
+    if (i + kAhead < watched_.size())
+      __builtin_prefetch(reinterpret_cast<const char*>(watched_[i + kAhead].dict) + sizeof(PyObject));
+    Watched& w = watched_[i];
+    const uint64_t version = version_of(w.dict);
+    if (version != 0 && version == w.version) continue;
+    for (uint32_t at = w.begin; at < w.begin + w.count; ++at)
+      if (!is_same(records_[order_[at]])) return order_[at];
+    w.version = version;
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (i + kAhead < tensors_.size()) __builtin_prefetch(&unwrap(tensors_[i + kAhead].tensor));
+    if (i + kAhead / 2 < tensors_.size()) __builtin_prefetch(unwrap(tensors_[i + kAhead / 2].tensor).impl());
+    const Facts& f = tensors_[i];
+    if (!is_same_tensor(f.tensor, facts_.data() + f.begin, f.bytes)) return f.number;
+  }
+  for (size_t i = 0; i < others_.size(); ++i) {
+    if (i + kAhead < others_.size())
+      __builtin_prefetch(reinterpret_cast<const char*>(records_[others_[i + kAhead]].object) + sizeof(PyObject));
+    if (!is_same(records_[others_[i]])) return others_[i];
+  }
+  return -1;
+}
+
+Py_ssize_t Comparison::first_difference() {
+  const Py_ssize_t found = find_difference();
+  for (Py_ssize_t i = 0; i < found; ++i)
+    if (!PyErr_Occurred() && !is_same(records_[static_cast<size_t>(i)])) return i;
+  return found;
+}
+
+void Comparison::clear() {
+  records_.clear();
+  watched_.clear();
+  tensors_.clear();
+  others_.clear();
+}
+
 struct Snapshot {
   PyObject_HEAD PyObject* tuple;  // of records
-  std::vector<Record>* records;
+  Comparison* comparison;
 };
 
 PyObject* new_snapshot(PyTypeObject* type, PyObject* args, PyObject*) try {
   PyObject* tuple;
   if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &tuple)) return nullptr;
-  auto records = std::make_unique<std::vector<Record>>(static_cast<size_t>(PyTuple_GET_SIZE(tuple)));
-  for (size_t i = 0; i < records->size(); ++i)
-    if (!take_apart(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)), (*records)[i]))
+  std::vector<Record> records(static_cast<size_t>(PyTuple_GET_SIZE(tuple)));
+  for (size_t i = 0; i < records.size(); ++i)
+    if (!take_apart(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)), records[i]))
       return PyErr_Format(PyExc_TypeError, "_Snapshot(): record %zu is malformed", i);
+  auto comparison = std::make_unique<Comparison>(std::move(records));
   PyObject* self = type->tp_alloc(type, 0);
   if (!self) return nullptr;
   reinterpret_cast<Snapshot*>(self)->tuple = Py_NewRef(tuple);
-  reinterpret_cast<Snapshot*>(self)->records = records.release();
+  reinterpret_cast<Snapshot*>(self)->comparison = comparison.release();
   return self;
 } catch (...) {
   return raise_current_exception();
@@ -211,7 +301,7 @@ int snapshot_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 int snapshot_clear(PyObject* self) {
   auto* snapshot = reinterpret_cast<Snapshot*>(self);
-  if (snapshot->records) snapshot->records->clear();  // the records point into the tuple
+  if (snapshot->comparison) snapshot->comparison->clear();  // the records point into the tuple
   Py_CLEAR(snapshot->tuple);
   return 0;
 }
@@ -219,18 +309,15 @@ void snapshot_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   snapshot_clear(self);
-  delete reinterpret_cast<Snapshot*>(self)->records;
+  delete reinterpret_cast<Snapshot*>(self)->comparison;
   type->tp_free(self);
   Py_DECREF(type);
 }
 
 // The number of the first record that no longer holds, or -1.
 PyObject* first_difference(PyObject* self, PyObject*) try {
-  std::vector<Record>& records = *reinterpret_cast<Snapshot*>(self)->records;
-  for (size_t i = 0; i < records.size(); ++i) {
-    if (!is_same(records[i])) return PyErr_Occurred() ? nullptr : PyLong_FromSize_t(i);
-  }
-  return PyLong_FromLong(-1);
+  const Py_ssize_t number = reinterpret_cast<Snapshot*>(self)->comparison->first_difference();
+  return PyErr_Occurred() ? nullptr : PyLong_FromSsize_t(number);
 } catch (...) {
   return raise_current_exception();
 }

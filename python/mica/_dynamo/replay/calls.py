@@ -1,6 +1,5 @@
 """Calls of one compiled function: counted, observed, captured, replayed."""
 
-import contextlib
 import threading
 import weakref
 
@@ -55,16 +54,9 @@ class CudaGraphs:
         return mica.cuda.is_current_stream_capturing()
 
     @classmethod
-    @contextlib.contextmanager
     def in_turn(cls):
         """One thread at a time, and one stream after the other."""
-        with cls._lock:
-            now, device = mica.cuda.current_stream(), mica.cuda.current_device()
-            last = cls._streams.get(device)
-            if last is not None and last != now:
-                now.wait_stream(last)
-            cls._streams[device] = now
-            yield
+        return _Turn(cls._lock, cls._streams)
 
     @classmethod
     def capture(cls, run):
@@ -86,8 +78,31 @@ class CudaGraphs:
         return graph.replay, value
 
 
-def _place(tensor):
-    return tensor.untyped_storage().data_ptr()
+class _Turn:
+    """While it is entered, it is this thread's turn, and its stream has waited for that of the turn before."""
+
+    __slots__ = ("_lock", "_streams")
+
+    def __init__(self, lock, streams):
+        self._lock, self._streams = lock, streams
+
+    def __enter__(self):
+        self._lock.acquire()
+        try:
+            now, device = mica.cuda.current_stream(), mica.cuda.current_device()
+            last = self._streams.get(device)
+            if last is not None and last != now:
+                now.wait_stream(last)
+            self._streams[device] = now
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *error):
+        self._lock.release()
+
+
+_place = _C._storage_address
 
 
 class _Graph:
@@ -96,21 +111,28 @@ class _Graph:
     def __init__(self, snapshot, replay, result, inputs, fixed):
         self.snapshot, self._replay, self._result = snapshot, replay, result
         self._inputs, self._fixed = inputs, fixed
-        self.changed, self.changed_arguments = (), ()  # tensors of the state, numbers of arguments
+        self.changed, self.changed_arguments = [], ()  # tensors of the state, numbers of arguments
         self._places = None
 
     def holds(self, tensors):
         """Whether the call would do the same again: fixed arguments lie where they lay, nothing that was read is another,
         and no argument that is copied is a part of what changes.
         """
-        if any(tensors[i].data_ptr() != address for i, address in self._fixed):
-            return False
+        for i, address in self._fixed:
+            if tensors[i].data_ptr() != address:
+                return False
         if not self.snapshot.holds():
             return False
-        if self._places is None:  # places of the state's tensors, which stay while the snapshot holds
-            self._places = {_place(each) for each in self.changed}
-        places = self._places.union(_place(tensors[i]) for i in self.changed_arguments)
-        return not places or not any(_place(tensors[i]) in places for i, _ in self._inputs)
+        places = self._places
+        if places is None:  # places of the state's tensors, which stay while the snapshot holds
+            places = self._places = {_place(each) for each in self.changed}
+        if self.changed_arguments:
+            places = places.union(_place(tensors[i]) for i in self.changed_arguments)
+        if places:
+            for i, _ in self._inputs:
+                if _place(tensors[i]) in places:
+                    return False
+        return True
 
     def forget_with(self, references, graphs):
         """Leave a list of graphs when an object that was read through a weak reference has gone."""
@@ -125,8 +147,7 @@ class _Graph:
         for i, buffer in self._inputs:
             buffer.copy_(arguments.tensors[i])
         self._replay()
-        for tensor in self.changed:
-            _C._count_change(tensor)
+        _C._count_changes(self.changed)
         for i in self.changed_arguments:
             _C._count_change(arguments.tensors[i])
         return self._result.made(arguments)
@@ -185,10 +206,14 @@ class Replayed:
             self._note(str(refused))
             return self.call(*args, **kwargs)
         tensors = arguments.tensors
-        if not tensors or not all(self._graphs.takes(each.device) for each in tensors) or self._graphs.is_busy():
+        key = (arguments.key, _settings())
+        kind = self._kinds.get(key)  # the key says on which devices the tensors are, and which one is current
+        if kind is None and not (tensors and all(self._graphs.takes(each.device) for each in tensors)):
+            return self.call(*args, **kwargs)
+        if self._graphs.is_busy():
             return self.call(*args, **kwargs)
         with self._graphs.in_turn():  # no code of the program runs under this lock
-            kind = self._kind((arguments.key, _settings()), arguments)
+            kind = kind or self._kind(key, arguments)
             for graph in kind.graphs if kind else ():
                 if graph.holds(tensors):
                     counters["replay"]["replayed"] += 1
@@ -246,8 +271,9 @@ class Replayed:
         """Take the next step of a function: some plain calls, one that is observed, one that is checked, then the capture."""
         kind.calls += 1
         if kind.observation is None and self._observation is not None:
-            # The arguments are of another kind; the functions that run are compared below.
-            kind.observation = self._observation
+            # The arguments are of another kind; the functions that run are compared below. This call is checked, and
+            # libraries choose their kernels in it.
+            kind.observation, kind.calls = self._observation, _CALLS_BEFORE
         elif kind.calls <= _CALLS_BEFORE:
             return self.call(*args, **kwargs)
         if kind.observation is None:

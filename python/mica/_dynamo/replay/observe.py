@@ -57,21 +57,10 @@ class Observation:
     def __init__(self):
         self.codes, self.reason = {}, None
 
-    def _watch(self, frame, event, arg):
-        if event == "call":
-            self.codes.setdefault(frame.f_code, frame.f_globals)
-        elif event == "c_call" and self.reason is None:
-            self.reason = refusal_of(arg)
-
     def run(self, function, args, kwargs):
         """Call the function. Afterwards `reason` says why such a call cannot be replayed, if it cannot."""
         if sys.getprofile() is not None:
             self.reason = "a profiler watches the program"
             return function(*args, **kwargs)
-        sys.setprofile(self._watch)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            sys.setprofile(None)
-            if self.reason and self.reason.endswith("sys.setprofile"):
-                self.reason = None
+        result, self.reason = _C._call_watched(function, args, kwargs, self.codes, refusal_of)
+        return result

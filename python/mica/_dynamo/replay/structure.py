@@ -26,28 +26,24 @@ class Arguments:
 
     def __init__(self, args, kwargs):
         self.tensors, self.objects = [], []
-        self.key = (self._key(args), self._key(kwargs))
+        self.key = _C._call_key(args, kwargs, PLAIN_TENSORS, CONSTANTS, self.tensors, self.objects)
+        if self.key is None:
+            raise Refused(_reason_without_key((args, kwargs)))
 
-    def _key(self, value):
-        kind = type(value)
-        if kind in PLAIN_TENSORS:
-            if value.layout is not mica.strided or value.is_quantized or value.is_conj() or value.is_neg():
-                raise Refused("an argument that is not dense, or a conjugate")
-            first = next((i for i, t in enumerate(self.tensors) if t is value), None)
-            if first is not None:
-                return ("again", first)
-            self.tensors.append(value)
-            return (kind, value.dtype, tuple(value.shape), value.stride(), value.device, value.requires_grad)
-        if kind in CONSTANTS:
-            return (kind, value) if kind is not float or value == value else (kind, "nan")
-        if kind in (list, tuple):
-            return (kind, *map(self._key, value))
-        if kind is dict:
-            return (dict, *((self._key(k), self._key(v)) for k, v in value.items()))
-        if isinstance(value, _C.TensorBase):
-            raise Refused(f"an argument is a {kind.__name__}")
-        self.objects.append(value)
-        return ("object", id(value))
+
+def _reason_without_key(value):
+    """Why arguments have no key: the first tensor that is not plain and dense says so."""
+    kind = type(value)
+    if kind in (list, tuple, dict):
+        inner = [*value, *value.values()] if kind is dict else value
+        return next((reason for each in inner if (reason := _reason_without_key(each))), None)
+    if isinstance(value, _C.TensorBase):
+        return (
+            "an argument that is not dense, or a conjugate"
+            if kind in PLAIN_TENSORS
+            else f"an argument is a {kind.__name__}"
+        )
+    return None
 
 
 def _without_ids(key):
