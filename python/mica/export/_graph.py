@@ -4,7 +4,9 @@ import operator
 
 import mica
 from mica import _C
+from mica._ops import OpOverload
 from mica._subclasses.fake_tensor import FakeTensor
+from mica.export._canonical import canonical
 from mica.export._data import UnseenError, tensors_in
 from mica.export._grad_regions import apply_is_running
 from mica.export._nodes import Unseen, as_identifier, meta_of, placeholder
@@ -16,6 +18,7 @@ from mica.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["ProgramGraph"]
 
+_ASSERT = mica.ops.aten._assert_tensor_metadata.default  # its arguments have names
 _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
 
 
@@ -148,8 +151,10 @@ class ProgramGraph:
         if not self.sees_all and mica.is_grad_enabled() != self._grad and not apply_is_running():
             self._grad = mica.is_grad_enabled()
             self.graph.create_node("call_function", mica._C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
+        if isinstance(target, OpOverload) and target is not _ASSERT:
+            args, kwargs = canonical(target, tuple(args), dict(kwargs))
         args, kwargs = self.argument(tuple(args)), self.argument(dict(kwargs))
-        node = self.graph.create_node(op, target, tuple(args), kwargs, name.rstrip("_") or name)
+        node = self.graph.create_node(op, target, tuple(args), kwargs, name)
         depends = any(each in self.of_inputs for each in node.all_input_nodes)
         self._name_result(out, node, depends)
 

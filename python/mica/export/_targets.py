@@ -50,7 +50,7 @@ def _fits(kind, value):
 
 
 # Where a number stands for a tensor, torch names the overload of tensors for these, and that of numbers for others.
-_NUMBERS_AS_TENSORS = frozenset(["add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "copy_"])
+_NUMBERS_AS_TENSORS = frozenset(["add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "copy_", "floor_divide"])
 
 
 def _bound(schema, args, kwargs, takes_numbers=True, takes_rows=True, first_number=False):
@@ -101,6 +101,7 @@ def overload(name, args, kwargs):
     packet = None if name.startswith("__") and name.endswith("__") else getattr(mica.ops.aten, name, None)
     # Numbers are taken by the overload of tensors too, and torch names that one.
     first = "default" if name == "copy_" else "Tensor"
+    first = "start" if name == "arange" else first
     order = sorted(packet.overloads(), key=lambda each: each != first) if packet is not None else ()
     for takes_numbers in (True,) if name in _NUMBERS_AS_TENSORS else (False, True):
         for takes_rows in (False, True):  # in x.tensor_split(2, 0) the numbers are not a list of places
@@ -250,6 +251,13 @@ def _conversion(name, args, kwargs):
     return mica.ops.aten.to.dtype_layout, (x,), {**named, **said}
 
 
+_MAKERS = frozenset(
+    ["ones", "zeros", "full", "empty", "rand", "randn", "randint", "randperm", "arange", "linspace", "logspace", "eye",
+     "scalar_tensor", "empty_strided", "ones_like", "zeros_like", "full_like", "empty_like", "rand_like", "randn_like",
+     "randint_like", "new_zeros", "new_ones", "new_full", "new_empty"]
+)  # fmt: skip
+
+
 def find(func, args, kwargs):
     """(operator, args, kwargs) of a call; None if it is left as the function that it is."""
     name = own_name(func)
@@ -279,6 +287,8 @@ def find(func, args, kwargs):
     if name in ("einsum",) and len(args) > 1:
         operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
         return overload("einsum", (args[0], list(operands)), kwargs)
+    if kwargs.get("requires_grad") is not None and name in _MAKERS:
+        kwargs = {key: value for key, value in kwargs.items() if key != "requires_grad"}
     family = getattr(func, "__name__", name)  # linalg_cross, whose defaults are not those of cross
     if family != name and getattr(mica.ops.aten, family, None) is not None:
         return overload(family, args, kwargs)
