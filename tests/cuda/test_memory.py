@@ -225,6 +225,13 @@ def test_a_pool_has_memory_of_its_own():
     assert mica.cuda.memory_snapshot(name) == []
 
 
+@pytest.mark.parametrize("option", ["use_on_oom", "no_split"])
+def test_what_a_pool_does_not_do_is_refused(option):
+    with pytest.raises(NotImplementedError, match=option):
+        mica.cuda.MemPool(**{option: True})
+    assert mica.cuda.MemPool(**{option: False}).snapshot() == []
+
+
 def test_sync_debug_mode():
     x = mica.ones(3, device="cuda")
     with pytest.raises(RuntimeError, match="invalid value of debug_mode"):

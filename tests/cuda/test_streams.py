@@ -69,6 +69,16 @@ def test_a_graph_replays_with_new_inputs():
         mica.cuda.CUDAGraph().replay()
 
 
+def test_what_graphs_and_events_do_not_do_is_refused():
+    with pytest.raises(NotImplementedError, match="keep_graph"):
+        mica.cuda.CUDAGraph(keep_graph=True)
+    with pytest.raises(NotImplementedError, match="keep_graph"):
+        mica.accelerator.Graph(keep_graph=True)
+    with pytest.raises(NotImplementedError, match="external"):
+        mica.cuda.Event(external=True)
+    mica.cuda.CUDAGraph(keep_graph=False), mica.cuda.Event(external=False)
+
+
 def test_graphs_share_a_pool():
     x = mica.ones(1 << 20, device="cuda")
     (x * 2).sum()

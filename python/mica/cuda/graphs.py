@@ -30,6 +30,11 @@ class CUDAGraph:
             raise RuntimeError(
                 "Tried to instantiate dummy base class CUDAGraph: torch.cuda.CUDAGraph requires CUDA support"
             )
+        if keep_graph:
+            raise NotImplementedError(
+                "CUDAGraph(keep_graph=True) is not in Mica: a graph is ready to run when its capture ends, and its "
+                "nodes cannot be reached. Leave keep_graph out"
+            )
         self._handle, self._ready, self._pool, self._memory = None, False, graph_pool_handle(), None
 
     def capture_begin(self, pool=None, capture_error_mode="global"):

@@ -236,6 +236,11 @@ class MemPool:
     def __init__(self, allocator=None, use_on_oom=False, no_split=False):
         if allocator is not None:
             raise NotImplementedError("MemPool: memory comes from Mica's own allocator")
+        if use_on_oom or no_split:
+            asked = "use_on_oom" if use_on_oom else "no_split"
+            raise NotImplementedError(
+                f"MemPool({asked}=True) is not in Mica: a pool keeps its memory for its own blocks, and splits its segments"
+            )
         self._device = _cuda_device()
         self._handle = _C._backend_query(self._device, "pool_new", "")
         _pools[self.id] = self

@@ -118,6 +118,10 @@ class Event:
             raise RuntimeError("Tried to instantiate dummy base class Event: torch.cuda.Event requires CUDA support")
         if interprocess:
             raise NotImplementedError("events are not shared between processes here")
+        if external:
+            raise NotImplementedError(
+                "Event(external=True) is not in Mica: an event that is recorded during a capture orders the work within the graph"
+            )
         self._timing, self._handle, self.device = enable_timing, None, None
 
     @property
