@@ -130,6 +130,34 @@ def test_what_is_stated_of_data_is_asserted():
                 module(X, torch.tensor(wrong))
 
 
+@pytest.mark.parametrize(
+    "state, words",
+    [
+        (lambda ok: torch._assert_async(ok.all()), "Expected Tensor with single nonzero value, but got zero"),
+        (lambda ok: torch._assert_async(ok.all(), "too small"), "too small"),
+        (lambda ok: torch._check_tensor_all(ok), "Expected cond to be True, but got False."),
+        (lambda ok: torch._check_tensor_all(ok, lambda: "too small"), "too small"),
+        (lambda ok: torch._check_tensor_all_with(RuntimeError, ok, lambda: "too small"), "too small"),
+    ],
+)
+def test_what_is_stated_of_tensors_is_asserted(state, words, tmp_path):
+    def function(x):
+        state(x > -50)
+        return x * 2
+
+    program = export(as_module(function), (X,))
+    assert "torch.ops.aten._assert_async" in program.graph_module.code
+    torch.export.save(program, tmp_path / "program.pt2")
+    read = torch.export.load(tmp_path / "program.pt2")
+    made = [program.module(), program.run_decompositions().module(), read.module(), make_fx(program.module())(X)]
+    for call in (*made, function):
+        assert same(call(X), X * 2)
+        with pytest.raises(RuntimeError, match=words):
+            call(X - 100)
+    with pytest.raises(TypeError, match="dtype torch.bool"):
+        torch._check_tensor_all_with(ValueError, X)
+
+
 def test_branches_on_data_are_refused():
     for function in (lambda x, n: x if n.item() > 3 else -x, lambda x, n: x if x[x > 0].shape[0] > 3 else -x):
         with pytest.raises(GuardOnDataDependentSymNode, match="Could not guard on data-dependent expression"):

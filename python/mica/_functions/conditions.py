@@ -1,6 +1,7 @@
 """Conditions that programs state about their values, by torch's names."""
 
 import builtins
+import sys
 
 from mica import _C
 from mica._functions.wrapping import asked_among
@@ -19,8 +20,26 @@ def _assert_async(condition, message=None):
         return _C._handle_torch_function(
             _assert_async, (condition,), condition, *(() if message is None else (message,))
         )
-    if not bool(condition):
+    if _is_recorded() or _is_traced():
+        from mica import ops
+
+        given = (condition,) if message is None else (condition, message)
+        packet = ops.aten._assert_async
+        _C._handle_torch_function(packet.default if message is None else packet.msg, (), *given)
+    elif not bool(condition):
         raise RuntimeError("Expected Tensor with single nonzero value, but got zero" if message is None else message)
+
+
+def _is_recorded():
+    """Whether torch.export records what the program computes: what is stated of values is then part of the graph."""
+    record = sys.modules.get("mica.export._record")
+    return record is not None and record.current() is not None
+
+
+def _is_traced():
+    """Whether make_fx records operators."""
+    tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
+    return tracing is not None and tracing.get_proxy_mode() is not None
 
 
 def _checked(error, cond, message):
@@ -37,6 +56,15 @@ def _checked(error, cond, message):
     else:
         message = str(message())
     raise error(message)
+
+
+def _checked_all(error, cond, message):
+    if _is_recorded():
+        if message is not None and not callable(message):
+            raise TypeError("message must be a callable")
+        text = "Expected cond to be True, but got False." if message is None else str(message())
+        return _assert_async(cond.all(), text)
+    _checked(error, cond.all().item(), message)
 
 
 def _check(cond, message=None):
@@ -70,7 +98,7 @@ def _check_tensor_all(cond, message=None):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if cond.dtype != _C.bool:
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
-    _checked(RuntimeError, cond.all().item(), message)
+    _checked_all(RuntimeError, cond, message)
 
 
 def _check_with(error_type, cond, message):
@@ -82,4 +110,6 @@ def _check_tensor_all_with(error_type, cond, message=None):
     """Raise an exception of a type unless the condition holds for every element."""
     if not isinstance(cond, _C.Tensor):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
-    _checked(error_type, bool(cond.all()), message)
+    if cond.dtype != _C.bool:
+        raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
+    _checked_all(error_type, cond, message)

@@ -1,6 +1,7 @@
 """Functions of operators that torch.ops.aten has beside the table's: other names, and small compositions."""
 
 import math
+import sys
 
 import mica
 from mica._operators import passes
@@ -228,6 +229,23 @@ def op__assert_scalar(self, assert_msg):
         self.node.shape_env.assume(self.node._expr)
     elif not self:
         raise RuntimeError(assert_msg)
+
+
+def op__assert_async(self, assert_msg=None):
+    tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
+    trace = None if tracing is None else tracing.get_proxy_mode()
+    if trace is not None and trace.enable_tracing and not trace.is_within:
+        packet, given = mica.ops.aten._assert_async, () if assert_msg is None else (assert_msg,)
+        trace.record_call(packet.msg if given else packet.default, (self, *given), None, "_assert_async")
+        with trace.within_operator():
+            return _raise_unless(self, assert_msg)
+    _raise_unless(self, assert_msg)
+
+
+def _raise_unless(condition, message):
+    has_values = not isinstance(condition, mica._subclasses.FakeTensor) and condition.device.type != "meta"
+    if has_values and not bool(condition):
+        raise RuntimeError("Expected Tensor with single nonzero value, but got zero" if message is None else message)
 
 
 def _of_all_examples(x):
