@@ -194,6 +194,7 @@ sanitize-threads: $(VENV)/.installed
 PROGRAMS ?= 100000
 compiler-fuzz: build
 	PYTHONPATH=$(CURDIR)/build/python $(VENV)/bin/python tests/compiler/random_programs.py $(PROGRAMS)
+	PYTHONPATH=$(CURDIR)/build/python $(VENV)/bin/python tests/compiler/random_layers.py $(PROGRAMS)
 
 # Each fuzzer for a while, from the small corpus in the tree; what it finds stays in build-fuzz/findings.
 FUZZ_SECONDS ?= 60
