@@ -11,7 +11,6 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-import cpp
 from model import Op
 from schema import TableError
 
@@ -56,7 +55,7 @@ def by_slot(ops: list[Op], kernels: list[dict]) -> dict[str, Contract]:
         if op.kind != "pointwise" or op.kernel in found:
             continue
         schema = op.schema
-        operands = [a.name for a in schema.arguments if a.type.base == "Tensor" or a.name in cpp.operand_numbers(op)]
+        operands = [a.name for a in schema.arguments if a.type.base == "Tensor" or a.name in op.operand_numbers()]
         first = (op.doc or op.name).strip().split("\n")[0]
         found[op.kernel] = Contract(op.kernel, f"Pointwise: the result of {', '.join(operands)}.", (), first)
     return found
@@ -79,12 +78,12 @@ def slot_list(macro: str, slots: dict[str, str], known: dict[str, Contract]) -> 
     return [*lines, ""]
 
 
-def page(tables: list[tuple[str, list[Op], list[dict]]]) -> str:
+def page(tables: list[tuple[str, dict[str, str], dict[str, Contract]]]) -> str:
+    """Of each table: its title, its slots with their arguments, and their contracts."""
     lines = [RULES]
-    for title, ops, kernels in tables:
-        known = by_slot(ops, kernels)
+    for title, slots, known in tables:
         lines += [f"## {title}", ""]
-        for slot, arguments in cpp.kernel_slots(ops, kernels).items():
+        for slot, arguments in slots.items():
             lines += [f"### {slot}", "", "```cpp", f"void {slot}({arguments})", "```", ""]
             lines += [f"{known[slot].text} {known[slot].meaning}".strip(), ""]
             if known[slot].writes:

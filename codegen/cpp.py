@@ -188,22 +188,13 @@ def plain_parameter(a) -> str:
 
 def kernel_parameters(op: Op):
     schema = op.schema
-    operands = {a.name for a in schema.arguments if a.type.base == "Tensor"} | set(operand_numbers(op))
+    operands = {a.name for a in schema.arguments if a.type.base == "Tensor"} | op.operand_numbers()
     return [a for a in schema.arguments if a.name not in operands]
 
 
 def pointwise_constant(op: Op) -> str:
     """The constant that says a pointwise operation's name and promotion."""
     return "k" + "".join(p.capitalize() for p in op.name.split("_")) + op.unique_number
-
-
-def operand_numbers(op: Op) -> set[str]:
-    """Arguments that are a tensor in one overload and a number in another: they are operands in both."""
-    kinds: dict[str, set[str]] = {}
-    for schema in op.schemas:
-        for a in schema.arguments:
-            kinds.setdefault(a.name, set()).add(a.type.base)
-    return {n for n, k in kinds.items() if "Tensor" in k and "Scalar" in k}
 
 
 def kernel_table(ops: list[Op], kernels: list[dict], name: str = "Kernel", source: str = "ops/*.toml") -> str:

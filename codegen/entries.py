@@ -7,7 +7,6 @@ from cpp import (
     is_factory,
     kernel_parameters,
     names,
-    operand_numbers,
     out_schema,
     out_signature,
     output_names,
@@ -137,7 +136,7 @@ class Writer(RareForms, DispatchedForms):
     def plan(self) -> None:
         op = self.op
         self.put(f"PointwisePlan plan({pointwise_constant(op)});")
-        operands = operand_numbers(op)
+        operands = op.operand_numbers()
         for a in self.schema.arguments:
             if a.type.base == "Tensor" or a.name in operands:
                 self.put(f"plan.input({a.name});")

@@ -73,8 +73,9 @@ def outputs(ops: list[model.Op]) -> dict[str, str]:
         files[f"src/ops_{name}.cpp"] = family.family_source(name, members)
     for _, module in optional_generators():
         files.update(module.generate(ops))
+    tables = (("The engine", engine, engine_kernels), ("Layers", layers, layer_kernels))
     files["docs/kernels.md"] = contracts.page(
-        [("The engine", engine, engine_kernels), ("Layers", layers, layer_kernels)]
+        [(title, cpp.kernel_slots(*table), contracts.by_slot(*table)) for title, *table in tables]
     )
     files.update(optimizers.generate(ROOT / "ops"))
     files.update(modules.generate(ROOT / "ops"))

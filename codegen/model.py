@@ -105,6 +105,14 @@ class Op:
     def layouts_of(self, schema: Schema) -> dict[str, LayoutEntry]:
         return self.layouts.get(schema.full_name, {})
 
+    def operand_numbers(self) -> set[str]:
+        """Arguments that are a tensor in one overload and a number in another: they are operands in both."""
+        kinds: dict[str, set[str]] = {}
+        for schema in self.schemas:
+            for a in schema.arguments:
+                kinds.setdefault(a.name, set()).add(a.type.base)
+        return {n for n, k in kinds.items() if "Tensor" in k and "Scalar" in k}
+
     def has(self, form: str) -> bool:
         return form in self.forms
 

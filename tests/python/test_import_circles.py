@@ -1,4 +1,4 @@
-"""No module of the package needs one that needs it, whether it is imported at once or when a function is called.
+"""No module of the package or of the generator needs one that needs it, at once or when a function is called.
 
 Two imports are no need of that kind: of `mica` itself, by whose public names a module reaches what stands above it when
 it is called, and those within a module's own `__getattr__`, which hands out names that stand elsewhere.
@@ -59,9 +59,9 @@ def needs_of(name, path, files, in_functions):
             yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in files else base
 
 
-def circles(in_functions):
+def circles(in_functions, files=None):
     """What is left of the graph of imports when everything that needs nothing of it is taken away, again and again."""
-    files = dict(module_files())
+    files = files or dict(module_files())
     needs = {
         name: {
             each for each in needs_of(name, path, files, in_functions) if each in files and each not in ("mica", name)
@@ -78,6 +78,12 @@ def circles(in_functions):
 def test_modules_import_one_another_without_circles(in_functions):
     assert len(dict(module_files())) > 500
     assert circles(in_functions) == {}
+
+
+def test_the_generator_has_no_circles():
+    files = {path.stem: path for path in (ROOT.parents[1] / "codegen").glob("*.py")}
+    assert len(files) > 20
+    assert circles(True, files) == {}
 
 
 def test_a_circle_would_be_found(tmp_path, monkeypatch):
