@@ -7,6 +7,7 @@ A step that fails does not stop the others. The page is build/nightly/results.md
 """
 
 import argparse
+import os
 import platform
 import re
 import shutil
@@ -40,6 +41,10 @@ def steps():
     yield "sanitize-threads", ["sanitize-threads"], None
     yield "sanitize", ["sanitize"], None
     yield "fuzz", ["fuzz", "FUZZ_SECONDS=600"], None
+    yield "compiler-fuzz", ["compiler-fuzz"], None
+    yield "test-site", ["test-site"], None  # with the Lab's page as WebAssembly
+    folder = os.environ.get("TORCH_TESTS")
+    yield "torch-tests", ["torch-tests", f"TORCH_TESTS={folder}"], None if folder else "TORCH_TESTS names no folder"
     yield f"test-{OTHER}", [f"test-{OTHER}"], None if OTHER else "only x86-64 and aarch64 are built for each other"
     gpu = shutil.which("nvidia-smi") and shutil.which("nvcc")
     yield "test-cuda", ["test-cuda"], None if gpu else "there is no GPU, or no nvcc"

@@ -249,7 +249,9 @@ def check(seed, device="cpu"):
 
 if __name__ == "__main__":
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    for seed in range(first, first + int(sys.argv[1])):
+    count = int(sys.argv[1])
+    for seed in range(first, first + count):
         check(seed)
         if seed % 1000 == 999:
             print(seed + 1, flush=True)
+    print(f"{count} of {count} programs have the same bits, compiled and not")
