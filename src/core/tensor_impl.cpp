@@ -104,7 +104,9 @@ void TensorImpl::set_large_geometry(IntArrayRef sizes, IntArrayRef strides) {
 
 void TensorImpl::refresh_data_pointer() {
   void* base_address = storage ? storage->address() : nullptr;
-  view.data = base_address ? static_cast<char*>(base_address) + offset * element_size(view.dtype) : nullptr;
+  void* const now = base_address ? static_cast<char*>(base_address) + offset * element_size(view.dtype) : nullptr;
+  // Threads that read one tensor come here at the same time. A pointer that is right already is not written.
+  if (view.data != now) view.data = now;
 }
 
 void TensorImpl::follow_storage() {

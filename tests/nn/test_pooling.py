@@ -288,3 +288,25 @@ def test_one_number_stands_for_all_dimensions_in_gradients_too(dims):
     (one,) = mica.autograd.grad(windows(x, [3])[0].sum(), x)
     (all_of_them,) = mica.autograd.grad(windows(x, [3] * dims)[0].sum(), x)
     assert mica.equal(one, all_of_them)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_rows_that_are_averaged_in_parts(stride):
+    # Long rows are shared by threads. The parts meet without a seam, with torch's rules for their ends.
+    x = mica.arange(600_000 * stride, dtype=mica.float64).remainder(1009).reshape(1, 1, -1)
+    kernel = 5
+    found = F.avg_pool1d(x, kernel, stride, padding=2, ceil_mode=True, count_include_pad=False)
+    whole = F.pad(x, (2, 2 + stride))
+    ones = F.pad(mica.ones_like(x), (2, 2 + stride))
+    sums, counts = (each.unfold(2, kernel, stride)[:, :, : found.shape[2]].sum(3) for each in (whole, ones))
+    assert mica.equal(found, sums / counts)
+    assert mica.equal(F.avg_pool1d(x.float(), kernel, stride, padding=2), F.avg_pool1d(x, kernel, stride, 2).float())
+
+
+def test_adaptive_rows_that_are_averaged_in_parts():
+    x = mica.arange(1_000_000, dtype=mica.float64).remainder(1009).reshape(2, 1, -1)
+    found = F.adaptive_avg_pool1d(x, 300_000)
+    o = mica.arange(300_000)
+    begin, end = o * 500_000 // 300_000, (o * 500_000 + 500_000 + 299_999) // 300_000
+    sums = F.pad(x.cumsum(2), (1, 0))
+    assert mica.allclose(found, (sums[..., end] - sums[..., begin]) / (end - begin), rtol=1e-12, atol=1e-6)

@@ -49,10 +49,54 @@ void sum_windows(const C* columns, int64_t stride, int64_t kernel, int64_t n, C*
   }
 }
 
-template <class C>
-void divide(C* values, int64_t n, const BoxAxis& axis, int64_t rest, int64_t divisor) {
-  for (int64_t o = 0; o < n; ++o) values[o] /= static_cast<C>(divisor ? divisor : rest * axis.divisors[o]);
+// How many outputs of a row are computed at a time: long rows are shared by threads, and take memory for a part only.
+int64_t outputs_at_once(const BoxAxis& axis) {
+  const int64_t step = axis.kernel ? axis.stride : std::max<int64_t>(1, axis.in / axis.out);
+  const int64_t box = std::min(axis.kernel ? axis.kernel : step, axis.in);
+  return std::max<int64_t>({4096, 262144 / step, box / step}) / 64 * 64;
 }
+
+// The outputs `first` to `first + count` of rows: which columns they read, and what they are divided by.
+template <class C>
+struct RowPart {
+  int64_t first = -1, count = 0;
+  int64_t start = 0;              // the column of columns[0], which may be before the input
+  int64_t begin = 0, end = 0;     // the columns of the input that are read
+  std::vector<Span> spans;        // of boxes that differ, relative to `start`
+  std::vector<int64_t> divisors;  // one per output
+  std::vector<C> columns, sums;
+
+  void set(const BoxAxis& axis, int64_t first_output, int64_t outputs) {
+    if (first == first_output) return;
+    first = first_output;
+    count = outputs;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<C>()));
+    const int64_t whole = (count + lanes - 1) / lanes * lanes;
+    divisors.resize(static_cast<size_t>(count));
+    for (int64_t o = 0; o < count; ++o) divisors[o] = axis.divisor(first + o);
+    int64_t held;  // columns, with those outside of the input
+    if (axis.padded_rows) {
+      start = first * axis.stride - axis.padding;
+      held = (whole - 1) * axis.stride + axis.kernel + 1;
+    } else {
+      start = axis.span(first).begin;
+      held = axis.span(first + count - 1).end - start;
+      spans.resize(static_cast<size_t>(count));
+      for (int64_t o = 0; o < count; ++o) {
+        const Span s = axis.span(first + o);
+        spans[o] = {s.begin - start, s.end - start};
+      }
+    }
+    begin = std::min(std::max<int64_t>(start, 0), axis.in);
+    end = std::clamp(start + held, begin, axis.in);
+    columns.assign(static_cast<size_t>(std::max<int64_t>(held, 1)), C(0));
+    sums.resize(static_cast<size_t>(whole));
+  }
+
+  void divide(int64_t rest, int64_t divisor) {
+    for (int64_t o = 0; o < count; ++o) sums[o] /= static_cast<C>(divisor ? divisor : rest * divisors[o]);
+  }
+};
 
 template <class T>
 void average_rows(const T* in, T* out, const Boxes& b) {
@@ -60,32 +104,32 @@ void average_rows(const T* in, T* out, const Boxes& b) {
   const BoxAxis &axis_d = b.axes[0], &axis_h = b.axes[1], &axis_w = b.axes[2];
   const int64_t n = b.out[2], width = b.in[2];
   const int64_t rows = b.batch * b.channels * b.out[0] * b.out[1];
-  const int64_t work = std::max<int64_t>(1, volume(b.in) / (b.out[0] * b.out[1]));
-  parallel_for(0, rows, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<C>()));
-    const int64_t outputs = (n + lanes - 1) / lanes * lanes;
-    const int64_t reach = (outputs - 1) * axis_w.stride + axis_w.kernel + 1;
-    std::vector<C> columns(static_cast<size_t>(std::max(reach, axis_w.padding + width)), C(0));
-    std::vector<C> sums(static_cast<size_t>(outputs));
-    Position p = Position::of_row(begin, b.out);
-    for (int64_t row = begin; row < end; ++row, p.next_row(b.out)) {
-      const Span d = axis_d.spans[p.d], h = axis_h.spans[p.h];
-      const T* from = in + ((p.plane * b.in[0] + d.begin) * b.in[1] + h.begin) * width;
-      sum_columns(from, d.end - d.begin, b.in[1] * width, h.end - h.begin, width, width,
-                  columns.data() + axis_w.padding);
-      if (axis_w.kernel) {
+  const int64_t at_once = outputs_at_once(axis_w), parts = (n + at_once - 1) / at_once;
+  const int64_t work = std::max<int64_t>(1, volume(b.in) / (b.out[0] * b.out[1]) / parts);
+  parallel_for(0, rows * parts, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
+    RowPart<C> part;
+    Position p = Position::of_row(begin / parts, b.out);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / parts, first = i % parts * at_once;
+      if (i > begin && first == 0) p.next_row(b.out);
+      part.set(axis_w, first, std::min(at_once, n - first));
+      const Span d = axis_d.span(p.d), h = axis_h.span(p.h);
+      const T* from = in + ((p.plane * b.in[0] + d.begin) * b.in[1] + h.begin) * width + part.begin;
+      sum_columns(from, d.end - d.begin, b.in[1] * width, h.end - h.begin, width, part.end - part.begin,
+                  part.columns.data() + (part.begin - part.start));
+      if (axis_w.padded_rows) {
         with_stride(axis_w.stride, [&]<int kStride>(std::integral_constant<int, kStride>) {
-          sum_windows<kStride>(columns.data(), axis_w.stride, axis_w.kernel, n, sums.data());
+          sum_windows<kStride>(part.columns.data(), axis_w.stride, axis_w.kernel, part.count, part.sums.data());
         });
       } else {
-        for (int64_t o = 0; o < n; ++o) {
+        for (int64_t o = 0; o < part.count; ++o) {
           C sum = 0;
-          for (int64_t w = axis_w.spans[o].begin; w < axis_w.spans[o].end; ++w) sum += columns[w];
-          sums[o] = sum;
+          for (int64_t w = part.spans[o].begin; w < part.spans[o].end; ++w) sum += part.columns[w];
+          part.sums[o] = sum;
         }
       }
-      divide(sums.data(), n, axis_w, axis_d.divisors[p.d] * axis_h.divisors[p.h], b.divisor);
-      store_run(sums.data(), n, out + row * n);
+      part.divide(axis_d.divisor(p.d) * axis_h.divisor(p.h), b.divisor);
+      store_run(part.sums.data(), part.count, out + row * n + first);
     }
   });
 }
@@ -99,7 +143,7 @@ void average_channels_last(const T* in, T* out, const Boxes& b) {
     std::vector<C> sums(static_cast<size_t>(channels));
     Position p = Position::of_element(begin, b.out);
     for (int64_t i = begin; i < end; ++i, p.next_element(b.out)) {
-      const Span d = b.axes[0].spans[p.d], h = b.axes[1].spans[p.h], w = b.axes[2].spans[p.w];
+      const Span d = b.axes[0].span(p.d), h = b.axes[1].span(p.h), w = b.axes[2].span(p.w);
       const hn::ScalableTag<C> tag;
       const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
       const T* first = in + (((p.plane * b.in[0] + d.begin) * b.in[1] + h.begin) * b.in[2] + w.begin) * channels;
@@ -119,7 +163,7 @@ void average_channels_last(const T* in, T* out, const Boxes& b) {
         }
         store_first(sum, tag, sums.data() + c, count);
       }
-      const int64_t all = b.axes[0].divisors[p.d] * b.axes[1].divisors[p.h] * b.axes[2].divisors[p.w];
+      const int64_t all = b.axes[0].divisor(p.d) * b.axes[1].divisor(p.h) * b.axes[2].divisor(p.w);
       const C divisor = static_cast<C>(b.divisor ? b.divisor : all);
       for (C& s : sums) s /= divisor;
       store_run(sums.data(), channels, out + i * channels);

@@ -41,7 +41,7 @@ void spread_rows(const T* grad, T* grad_in, const Boxes& b, const std::vector<Sp
     for (int64_t o = holding[2][w].begin; o < holding[2][w].end; ++o)
       boxes[(o - holding[2][w].begin) * width + w] = static_cast<int32_t>(o);
   std::vector<C> divisors(static_cast<size_t>(n));
-  for (int64_t o = 0; o < n; ++o) divisors[o] = static_cast<C>(b.divisor ? b.divisor : b.axes[2].divisors[o]);
+  for (int64_t o = 0; o < n; ++o) divisors[o] = static_cast<C>(b.divisor ? b.divisor : b.axes[2].divisor(o));
   parallel_for(0, rows, std::max<int64_t>(1, 16384 / (n + width)), [&](int64_t begin, int64_t end) {
     std::vector<C> loaded(static_cast<size_t>(n)), sums(static_cast<size_t>(n) + 1), result(static_cast<size_t>(width));
     Span d{-1, -1}, h{-1, -1};
@@ -60,7 +60,7 @@ void spread_rows(const T* grad, T* grad_in, const Boxes& b, const std::vector<Sp
         for (int64_t z = d.begin; z < d.end; ++z) {
           for (int64_t y = h.begin; y < h.end; ++y) {
             const T* from = grad + ((plane * b.out[0] + z) * b.out[1] + y) * n;
-            const int64_t rest = b.divisor ? 1 : b.axes[0].divisors[z] * b.axes[1].divisors[y];
+            const int64_t rest = b.divisor ? 1 : b.axes[0].divisor(z) * b.axes[1].divisor(y);
             if constexpr (std::is_same_v<T, C>) {
               add_quotients(from, divisors.data(), static_cast<C>(rest), n, sums.data());
             } else {
@@ -80,6 +80,8 @@ template <class T>
 void spread_channels_last(const T* grad, T* grad_in, const Boxes& b, const std::vector<Span>* holding) {
   using C = Computed<T>;
   const int64_t channels = b.channels, pixels = b.batch * volume(b.in);
+  std::vector<int64_t> divisors(static_cast<size_t>(b.out[2]));
+  for (int64_t o = 0; o < b.out[2]; ++o) divisors[o] = b.axes[2].divisor(o);
   parallel_for(0, pixels, std::max<int64_t>(1, 16384 / channels), [&](int64_t begin, int64_t end) {
     const hn::ScalableTag<C> tag;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
@@ -91,12 +93,12 @@ void spread_channels_last(const T* grad, T* grad_in, const Boxes& b, const std::
         auto sum = hn::Zero(tag);
         for (int64_t z = d.begin; z < d.end; ++z) {
           for (int64_t y = h.begin; y < h.end; ++y) {
-            const int64_t rest = b.axes[0].divisors[z] * b.axes[1].divisors[y];
+            const int64_t rest = b.axes[0].divisor(z) * b.axes[1].divisor(y);
             for (int64_t x = w.begin; x < w.end; ++x) {
               const T* from = grad + (((p.plane * b.out[0] + z) * b.out[1] + y) * b.out[2] + x) * channels + c;
               const auto v = HWY_LIKELY(count == static_cast<size_t>(lanes)) ? load_lanes(tag, from)
                                                                              : load_first_lanes(tag, from, count);
-              const int64_t divisor = b.divisor ? b.divisor : rest * b.axes[2].divisors[x];
+              const int64_t divisor = b.divisor ? b.divisor : rest * divisors[x];
               sum = hn::Add(sum, hn::Div(v, hn::Set(tag, static_cast<C>(divisor))));
             }
           }

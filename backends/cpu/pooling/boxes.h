@@ -9,11 +9,27 @@
 namespace mica::cpu {
 
 struct BoxAxis {
-  std::vector<Span> spans;        // one per output, clipped to the input
-  std::vector<int64_t> divisors;  // one per output
-  // Where all boxes are alike: output o begins at o * stride - padding and has `kernel` elements. Otherwise kernel is
-  // 0.
-  int64_t stride = 1, kernel = 0, padding = 0;
+  int64_t in = 1, out = 1;
+  // Output o begins at o * stride - padding and has `kernel` elements, some of which may lie outside of the input. If
+  // kernel is 0, the boxes are those of an adaptive pooling.
+  int64_t kernel = 0, stride = 1, padding = 0;
+  bool counts_padding = false;  // divisors count the elements of the padding
+  bool padded_rows = false;     // rows with their padding are not far longer than the input's own
+
+  // Which inputs output o averages.
+  Span span(int64_t o) const {
+    if (!kernel) return adaptive_span(o, in, out);
+    const int64_t start = o * stride - padding, begin = std::max<int64_t>(start, 0);
+    return {begin, std::max(begin, start + std::min(kernel, in - start))};
+  }
+
+  // What the sum of output o is divided by, along this axis: the elements of its box in the padded input, or in the
+  // input proper.
+  int64_t divisor(int64_t o) const {
+    if (!kernel) return span(o).end - span(o).begin;
+    const int64_t start = o * stride - padding, end = start + std::min(kernel, in + padding - start);
+    return counts_padding ? end - start : std::min(end, in) - std::max<int64_t>(start, 0);
+  }
 };
 
 struct Boxes {
@@ -28,41 +44,25 @@ inline Boxes regular_boxes(const TensorView& in, const TensorView& out, IntArray
   const Windows w = windows(in, out, kernel, stride, padding, IntArrayRef{1, 1, 1});
   Boxes b{w.batch, w.channels, w.in, w.out, {}, divisor};
   for (int a = 0; a < 3; ++a) {
-    BoxAxis& axis = b.axes[a];
-    // Padded rows are worth making where they are not far longer than the input's own.
-    if (w.reach(a) <= 65536 + 8.0 * static_cast<double>(w.in[a])) {
-      axis.stride = w.stride[a];
-      axis.kernel = w.kernel[a];
-      axis.padding = w.padding[a];
-    }
-    for (int64_t o = 0; o < w.out[a]; ++o) {
-      const Taps t = w.taps(a, o);
-      axis.spans.push_back({t.first, t.first + t.count});
-      axis.divisors.push_back(w.divisor(a, o, count_include_pad));
-    }
+    const bool padded_rows = w.reach(a) <= 65536 + 8.0 * static_cast<double>(w.in[a]);
+    b.axes[a] = {w.in[a], w.out[a], w.kernel[a], w.stride[a], w.padding[a], count_include_pad, padded_rows};
   }
   return b;
 }
 
 inline Boxes adaptive_boxes(const TensorView& in, const TensorView& out) {
   Boxes b{in.size(0), in.size(1), spatial(in), spatial(out), {}, 0};
-  for (int a = 0; a < 3; ++a) {
-    for (int64_t o = 0; o < b.out[a]; ++o) {
-      b.axes[a].spans.push_back(adaptive_span(o, b.in[a], b.out[a]));
-      b.axes[a].divisors.push_back(b.axes[a].spans.back().end - b.axes[a].spans.back().begin);
-    }
-  }
+  for (int a = 0; a < 3; ++a) b.axes[a].in = b.in[a], b.axes[a].out = b.out[a];
   return b;
 }
 
 // For every input of an axis, the outputs whose boxes hold it. They are neighbours, since boxes begin and end in order.
 inline std::vector<Span> holders(const BoxAxis& axis, int64_t in) {
   std::vector<Span> found(static_cast<size_t>(in), Span{0, 0});
-  const int64_t out = static_cast<int64_t>(axis.spans.size());
   int64_t begin = 0, end = 0;
   for (int64_t i = 0; i < in; ++i) {
-    while (begin < out && axis.spans[begin].end <= i) ++begin;
-    while (end < out && axis.spans[end].begin <= i) ++end;
+    while (begin < axis.out && axis.span(begin).end <= i) ++begin;
+    while (end < axis.out && axis.span(end).begin <= i) ++end;
     found[i] = {begin, std::max(begin, end)};
   }
   return found;

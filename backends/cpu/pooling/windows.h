@@ -46,14 +46,6 @@ struct Windows {
     return (static_cast<double>(out[axis]) + 64) * static_cast<double>(stride[axis]) +
            static_cast<double>(kernel[axis]) * static_cast<double>(dilation[axis]) + static_cast<double>(padding[axis]);
   }
-
-  // How many elements of a window an average divides by along one axis: all of it that lies in the padded input, or in
-  // the input proper.
-  int64_t divisor(int axis, int64_t o, bool count_include_pad) const {
-    const int64_t start = o * stride[axis] - padding[axis];
-    const int64_t end = std::min(start + kernel[axis], in[axis] + padding[axis]);
-    return count_include_pad ? end - start : std::min(end, in[axis]) - std::max<int64_t>(start, 0);
-  }
 };
 
 inline Windows windows(const TensorView& in, const TensorView& out, IntArrayRef kernel, IntArrayRef stride,
