@@ -188,6 +188,7 @@ void Engine::work() {
 }
 
 void Engine::close() {
+  if (forks_ != fork_count()) return;  // a child of fork has nothing to close: the parent is still in the group
   {
     std::lock_guard lock(mutex_);
     if (closed_) return;

@@ -24,13 +24,16 @@ struct MessageHeader {
   uint64_t reserved;
 };
 
+// Of a message without bytes, `from` and `to` may be null.
 void copy_in(std::byte* ring, size_t ring_bytes, uint64_t at, const std::byte* from, size_t size) {
+  if (size == 0) return;
   const size_t begin = at % ring_bytes, first = std::min(size, ring_bytes - begin);
   std::memcpy(ring + begin, from, first);
   std::memcpy(ring, from + first, size - first);
 }
 
 void copy_out(std::byte* to, const std::byte* ring, size_t ring_bytes, uint64_t at, size_t size) {
+  if (size == 0) return;
   const size_t begin = at % ring_bytes, first = std::min(size, ring_bytes - begin);
   std::memcpy(to, ring + begin, first);
   std::memcpy(to + first, ring, size - first);

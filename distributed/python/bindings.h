@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "distributed/call.h"
+#include "distributed/process.h"
 
 namespace mica::distributed {
 class SharedGroup;
@@ -27,6 +28,13 @@ class Unlocked {
  private:
   PyThreadState* state_;
 };
+
+// Deletes what a Python object owns, in the process that made it. A child of fork has none of its threads, and its
+// locks and sockets are the parent's: there the object is left as it is, until the child ends.
+template <typename T>
+void delete_of_process(T* owned, uint64_t forks) {
+  if (forks == fork_count()) delete owned;
+}
 
 // Lets Python's signal handlers run, and throws Interrupted where one has raised. For calls that wait unlocked.
 std::function<void()> interrupt();

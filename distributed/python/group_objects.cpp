@@ -10,12 +10,14 @@ namespace {
 
 struct WorkObject {
   PyObject_HEAD std::shared_ptr<Work>* work;
+  uint64_t forks;  // fork_count() of the process that made it
 };
 
 struct GroupObject {
   PyObject_HEAD std::shared_ptr<Engine>* engine;
   std::shared_ptr<SharedGroup>* shared;  // null for other backends
   double timeout;                        // the time limit of all_reduce
+  uint64_t forks;                        // fork_count() of the process that made it
 };
 
 Work& work_of(PyObject* self) { return **reinterpret_cast<WorkObject*>(self)->work; }
@@ -23,12 +25,16 @@ Engine& engine_of(PyObject* self) { return **reinterpret_cast<GroupObject*>(self
 
 PyObject* work_object(std::shared_ptr<Work> work) {
   PyObject* self = WorkType.tp_alloc(&WorkType, 0);
-  if (self) reinterpret_cast<WorkObject*>(self)->work = new std::shared_ptr<Work>(std::move(work));
+  if (self) {
+    reinterpret_cast<WorkObject*>(self)->work = new std::shared_ptr<Work>(std::move(work));
+    reinterpret_cast<WorkObject*>(self)->forks = fork_count();
+  }
   return self;
 }
 
 void work_dealloc(PyObject* self) {
-  delete reinterpret_cast<WorkObject*>(self)->work;
+  auto* object = reinterpret_cast<WorkObject*>(self);
+  delete_of_process(object->work, object->forks);
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -84,6 +90,7 @@ PyObject* group_new(PyTypeObject* type, PyObject* args, PyObject*) {
     auto* object = reinterpret_cast<GroupObject*>(self);
     object->engine = new std::shared_ptr<Engine>(std::make_shared<Engine>(shared));
     object->shared = new std::shared_ptr<SharedGroup>(shared);
+    object->forks = fork_count();
     return self;
   } catch (...) {
     return raise_current();
@@ -94,8 +101,8 @@ void group_dealloc(PyObject* self) {
   auto* object = reinterpret_cast<GroupObject*>(self);
   {
     Unlocked guard;
-    delete object->engine;
-    delete object->shared;
+    delete_of_process(object->engine, object->forks);
+    delete_of_process(object->shared, object->forks);
   }
   Py_TYPE(self)->tp_free(self);
 }
@@ -299,9 +306,11 @@ std::shared_ptr<SharedGroup> shared_group_of(PyObject* object) {
 
 PyObject* group_of_backend(std::shared_ptr<Backend> backend) {
   PyObject* self = GroupType.tp_alloc(&GroupType, 0);
-  if (self)
-    reinterpret_cast<GroupObject*>(self)->engine =
-        new std::shared_ptr<Engine>(std::make_shared<Engine>(std::move(backend)));
+  if (self) {
+    auto* object = reinterpret_cast<GroupObject*>(self);
+    object->engine = new std::shared_ptr<Engine>(std::make_shared<Engine>(std::move(backend)));
+    object->forks = fork_count();
+  }
   return self;
 }
 

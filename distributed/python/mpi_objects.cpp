@@ -7,6 +7,7 @@ namespace {
 
 struct MpiObject {
   PyObject_HEAD std::shared_ptr<MpiWorld>* world;
+  uint64_t forks;  // fork_count() of the process that made it
 };
 
 MpiWorld& world_of(PyObject* self) { return **reinterpret_cast<MpiObject*>(self)->world; }
@@ -18,14 +19,17 @@ PyObject* mpi_new(PyTypeObject* type, PyObject* args, PyObject*) {
   std::shared_ptr<MpiWorld> world;
   if (!unlocked([&] { world = MpiWorld::open(path); })) return nullptr;
   PyObject* self = type->tp_alloc(type, 0);
-  if (self) reinterpret_cast<MpiObject*>(self)->world = new std::shared_ptr<MpiWorld>(std::move(world));
+  if (self) {
+    reinterpret_cast<MpiObject*>(self)->world = new std::shared_ptr<MpiWorld>(std::move(world));
+    reinterpret_cast<MpiObject*>(self)->forks = fork_count();
+  }
   return self;
 }
 
 void mpi_dealloc(PyObject* self) {
   {
     Unlocked guard;
-    delete reinterpret_cast<MpiObject*>(self)->world;
+    delete_of_process(reinterpret_cast<MpiObject*>(self)->world, reinterpret_cast<MpiObject*>(self)->forks);
   }
   Py_TYPE(self)->tp_free(self);
 }

@@ -9,6 +9,7 @@ namespace {
 
 struct ServerObject {
   PyObject_HEAD StoreServer* server;
+  uint64_t forks;  // fork_count() of the process that made it
 };
 
 PyObject* server_new(PyTypeObject* type, PyObject* args, PyObject*) {
@@ -21,12 +22,16 @@ PyObject* server_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return raise_current();
   }
   PyObject* self = type->tp_alloc(type, 0);
-  if (self) reinterpret_cast<ServerObject*>(self)->server = server.release();
+  if (self) {
+    reinterpret_cast<ServerObject*>(self)->server = server.release();
+    reinterpret_cast<ServerObject*>(self)->forks = fork_count();
+  }
   return self;
 }
 
 void server_dealloc(PyObject* self) {
-  delete reinterpret_cast<ServerObject*>(self)->server;
+  auto* object = reinterpret_cast<ServerObject*>(self);
+  delete_of_process(object->server, object->forks);
   Py_TYPE(self)->tp_free(self);
 }
 

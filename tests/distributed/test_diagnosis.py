@@ -133,6 +133,27 @@ def forks(rank, size):
     return text, x.item()
 
 
+def leaves_in_a_child(rank, size):
+    import gc
+    import signal
+
+    dist.all_reduce(mica.ones(1), async_op=True).wait()  # the engine has a thread now
+    dist.all_reduce(x := mica.ones(1))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        dist.destroy_process_group()
+        gc.collect()
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    dist.all_reduce(x)
+    return status, x.item()
+
+
+def test_a_child_of_fork_leaves_no_group_of_its_parent():
+    assert ranks.run(2, leaves_in_a_child) == [[0, 4]] * 2
+
+
 def test_a_child_of_fork():
     for text, value in ranks.run(2, forks):
         assert "cannot be used in a child of fork" in text and value == 2

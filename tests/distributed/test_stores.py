@@ -2,8 +2,12 @@
 
 import contextlib
 import datetime
+import gc
+import os
+import signal
 import socket
 import threading
+import time
 
 import mica.distributed as dist
 import pytest
@@ -241,3 +245,29 @@ def test_a_file_is_removed_by_the_last(tmp_path):
     assert path.exists()
     del second
     assert not path.exists()
+
+
+def status_of(child, seconds=20):
+    """The status with which a child ends. A child that hangs is killed."""
+    for _ in range(int(seconds * 100)):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "hangs"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_fork_that_lets_go_of_the_server():
+    kept = [dist.TCPStore("localhost", 0, is_master=True)]
+    kept[0].set("a", "1")
+    child = os.fork()
+    if child == 0:  # it has none of the server's thread, whose end it must not wait for, nor ask for
+        kept.clear()
+        gc.collect()
+        os._exit(0)
+    assert status_of(child) == 0
+    kept[0].set("b", "2")
+    assert kept[0].get("a") == b"1" and kept[0].get("b") == b"2"
