@@ -120,8 +120,11 @@ def test_questions_are_the_same_for_everybody_and_judged_by_the_engine(ask):
 
 # ---- programs
 
+OWN_ENVIRONMENT = "a program of the Lab has an environment of its own, without the sanitizer's library"
+
 
 @pytest.mark.served("it has no Python")
+@pytest.mark.no_sanitizer(OWN_ENVIRONMENT)
 def test_a_program_runs_and_shows_its_tensors(ask):
     source = "import torch\nx = torch.arange(6.).reshape(2, 3)\ny = x.t()\nz = y.reshape(-1)\nprint(z.sum().item())\n"
     answer = ask("execute", source=source)
@@ -136,6 +139,7 @@ def test_a_program_runs_and_shows_its_tensors(ask):
 
 
 @pytest.mark.served("it has no Python")
+@pytest.mark.no_sanitizer(OWN_ENVIRONMENT)
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -158,6 +162,7 @@ def test_programs_that_are_refused(ask, source, words):
 
 
 @pytest.mark.served("it has no Python")
+@pytest.mark.no_sanitizer(OWN_ENVIRONMENT)
 def test_a_program_has_a_folder_that_is_gone_afterwards(ask):
     answer = ask(
         "execute", source="import os\nopen('a', 'w').write('b')\nprint(os.getcwd(), open('a').read(), os.listdir('.'))"
@@ -169,6 +174,7 @@ def test_a_program_has_a_folder_that_is_gone_afterwards(ask):
 
 
 @pytest.mark.served("it has no Python")
+@pytest.mark.no_sanitizer(OWN_ENVIRONMENT)
 def test_a_program_that_never_ends_is_ended(ask):
     assert "took too long" in ask("execute", source="while True: pass")["error"]
     assert "at most" in ask("execute", source="#" * 70000)["error"]
