@@ -108,6 +108,7 @@ def test_keys_of_arguments():
     ]  # fmt: skip
     assert all(each[0] is not None and each[0] != key for each in unlike)
     assert key_of(float("nan"))[0] == key_of(float("nan"))[0] != key_of("nan")[0]
+    assert key_of(0.0)[0] != key_of(-0.0)[0] and key_of(0j)[0] != key_of(-0j)[0] and key_of(1j)[0] == key_of(1j)[0]
     assert (
         key_of(torch.eye(2).to_sparse())[0] is None and key_of([torch.ones(2, dtype=torch.complex64).conj()])[0] is None
     )
@@ -143,6 +144,12 @@ def test_the_first_difference_of_many_records():
     assert snapshot.first_difference() == len(records) - 1
     records[-1][1].add(1)
     assert snapshot.first_difference() == -1
+    held = {"a": 0.0, "b": float("nan")}
+    snapshot = torch._C._Snapshot(((0, held, tuple(held), tuple(held.values())),))
+    held.update(a=1.0 - 1.0, b=float("nan"))
+    assert snapshot.first_difference() == -1
+    held["a"] = -0.0
+    assert snapshot.first_difference() == 0
 
 
 def test_a_call_that_is_watched():

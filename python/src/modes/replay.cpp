@@ -92,8 +92,10 @@ PyObject* KeyMaker::make(PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
   auto* kind = reinterpret_cast<PyObject*>(type);
   if (has_type(plain_, type)) return make_tensor(value);
-  if (type == &PyFloat_Type && PyFloat_AS_DOUBLE(value) != PyFloat_AS_DOUBLE(value))
-    return Py_BuildValue("(Os)", kind, "nan");
+  if (type == &PyFloat_Type || type == &PyComplex_Type) {  // by their bits: 0.0 equals -0.0, and a NaN equals nothing
+    const Py_complex number = PyComplex_AsCComplex(value);
+    return Py_BuildValue("(Oy#)", kind, reinterpret_cast<const char*>(&number), Py_ssize_t{sizeof number});
+  }
   if (has_type(constants_, type)) return PyTuple_Pack(2, kind, value);
   if (type == &PyList_Type || type == &PyTuple_Type || type == &PyDict_Type) {
     if (Py_EnterRecursiveCall(" in the arguments of a compiled function")) return nullptr;

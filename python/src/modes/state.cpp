@@ -23,7 +23,11 @@ enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet, kFunc
 bool is_same_value(PyObject* now, PyObject* before) {
   if (now == before) return true;
   if (!now || !before || Py_TYPE(now) != Py_TYPE(before)) return false;
-  if (!PyLong_CheckExact(now) && !PyFloat_CheckExact(now) && !PyUnicode_CheckExact(now)) return false;
+  if (PyFloat_CheckExact(now)) {  // by their bits: 0.0 equals -0.0, and a NaN equals nothing
+    const double a = PyFloat_AS_DOUBLE(now), b = PyFloat_AS_DOUBLE(before);
+    return std::memcmp(&a, &b, sizeof a) == 0;
+  }
+  if (!PyLong_CheckExact(now) && !PyUnicode_CheckExact(now)) return false;
   return PyObject_RichCompareBool(now, before, Py_EQ) == 1;
 }
 

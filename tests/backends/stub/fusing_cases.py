@@ -9,9 +9,12 @@ from pathlib import Path
 
 import mica as torch
 import pytest
+from mica._dynamo.replay import Replayed
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "compiler"))
 from random_programs import Program, same
+from replay_objects import CASES as REPLAYED
+from test_replay import Again
 
 LIBRARIES = Path(torch._C.__file__).parents[2] / "tests" / "backends"
 N = 3000
@@ -211,3 +214,8 @@ def test_training_gives_the_same_gradients():
     x = ramp(64, 64)
     for _ in range(CALLS):
         assert all(torch.equal(a, b) for a, b in zip(gradients(model, x), gradients(compiled, x), strict=True))
+
+
+@pytest.mark.parametrize("case", [each for each in REPLAYED if each.startswith("objects")])
+def test_replayed_functions(case):
+    REPLAYED[case](lambda function: Replayed(function, torch._C._CompiledCall(function, False), Again), "fusing")

@@ -6,6 +6,7 @@ is right as long as the function would do the same again, so everything that it 
 - `observe.py` sees which functions of Python a call ran, and refuses what cannot be seen into;
 - `state.py` takes a snapshot of what these functions can read: globals, closures, attributes, containers, classes, tensors;
 - `structure.py` takes arguments and results apart;
+- `likeness.py` says whether arguments are like those of a call that was captured;
 - `calls.py` counts, captures and replays.
 
 What cannot be shown to do the same again is not replayed: it runs as every compiled function does. docs/compiler.md has

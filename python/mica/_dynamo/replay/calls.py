@@ -6,6 +6,7 @@ import weakref
 import mica
 from mica import _C
 from mica._C import _functorch
+from mica._dynamo.replay.likeness import Proven
 from mica._dynamo.replay.observe import Observation, Refused
 from mica._dynamo.replay.state import Snapshot
 from mica._dynamo.replay.structure import Arguments, Given, Result, substituted
@@ -13,6 +14,7 @@ from mica._dynamo.utils import counters
 
 _CALLS_BEFORE = 2  # calls that run plainly first, so that libraries choose their kernels
 _MOST_KINDS, _MOST_GRAPHS = 64, 8
+_MOST_PROVEN = 4  # how many kinds of arguments are known by those of an earlier call
 _MOST_KEPT = 4  # how many kinds may keep an argument alive, of those that differ only in such objects
 _LARGE = 1 << 20  # bytes: an argument of this size is not copied while its address stays the same
 _LEAST_FUSED = 1  # in a graph a launch costs about a microsecond, however few elements it has
@@ -184,6 +186,7 @@ class Replayed:
         self._kinds = {}
         self._observation = None  # the observation of the last call that was captured
         self._base = None  # what the function reads whatever its arguments are, from the last snapshot
+        self._proven = {}  # what captured calls have shown of arguments like theirs, by the key without the objects' ids
         self.reasons = {}  # why calls were not replayed, and how often each reason was found
         _known.add(self)
 
@@ -195,6 +198,7 @@ class Replayed:
     def forget(self):
         self._kinds.clear()
         self._observation = self._base = None
+        self._proven.clear()
         self.reasons.clear()
 
     def __call__(self, *args, **kwargs):
@@ -225,7 +229,7 @@ class Replayed:
             return self.call(*args, **kwargs)
         _within.depth = 1
         try:
-            return self._run(kind, arguments, args, kwargs)
+            return self._run(kind, arguments, args, kwargs, (arguments.likeness, key[1]))
         except Refused as refused:
             kind.reason = str(refused)
             self._note(kind.reason)
@@ -267,13 +271,16 @@ class Replayed:
 
     # ---- before there is a graph
 
-    def _run(self, kind, arguments, args, kwargs):
-        """Take the next step of a function: some plain calls, one that is observed, one that is checked, then the capture."""
+    def _run(self, kind, arguments, args, kwargs, alike):
+        """Take the next step of a function: some plain calls, one that is observed, one that is checked, then the
+        capture. `alike` is the key of all arguments like these.
+        """
         kind.calls += 1
         if kind.observation is None and self._observation is not None:
             # The arguments are of another kind; the functions that run are compared below. This call is checked, and
             # libraries choose their kernels in it.
             kind.observation, kind.calls = self._observation, _CALLS_BEFORE
+            self._take_over(kind, arguments, self._proven.get(alike))
         elif kind.calls <= _CALLS_BEFORE:
             return self.call(*args, **kwargs)
         if kind.observation is None:
@@ -286,7 +293,18 @@ class Replayed:
             return self._checked(kind, arguments, args, kwargs)
         if len(kind.graphs) >= _MOST_GRAPHS:
             raise Refused(f"what it reads has changed {_MOST_GRAPHS} times")
-        return self._captured(kind, arguments, args, kwargs)
+        return self._captured(kind, arguments, args, kwargs, alike)
+
+    def _take_over(self, kind, arguments, proven):
+        """Spare a kind the call that is checked, where a captured call has shown what it would show."""
+        if proven is None or any(each.nbytes >= _LARGE for each in arguments.tensors):
+            return
+        snapshot = Snapshot(kind.observation, self.function, arguments.objects, self._base)
+        self._base = snapshot.base
+        changed = proven.changed_by(arguments, snapshot, kind.observation)
+        if changed is not None:
+            kind.snapshot, kind.addresses = snapshot, [each.data_ptr() for each in arguments.tensors]
+            kind.changed, kind.changed_arguments = changed, proven.changed_arguments
 
     def _refuse(self, kind, reason):
         if reason is not None:
@@ -317,7 +335,7 @@ class Replayed:
         kind.changed_arguments = {i for i, is_changed in enumerate(changed[len(state) :]) if is_changed}
         return result
 
-    def _captured(self, kind, arguments, args, kwargs):
+    def _captured(self, kind, arguments, args, kwargs, alike):
         tensors = arguments.tensors
         snapshot, kind.snapshot = kind.snapshot, None  # another graph of this kind needs another check
         if not snapshot.holds():
@@ -351,6 +369,15 @@ class Replayed:
         kind.graphs.append(graph)
         graph.forget_with(snapshot.weakly_read, kind.graphs)
         self._observation = kind.observation
+        self._keep_proof(alike, Proven(kind, arguments, snapshot))
         counters["replay"]["captured"] += 1
         with self._graphs.in_turn():
             return graph.replay(arguments)
+
+    def _keep_proof(self, alike, proven):
+        self._proven.pop(alike, None)
+        if not proven.usable:
+            return
+        if len(self._proven) >= _MOST_PROVEN:
+            del self._proven[next(iter(self._proven))]
+        self._proven[alike] = proven
