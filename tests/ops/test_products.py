@@ -235,3 +235,16 @@ def test_a_function_may_return_a_product_that_is_changed_in_place():
     made.add_(1)  # as a sum over processes does
     made.sum().backward()
     assert made.unique().tolist() == [5.0] and x.grad.unique().tolist() == [5.0]
+
+
+@pytest.mark.parametrize("dtype", [mica.float32, mica.float64, mica.bfloat16, mica.int32])
+@pytest.mark.parametrize("columns", [4, 12, 32, 64, 100, 128, 130])
+def test_few_rows_with_narrow_matrices(dtype, columns):
+    # Integers, so that every order of summing gives the same.
+    for rows in (1, 2, 3, 5, 7):
+        for depth in (1, 3, 81, 300):
+            a = mica.randint(-3, 4, (rows, depth))
+            b = mica.randint(-3, 4, (depth, columns))
+            expected = (a[:, :, None] * b).sum(1)
+            assert mica.equal(a.to(dtype) @ b.to(dtype), expected.to(dtype))
+            assert mica.equal(b.t().to(dtype).contiguous() @ a.t().to(dtype), expected.t().to(dtype))

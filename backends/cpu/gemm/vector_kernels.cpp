@@ -65,6 +65,22 @@ HWY_INLINE void dot_rows(const S* matrix, const SumOf<S>* x, SumOf<S>* y, const 
     for (int u = 0; u < U; ++u) step(p + u * lanes, u);
   }
   for (; p + lanes <= s.k; p += lanes) step(p, 0);
+#if HWY_ARCH_ARM_A64
+  // Three sums of neighbours make one vector of four rows' sums.
+  if constexpr (std::is_same_v<T, float> && R == 4) {
+    if (p == s.k) {
+#pragma GCC unroll 8
+      for (int v = 0; v < X; ++v) {
+        Vec total[4];
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) total[r] = U == 2 ? hn::Add(sums[r][v][0], sums[r][v][U - 1]) : sums[r][v][0];
+        const float32x4_t near = vpaddq_f32(total[0].raw, total[1].raw), far = vpaddq_f32(total[2].raw, total[3].raw);
+        hn::StoreU(Vec(vpaddq_f32(near, far)), d, y + v * s.y_stride);
+      }
+      return;
+    }
+  }
+#endif
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -114,6 +130,35 @@ HWY_INLINE void add_columns(const S* matrix, const SumOf<S>* x, SumOf<S>* y, int
   }
 }
 
+// The sums of V vectors of rows for X vectors: they stay in registers while all columns pass.
+template <class S, int V, int X>
+HWY_INLINE void sum_columns(const S* matrix, const SumOf<S>* x, SumOf<S>* y, const GemvShape& s) {
+  using T = SumOf<S>;
+  const hn::ScalableTag<T> d;
+  using Vec = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  Vec sums[X][V];
+#pragma GCC unroll 8
+  for (int v = 0; v < X; ++v)
+#pragma GCC unroll 8
+    for (int i = 0; i < V; ++i) sums[v][i] = hn::Zero(d);
+  for (int64_t p = 0; p < s.k; ++p, matrix += s.k_stride) {
+    Vec xs[X];
+#pragma GCC unroll 8
+    for (int v = 0; v < X; ++v) xs[v] = hn::Set(d, x[v * s.x_stride + p]);
+#pragma GCC unroll 8
+    for (int i = 0; i < V; ++i) {
+      const Vec column = load_as(d, matrix + i * lanes);
+#pragma GCC unroll 8
+      for (int v = 0; v < X; ++v) sums[v][i] = multiply_add(d, column, xs[v], sums[v][i]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < X; ++v)
+#pragma GCC unroll 8
+    for (int i = 0; i < V; ++i) hn::StoreU(sums[v][i], d, y + v * s.y_stride + i * lanes);
+}
+
 // Calls run(first, integral_constant<count>) for groups of 4, 2 and 1 vectors. Integers are multiplied by one vector at
 // a time.
 template <class T, class Run>
@@ -145,6 +190,20 @@ void gemv(const void* matrix_bytes, const void* x_bytes, void* y_bytes, const Ge
         dot_rows<S, 1, count, 6 / count>(matrix + i * s.row_stride, x + v * s.x_stride, y + v * s.y_stride + i, s);
       });
     }
+    return;
+  }
+  // Few sums stay in registers. With more vectors than are multiplied at a time, the matrix must stay in a cache for
+  // it.
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  if (hwy::IsFloat<T>() && s.rows <= 32 * lanes && s.rows % lanes == 0 && (s.vectors <= 4 || s.k <= 256)) {
+    for_vector_groups<T>(s.vectors, [&](int64_t v, auto count) HWY_ATTR {
+      constexpr int kTogether = count == 1 ? 8 : 4;
+      int64_t i = 0;
+      for (; i + kTogether * lanes <= s.rows; i += kTogether * lanes)
+        sum_columns<S, kTogether, count>(matrix + i, x + v * s.x_stride, y + v * s.y_stride + i, s);
+      for (; i < s.rows; i += lanes)
+        sum_columns<S, 1, count>(matrix + i, x + v * s.x_stride, y + v * s.y_stride + i, s);
+    });
     return;
   }
   // As many sums are made at a time as stay in the first cache while the columns pass.
