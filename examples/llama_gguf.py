@@ -30,36 +30,38 @@ class Llama:
         base = data.get("llama.rope.freq_base", 10000.0)
         angle = torch.arange(room).float()[:, None] * base ** (-torch.arange(0, self.head, 2).float() / self.head)
         self.turns = torch.polar(torch.ones_like(angle), angle)[:, None]  # positions, heads, pairs
-        self.keys, self.values = (torch.zeros(self.layers, 1, kv_heads, room, self.head) for _ in range(2))
+        self.keys, self.values = (
+            [torch.zeros(1, kv_heads, room, self.head) for _ in range(self.layers)] for _ in range(2)
+        )
+        parts = ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"]
+        self.parts = [[weights[f"blk.{i}.{part}.weight"] for part in parts] for i in range(self.layers)]
+        self.shared_heads = kv_heads != heads
 
-    def turned(self, x, at):
+    def turned(self, x, turns):
         """Turns each pair of neighbouring numbers of a head by an angle that depends on the token's position."""
         tokens = x.shape[0]
-        pairs = torch.view_as_complex(x.view(tokens, -1, self.head // 2, 2)) * self.turns[at : at + tokens]
+        pairs = torch.view_as_complex(x.view(tokens, -1, self.head // 2, 2)) * turns
         return torch.view_as_real(pairs).view(1, tokens, -1, self.head).transpose(1, 2)
 
-    def layer(self, i, x, at):
-        def part(name):
-            return self.weights[f"blk.{i}.{name}.weight"]
-
-        tokens, to = x.shape[0], at + x.shape[0]
-        y = F.rms_norm(x, (self.width,), part("attn_norm"), self.eps)
-        q = self.turned(F.linear(y, part("attn_q")), at)
-        keys, values = self.keys[i], self.values[i]
-        keys[:, :, at:to] = self.turned(F.linear(y, part("attn_k")), at)
-        values[:, :, at:to] = F.linear(y, part("attn_v")).view(1, tokens, -1, self.head).transpose(1, 2)
-        y = F.scaled_dot_product_attention(
-            q, keys[:, :, :to], values[:, :, :to], is_causal=tokens > 1, enable_gqa=keys.shape[1] != q.shape[1]
-        )
-        x = x + F.linear(y.transpose(1, 2).reshape(tokens, self.width), part("attn_output"))
-        y = F.rms_norm(x, (self.width,), part("ffn_norm"), self.eps)
-        return x + F.linear(F.silu(F.linear(y, part("ffn_gate"))) * F.linear(y, part("ffn_up")), part("ffn_down"))
+    def layer(self, i, x, at, turns):
+        attn_norm, attn_q, attn_k, attn_v, attn_output, ffn_norm, ffn_gate, ffn_up, ffn_down = self.parts[i]
+        tokens, keys, values = x.shape[0], self.keys[i], self.values[i]
+        y = F.rms_norm(x, (self.width,), attn_norm, self.eps)
+        q = self.turned(F.linear(y, attn_q), turns)
+        keys.narrow(2, at, tokens).copy_(self.turned(F.linear(y, attn_k), turns))
+        values.narrow(2, at, tokens).copy_(F.linear(y, attn_v).view(1, tokens, -1, self.head).transpose(1, 2))
+        keys, values = keys.narrow(2, 0, at + tokens), values.narrow(2, 0, at + tokens)
+        y = F.scaled_dot_product_attention(q, keys, values, is_causal=tokens > 1, enable_gqa=self.shared_heads)
+        x = F.linear(y.transpose(1, 2).reshape(tokens, self.width), attn_output).add_(x)
+        y = F.rms_norm(x, (self.width,), ffn_norm, self.eps)
+        return F.linear(F.silu(F.linear(y, ffn_gate)).mul_(F.linear(y, ffn_up)), ffn_down).add_(x)
 
     def __call__(self, tokens, at):
         """Logits after `tokens`, the first of which is at position `at`. Only the first call may have several tokens."""
         x = F.embedding(tokens, self.words).float()
+        turns = self.turns[at : at + tokens.shape[0]]
         for i in range(self.layers):
-            x = self.layer(i, x, at)
+            x = self.layer(i, x, at, turns)
         x = F.rms_norm(x[-1:], (self.width,), self.weights["output_norm.weight"], self.eps)
         return F.linear(x, self.output)[0]
 

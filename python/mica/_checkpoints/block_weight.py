@@ -50,10 +50,10 @@ class BlockWeight:
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
         if name == "linear":
-            return _linear(*args, **kwargs)
+            return _linear(*args, **kwargs) if kwargs else _linear(*args)
+        kwargs = kwargs or {}
         if name == "embedding":
             return _embedding(*args, **kwargs)
         raise NotImplementedError(f"{name} of a BlockWeight: linear and embedding are there; else use dequantize()")
@@ -65,6 +65,8 @@ class BlockWeight:
 def _linear(input, weight, bias=None):
     if not isinstance(weight, BlockWeight):
         raise NotImplementedError("linear: only the weight may be a BlockWeight")
+    if bias is None and len(weight.shape) == 2:  # what decoding calls for each layer
+        return _C._block_linear(input, *weight._parts)
     return weight.linear(input, bias)
 
 

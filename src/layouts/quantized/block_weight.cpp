@@ -62,16 +62,21 @@ void check_packed(const char* op, const BlockWeight& w, const BlockType& type) {
              blocks, " x ", groups, " x ", kColumnBlock, ", but are ", scales.dtype(), " ", scales.sizes());
 }
 
+Tensor block_product(const Tensor& x, const BlockWeight& weight) {
+  DimVector sizes(x.sizes());
+  sizes.back() = weight.rows;
+  const Tensor flat =
+      x.dim() == 2 && x.is_contiguous() ? x : x.reshape({x.numel() / weight.columns, weight.columns}).contiguous();
+  const Tensor out = new_tensor({flat.size(0), weight.rows}, x.dtype());
+  if (out.numel() > 0) MICA_LAYER_KERNEL(kCPU, int4_mm)
+  (out.view_of(), flat.view_of(), weight.numbers.view_of(), weight.scales.view_of(), weight.group);
+  return x.dim() == 2 ? out : out.view(sizes);
+}
+
 struct BlockProduct : autograd::Function<BlockProduct> {
   static Tensor forward(autograd::AutogradContext* context, const Tensor& x, const BlockWeight& weight) {
     context->saved_data["weight"] = weight;
-    DimVector sizes(x.sizes());
-    sizes.back() = weight.rows;
-    const Tensor flat = x.reshape({x.numel() / weight.columns, weight.columns}).contiguous();
-    const Tensor out = new_tensor({flat.size(0), weight.rows}, x.dtype());
-    if (out.numel() > 0) MICA_LAYER_KERNEL(kCPU, int4_mm)
-    (out.view_of(), flat.view_of(), weight.numbers.view_of(), weight.scales.view_of(), weight.group);
-    return out.view(sizes);
+    return block_product(x, weight);
   }
 
   // The gradient treats the rounding of activations as the identity, as training with rounded numbers does.
@@ -130,6 +135,8 @@ Tensor block_linear(const Tensor& x, const BlockWeight& weight) {
              " on ", x.device());
   MICA_CHECK(x.dim() > 0 && x.size(-1) == weight.columns, kOp, ": expected numbers of shape (..., ", weight.columns,
              "), got ", x.sizes());
+  // A product without a gradient needs no record of it, which would take longer than the product of a small weight.
+  if (!grad_enabled() || !x.requires_grad()) return block_product(x, weight);
   return BlockProduct::apply(x, weight);
 }
 
