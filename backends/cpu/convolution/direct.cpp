@@ -15,6 +15,10 @@ namespace mica::cpu::convolution {
 namespace {
 
 constexpr int64_t kChannelsLast = 8;  // from so many channels on, runs of channels are worth transposing the band
+// Filters of more bytes do not stay in the second cache from one band to the next. Bands are then larger, so that the
+// filters are read less often, and threads share filters instead of rows.
+constexpr int64_t kHeavyFilters = 1 << 20;
+constexpr int64_t kHeavyBandBytes = 1 << 19;
 
 struct Direct {
   const Correlation& c;
@@ -22,6 +26,7 @@ struct Direct {
   bool band_last;  // whether channels of the band are last
   int64_t run_count, run_length;
   int64_t panels, panel_size;
+  int64_t part_panels;  // the panels that a task multiplies with a band
   int64_t rows, band_rows, band_cols, band_size;
   std::vector<int64_t> runs;
 
@@ -35,13 +40,18 @@ struct Direct {
     panel_size = c.depth() * kernel.width;
     band_cols = (c.target.width - 1) * c.stride_x + (c.kernel_x - 1) * c.dilation_x + 1;
     const auto rows_for = [&](int64_t r) { return (r - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1; };
-    const int64_t all_rows = c.batch * c.groups * c.target_planes * c.target.height;
-    rows = std::clamp<int64_t>(divide_up(all_rows, kTasksPerThread * get_num_threads()), 1, c.target.height);
+    const bool heavy = panels * panel_size * static_cast<int64_t>(sizeof(float)) > kHeavyFilters;
+    const int64_t planes = c.batch * c.groups * c.target_planes;
+    const int64_t tasks = get_num_threads() > 1 ? kTasksPerThread * get_num_threads() : 1;
+    rows =
+        heavy ? c.target.height : std::clamp<int64_t>(divide_up(planes * c.target.height, tasks), 1, c.target.height);
     while (rows > 1 &&
            std::max(c.kernel_z * rows_for(rows) * band_cols * c.channels, rows * c.target.width * c.filters) * 4 >
-               kBandBytes)
+               (heavy ? kHeavyBandBytes : kBandBytes))
       rows = divide_up(rows, 2);
     rows = equal_part(c.target.height, rows);
+    const int64_t bands = planes * divide_up(c.target.height, rows);
+    part_panels = heavy ? equal_part(panels, divide_up(panels, divide_up(tasks, bands))) : panels;
     band_rows = rows_for(rows);
     band_size = band_rows * band_cols * c.channels;
     find_runs();
@@ -123,18 +133,21 @@ struct Direct {
       const int64_t first = i % panels * kernel.width, count = std::min<int64_t>(kernel.width, c.filters - first);
       std::copy_n(c.bias + i / panels * c.filters + first, count, biases.as<float>() + i * kernel.width);
     }
-    const int64_t blocks = divide_up(c.target.height, rows);
+    const int64_t blocks = divide_up(c.target.height, rows), parts = divide_up(panels, part_panels);
     const bool direct = c.target.channels_last();
-    share_tasks(c.batch * c.groups * c.target_planes * blocks, [&](const auto& tasks) {
-      const Scratch band(bytes_of_floats(c.kernel_z * band_size));
-      const Scratch sums(direct ? 0 : bytes_of_floats(rows * c.target.width * c.filters));
+    share_tasks(c.batch * c.groups * c.target_planes * blocks * parts, [&](const auto& tasks) {
+      const Scratch bands(bytes_of_floats(c.kernel_z * band_size));
+      const Scratch sums(direct ? 0 : bytes_of_floats(rows * c.target.width * part_panels * kernel.width));
+      int64_t loaded = -1;  // which bands the memory has
       tasks([&](int64_t task) {
-        const int64_t first = task % blocks * rows, plane = task / blocks % c.target_planes;
-        const int64_t group = task / blocks / c.target_planes % c.groups;
-        const int64_t image = task / blocks / c.target_planes / c.groups;
-        run_rows(image, group, plane, first, std::min(rows, c.target.height - first),
+        const int64_t block = task / parts, first = block % blocks * rows, plane = block / blocks % c.target_planes;
+        const int64_t group = block / blocks / c.target_planes % c.groups;
+        const int64_t image = block / blocks / c.target_planes / c.groups, panel = task % parts * part_panels;
+        if (block != loaded) load_bands(image, group, plane, first, bands.as<float>());
+        loaded = block;
+        run_rows(image, group, plane, first, std::min(rows, c.target.height - first), panel,
                  packed.as<float>() + group * panels * panel_size,
-                 c.bias ? biases.as<float>() + group * panels * kernel.width : nullptr, band.as<float>(),
+                 c.bias ? biases.as<float>() + group * panels * kernel.width : nullptr, bands.as<float>(),
                  sums.as<float>());
       });
     });
@@ -156,15 +169,18 @@ struct Direct {
     }
   }
 
-  void run_rows(int64_t image, int64_t group, int64_t plane, int64_t first, int64_t count, const float* packed,
-                const float* bias, float* bands, float* sums) const {
-    load_bands(image, group, plane, first, bands);
+  // Multiplies bands that were loaded with the panels of a part.
+  void run_rows(int64_t image, int64_t group, int64_t plane, int64_t first, int64_t count, int64_t first_panel,
+                const float* packed, const float* bias, float* bands, float* sums) const {
     const Band band{bands, 0, band_rows, 0, band_cols, band_last};
     Plane to = c.target;
     to.data += plane * c.target_plane_stride;
     const bool direct = c.target.channels_last();
-    const int64_t stride = direct ? c.target.col_stride : c.filters, width = c.target.width;
-    float* target = direct ? to.data + image * to.batch_stride + group * c.filters + first * to.row_stride : sums;
+    const int64_t last_panel = std::min(panels, first_panel + part_panels), first_filter = first_panel * kernel.width;
+    const int64_t filters = std::min(c.filters, last_panel * kernel.width) - first_filter;
+    const int64_t stride = direct ? c.target.col_stride : filters, width = c.target.width;
+    const int64_t channel = group * c.filters + first_filter;
+    float* target = direct ? to.data + image * to.batch_stride + channel + first * to.row_stride : sums;
     const int64_t step = equal_part(width, kernel.rows_of(run_length));
     DirectTile tile;
     tile.position_stride = c.stride_x * band.col_step(c.channels);
@@ -172,7 +188,7 @@ struct Direct {
     tile.run_count = run_count;
     tile.run_length = run_length;
     tile.target_stride = stride;
-    for (int64_t panel = 0; panel < panels; ++panel) {
+    for (int64_t panel = first_panel; panel < last_panel; ++panel) {
       tile.panel = packed + panel * panel_size;
       tile.bias = bias ? bias + panel * kernel.width : nullptr;
       tile.cols = static_cast<int>(std::min<int64_t>(kernel.width, c.filters - panel * kernel.width));
@@ -181,14 +197,13 @@ struct Direct {
         for (int64_t x = 0; x < width; x += step) {
           tile.rows = static_cast<int>(std::min(step, width - x));
           tile.source = row + x * tile.position_stride;
-          tile.target = target + (y * width + x) * stride + panel * kernel.width;
+          tile.target = target + (y * width + x) * stride + (panel - first_panel) * kernel.width;
           kernel.run(tile);
         }
       }
     }
-    if (!direct) store_positions(to, image, group * c.filters, c.filters, first * width, count * width, sums);
-    if (c.work)
-      c.work->run({image, group * c.filters, c.filters, (plane * c.target.height + first) * width, count * width});
+    if (!direct) store_positions(to, image, channel, filters, first * width, count * width, sums);
+    if (c.work) c.work->run({image, channel, filters, (plane * c.target.height + first) * width, count * width});
   }
 };
 
