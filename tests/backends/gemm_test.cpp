@@ -90,6 +90,8 @@ TYPED_TEST(GemmTest, Batches) {
 TYPED_TEST(GemmTest, DeepProducts) {
   ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 10, .n = 40, .k = 9001, .alpha = 2, .beta = 1, .bias = true}));
   ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 3, .n = 4, .k = 70001}));
+  ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 59, .n = 31, .k = 2307, .alpha = 2, .beta = 1}));
+  ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 45, .n = 49, .k = 2307}));
   ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 1, .n = 2, .k = 200003, .a = Layout::Strided, .b = Layout::Columns}));
   ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 4200, .n = 33, .k = 17, .alpha = 3, .beta = 1, .bias = true}));
   ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 33, .n = 4200, .k = 17, .b = Layout::Columns, .beta = 1}));

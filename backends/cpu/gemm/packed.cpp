@@ -34,7 +34,7 @@ void scale_run(float* at, float factor) {
 void PackedProduct::run() {
   const bool depth_split = p_.k > max_depth_;
   const int64_t depth = depth_split ? round_up(equal_part(p_.k, max_depth_), unit_) : p_.k;
-  block_depth_ = round_up(equal_part(std::min(depth, p_.k), s_.k_block), unit_);
+  block_depth_ = a_passes_ ? depth : round_up(equal_part(std::min(depth, p_.k), s_.k_block), unit_);
   const int64_t rows = std::min(max_rows_, p_.m), cols = std::min(max_cols_, p_.n);
   const int64_t blocks = divide_up(depth, block_depth_);
 

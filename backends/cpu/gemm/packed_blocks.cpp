@@ -18,6 +18,7 @@ constexpr int64_t kWorkBytes = 1 << 18;  // of a finished block of C that somebo
 constexpr int64_t kShortRowBytes = 512;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kShallow = 64;
+constexpr int64_t kPassingPanels = 2;
 
 }  // namespace
 
@@ -30,6 +31,10 @@ PackedProduct::PackedProduct(const Scheme& s, const Product& p, int threads) : s
   const int64_t tile_rows = a_in_place_ && p.a.col_stride == 1 ? s.kernel.in_place_rows : s.kernel.rows;
   panel_rows_ = s.format ? s.kernel.rows : equal_part(p.m, tile_rows / s.parts);
   b_in_place_ = can_use_b();
+  // A panel of A that few panels of B use need not stay in the first cache, if B stays in the second. With all its
+  // depths at once, the next one lies behind it and can be fetched.
+  a_passes_ = a_in_place_ && b_in_place_ && p.a.col_stride == 1 && !s.kernel.packs_rows_adjacent &&
+              p.n <= kPassingPanels * panel_cols_ && p.k * p.n * s.element_size <= s.kernel.block_bytes;
   // A stays in the second cache while one panel of B after the other is packed and used.
   const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
                         (a_in_place_ && p.m * p.k * s.element_size <= s.kernel.block_bytes / 2);
@@ -71,6 +76,7 @@ PackedProduct::BlockShape PackedProduct::cut_blocks() const {
   const int64_t panel_bytes = s_.kernel.cols * block_depth_ * s_.packed_size;
   BlockShape block;
   block.cols = equal_part(col_panels, std::max<int64_t>(1, s_.kernel.block_bytes / panel_bytes));
+  if (a_passes_) block.cols = col_panels;
   block.rows = equal_part(row_panels, kBlockRowPanels);
   if (!direct_c_ && (blocks_ > 1 || b_local_)) {  // the sums of the block stay there too
     const int64_t tile_bytes = s_.kernel.cols * panel_rows_ * s_.parts * s_.sum_size;

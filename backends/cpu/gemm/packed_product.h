@@ -74,6 +74,7 @@ class PackedProduct {
   GemmBlocks* blocks_of_c_;       // whom to tell of finished blocks, or null
   bool direct_c_;                 // whether tiles are summed in C itself
   bool a_in_place_, b_in_place_;  // whether an operand is used where it lies
+  bool a_passes_;                 // whether A is read from end to end, each panel with all its depths
   bool b_local_;                  // whether each panel of B is packed by the thread that uses it, just before
   bool b_by_block_;               // the same for each block of panels
   bool whole_columns_;            // whether threads share columns; else they share rows of blocks of columns
