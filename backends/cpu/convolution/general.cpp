@@ -111,6 +111,7 @@ PlaneProduct plane_product(const Problem& p) {
 void convolve_pointwise(const Problem& p) {
   if (is_plane_product(p)) {
     const PlaneProduct product = plane_product(p);
+    if (suits_turned(product)) return multiply_turned(product);
     if (suits_planes(product)) return multiply_planes(product);
   }
   const Filters filters(p, true);
@@ -165,6 +166,7 @@ void input_gradient_pointwise(const Problem& p) {
                                p.weight_channel_stride,
                                p.filter_stride,
                                nullptr};
+    if (suits_turned(product)) return multiply_turned(product);
     if (suits_planes(product)) return multiply_planes(product);
   }
   const Filters filters(p, true);
@@ -242,7 +244,12 @@ void convolve_columns(const Problem& p) {
     tasks([&](int64_t task) {
       const int64_t image = task / blocks / p.groups, g = task / blocks % p.groups, first = task % blocks * step;
       const Columns columns{scratch.data(), first, std::min(step, p.output.positions() - first), last};
-      gather_columns(p, p.input_at(image, g), 0, p.channels, columns);
+      if (last) {
+        gather_columns(p, p.input_at(image, g), 0, p.channels, columns);
+      } else {  // in threads, where there is one task for all
+        parallel_for(0, p.channels, std::max<int64_t>(1, kCopyGrain / (p.taps() * columns.count)),
+                     [&](int64_t begin, int64_t end) { gather_columns(p, p.input_at(image, g), begin, end, columns); });
+      }
       char* out = p.output_at(image, g) + first * p.output.position_stride() * p.element_size;
       Images part = p.output;
       part.sizes[0] = part.sizes[1] = 1;

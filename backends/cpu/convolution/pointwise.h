@@ -18,5 +18,7 @@ struct PlaneProduct {
 
 bool suits_planes(const PlaneProduct& p);
 void multiply_planes(const PlaneProduct& p);
+bool suits_turned(const PlaneProduct& p);
+void multiply_turned(const PlaneProduct& p);
 
 }  // namespace mica::cpu::convolution

@@ -35,6 +35,7 @@ struct MicroTile {
   int64_t soon_step = 0;
   bool c_near = false;                      // whether c is in the first cache
   bool a_padded = false, b_padded = false;  // whether whole vectors may be read where rows or columns end
+  bool turned = false;  // rows of c are adjacent, and c_row_stride is from column to column; only to overwrite c
 };
 
 // A micro-kernel takes any tile up to rows x cols. The other members say what suits the processor: the order in which
@@ -50,6 +51,7 @@ struct MicroKernel {
   int64_t near_rows = 1 << 30, near_bytes = int64_t{1} << 40;  // so many rows of A, and so many bytes of B
   int64_t fetch_depths = 1;   // a line of `MicroTile::soon` is fetched with every so many depths
   bool packs_blocks = false;  // a thread packs the block of B that it is about to use; else all of B is packed first
+  bool turns = false;         // whether it is fast with `MicroTile::turned`
 };
 
 const MicroKernel& micro_kernel_f32();

@@ -261,6 +261,26 @@ void run_edge(const MicroTile& t) {
 #endif
 
 template <class T>
+void run(const MicroTile& t);
+
+// A tile whose rows are adjacent in C, by way of a block.
+template <class T>
+HWY_NOINLINE void run_turned(const MicroTile& t) {
+  constexpr int kCols = kTileVectors * static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>()));
+  T block[Tiles<T>::kRows * kCols];
+  MicroTile part = t;
+  part.c = block;
+  part.c_row_stride = kCols;
+  part.c_near = true;
+  part.turned = false;
+  run<T>(part);
+  T* c = static_cast<T*>(t.c);
+  for (int j = 0; j < t.cols; ++j) {
+    for (int i = 0; i < t.rows; ++i) c[j * t.c_row_stride + i] = block[i * kCols + j];
+  }
+}
+
+template <class T>
 void run(const MicroTile& t) {
   const hn::ScalableTag<T> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -269,6 +289,7 @@ void run(const MicroTile& t) {
     if (is_tall<T>(t)) return t.k > kSumDepth ? deep_tall_tile<T>(t) : tall_tile<T>(t, nullptr);
   }
 #endif
+  if (t.turned) return run_turned<T>(t);
   if (t.cols == kTileVectors * lanes) return kTiles<T>.whole[t.rows - 1](t);
   if (t.cols <= lanes) return run_edge<T>(t);
   MicroTile part = t;
@@ -310,7 +331,8 @@ MicroKernel describe() {
           .block_bytes = block_bytes(),
           .near_row_bytes = near_row_bytes(),
           .fetch_depths = kFetchDepths,
-          .packs_blocks = HWY_ARCH_X86 != 0};
+          .packs_blocks = HWY_ARCH_X86 != 0,
+          .turns = MICA_GEMM_TALL_TILE && sizeof(T) == sizeof(float) && hwy::IsFloat<T>()};
 }
 
 #if !HWY_ARCH_ARM_A64

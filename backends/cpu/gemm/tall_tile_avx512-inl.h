@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "backends/cpu/gemm/tile_parts-inl.h"
+#include "backends/cpu/transpose_words_x86.h"
 #include "hwy/highway.h"
 
 #define MICA_GEMM_TALL_TILE (HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3)
@@ -33,7 +34,7 @@ static_assert(kTileRows == kTallRows && kTileVectors == 2 && kFetchDepths == 4);
 // Where a run of depths is read, and what is fetched meanwhile. Steps and distances are in bytes.
 struct TallRun {
   const void* a;
-  int64_t a_row_step;
+  int64_t a_step;  // of a row where depths are adjacent, of a depth in planes
   const void* b;
   int64_t b_step;
   int64_t fours, ahead;            // groups of four depths, for which B is fetched `ahead` bytes before its use
@@ -57,9 +58,11 @@ static_assert(offsetof(TallRun, c_fours) == 104);
 #define MICA_TALL_LANES_PD "8"
 #define MICA_TALL_SIZE_PD "8"
 // Where A is. If depths are adjacent, r8 to r11 point to rows 0, 4, 8 and 12, and r12 and r13 are the steps of one and
-// of three rows. If rows are adjacent, as in packed panels, r8 alone points to A.
+// of three rows. If rows are adjacent, r8 alone points to A; in planes, whose depths lie apart, r12 is the step from one
+// depth to the next.
 #define MICA_TALL_AT_DEPTHS(size, row, depth) size "*" depth MICA_TALL_PLACE_##row
 #define MICA_TALL_AT_ROWS(size, row, depth) size "*(14*" depth "+" #row ")(%%r8)"
+#define MICA_TALL_AT_PLANES(size, row, depth) size "*" #row "(%%r8)"
 #define MICA_TALL_PLACE_0 "(%%r8)"
 #define MICA_TALL_PLACE_1 "(%%r8, %%r12)"
 #define MICA_TALL_PLACE_2 "(%%r8, %%r12, 2)"
@@ -78,6 +81,10 @@ static_assert(offsetof(TallRun, c_fours) == 104);
   "add $" size "*" depths ", %%r8\n" "add $" size "*" depths ", %%r9\n"     \
   "add $" size "*" depths ", %%r10\n" "add $" size "*" depths ", %%r11\n"
 #define MICA_TALL_STEP_ROWS(size, depths) "add $14*" size "*" depths ", %%r8\n"
+#define MICA_TALL_STEP_PLANES(size, depths)
+#define MICA_TALL_NEXT_DEPTHS
+#define MICA_TALL_NEXT_ROWS
+#define MICA_TALL_NEXT_PLANES "add %%r12, %%r8\n"
 // A row of the tile. `odd` is the sum of its second vector.
 #define MICA_TALL_ROW(T, A, row, depth, even, odd, temporary)                                       \
   MICA_TALL_BROADCAST_##T " " MICA_TALL_AT_##A(MICA_TALL_SIZE_##T, row, depth) ", %%zmm" temporary "\n" \
@@ -108,6 +115,7 @@ static_assert(offsetof(TallRun, c_fours) == 104);
   MICA_TALL_ROW(T, A, 11, depth, "22", "23", "31")                                                  \
   MICA_TALL_TWICE_READ_ROW(T, A, 12, depth, "24", "25")                                             \
   MICA_TALL_ROW(T, A, 13, depth, "26", "27", "31")                                                  \
+  MICA_TALL_NEXT_##A                                                                                \
   "add %%rdi, %%rsi\n"
 // rax is `soon`, rcx its step.
 #define MICA_TALL_FOUR(T, A, FETCH_C)                                                               \
@@ -188,16 +196,20 @@ static_assert(offsetof(TallRun, c_fours) == 104);
         "zmm30", "zmm31", "memory", "cc")
 // clang-format on
 
+enum class TallA : uint8_t { Depths, Rows, Planes };
+
 // sums[i][v] = the products of row i of A with vector v of B, over all depths of the run.
 template <class Vec>
-HWY_INLINE void add_tall_run(const TallRun& run, bool rows_adjacent, Vec (&sums)[kTallRows][2]) {
+HWY_INLINE void add_tall_run(const TallRun& run, TallA order, Vec (&sums)[kTallRows][2]) {
   if constexpr (sizeof(hn::TFromV<Vec>) == 8) {
-    if (rows_adjacent) {
+    if (order == TallA::Rows) {
       MICA_TALL_RUN(PD, ROWS);
     } else {
       MICA_TALL_RUN(PD, DEPTHS);
     }
-  } else if (rows_adjacent) {
+  } else if (order == TallA::Planes) {
+    MICA_TALL_RUN(PS, PLANES);
+  } else if (order == TallA::Rows) {
     MICA_TALL_RUN(PS, ROWS);
   } else {
     MICA_TALL_RUN(PS, DEPTHS);
@@ -214,6 +226,7 @@ HWY_INLINE void add_tall_run(const TallRun& run, bool rows_adjacent, Vec (&sums)
 #undef MICA_TALL_SIZE_PD
 #undef MICA_TALL_AT_DEPTHS
 #undef MICA_TALL_AT_ROWS
+#undef MICA_TALL_AT_PLANES
 #undef MICA_TALL_PLACE_0
 #undef MICA_TALL_PLACE_1
 #undef MICA_TALL_PLACE_2
@@ -230,6 +243,10 @@ HWY_INLINE void add_tall_run(const TallRun& run, bool rows_adjacent, Vec (&sums)
 #undef MICA_TALL_PLACE_13
 #undef MICA_TALL_STEP_DEPTHS
 #undef MICA_TALL_STEP_ROWS
+#undef MICA_TALL_STEP_PLANES
+#undef MICA_TALL_NEXT_DEPTHS
+#undef MICA_TALL_NEXT_ROWS
+#undef MICA_TALL_NEXT_PLANES
 #undef MICA_TALL_ROW
 #undef MICA_TALL_TWICE_READ_ROW
 #undef MICA_TALL_TIMES
@@ -241,10 +258,26 @@ HWY_INLINE void add_tall_run(const TallRun& run, bool rows_adjacent, Vec (&sums)
 #undef MICA_TALL_SUM
 #undef MICA_TALL_RUN
 
+// Brings the sums of a tile to a C whose rows are adjacent.
+template <class Vec>
+HWY_INLINE void store_turned(const MicroTile& t, const Vec (&sums)[kTallRows][2]) {
+  float* c = static_cast<float*>(t.c);
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; ++v) {
+    __m512i words[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+      words[i] = i < kTallRows ? _mm512_castps_si512(sums[i][v].raw) : _mm512_setzero_si512();
+    transpose_words(words);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i, c += t.c_row_stride) _mm512_mask_storeu_epi32(c, (1 << kTallRows) - 1, words[i]);
+  }
+}
+
 // Whether a tile is the tallest, of whole vectors, with an A whose depths or whose rows are adjacent.
 template <class T>
 HWY_INLINE bool is_tall(const MicroTile& t) {
-  const bool suits = t.a_k_stride == 1 || (t.a_row_stride == 1 && t.a_k_stride == kTallRows);
+  const bool suits = t.a_k_stride == 1 || (t.a_row_stride == 1 && (sizeof(T) == 4 || t.a_k_stride == kTallRows));
   return t.rows == kTallRows && t.cols == 2 * static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>())) && suits;
 }
 
@@ -256,13 +289,14 @@ HWY_NOINLINE void tall_tile(const MicroTile& t, const T* before) {
   const int64_t depths = depths_ahead<T>(t);
   TallRun run;
   run.a = t.a;
-  run.a_row_step = t.a_row_stride * kSize;
+  const TallA order = t.a_k_stride == 1 ? TallA::Depths : t.a_k_stride == kTallRows ? TallA::Rows : TallA::Planes;
+  run.a_step = (order == TallA::Planes ? t.a_k_stride : t.a_row_stride) * kSize;
   run.b = t.b;
   run.b_step = t.b_k_stride * kSize;
   const int64_t fours = (t.k - depths) / 4;
   run.c = t.c;
   run.c_step = t.c_row_stride * kSize;
-  run.c_fours = t.c_near ? 0 : HWY_MIN(fours, kTallRows);
+  run.c_fours = t.c_near ? 0 : HWY_MIN(fours, t.turned ? 2 * kLanes : kTallRows);
   run.fours = fours - run.c_fours;
   run.last_fours = t.k / 4 - fours;
   run.ones = t.k % 4;
@@ -272,11 +306,14 @@ HWY_NOINLINE void tall_tile(const MicroTile& t, const T* before) {
   run.soon = t.soon ? t.soon : t.a;
   run.soon_step = kFetchDepths * t.soon_step;
   hn::Vec<decltype(d)> sums[kTallRows][2];
-  add_tall_run(run, t.a_k_stride != 1, sums);
+  add_tall_run(run, order, sums);
   if (before) {
 #pragma GCC unroll 28
     for (int i = 0; i < 2 * kTallRows; ++i)
       sums[i / 2][i % 2] = hn::Add(sums[i / 2][i % 2], hn::Load(d, before + i * kLanes));
+  }
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (t.turned) return store_turned(t, sums);
   }
   store_tile<T, kTallRows, 2, false>(t, sums);
 }
@@ -292,6 +329,7 @@ HWY_NOINLINE void deep_tall_tile(const MicroTile& t) {
   part.c_row_stride = kWidth;
   part.c_near = true;
   part.store = Store::Overwrite;
+  part.turned = false;
   int64_t left = t.k;
   for (; left > kSumDepth; left -= kSumDepth) {
     const T* b = static_cast<const T*>(part.b) + kSumDepth * t.b_k_stride;
