@@ -17,6 +17,8 @@ WAYS = {
     "pointwise, panels that a thread packs for itself": (lambda: conv(400, 24, 1, bias=False), (2, 400, 27, 29)),
     "pointwise, the same with a bias": (lambda: conv(700, 40, 1), (3, 700, 17, 19)),
     "pointwise, filters and positions that leave tiles open": (lambda: conv(300, 72, 1), (2, 300, 14, 15)),
+    "pointwise, a position more than whole vectors": (lambda: conv(530, 200, 1, bias=False), (1, 530, 7, 7)),
+    "pointwise, the same of several images": (lambda: conv(70, 150, 1), (5, 70, 9, 5)),
     "pointwise, large images": (lambda: conv(24, 80, 1, bias=False), (2, 24, 56, 56)),
     "pointwise, large images with a bias": (lambda: conv(24, 80, 1), (1, 24, 40, 41)),
     "pointwise, many filters": (lambda: conv(64, 512, 1, bias=False), (1, 64, 36, 36)),
@@ -65,7 +67,16 @@ def test_bits(way, threads):
 
 
 @pytest.mark.parametrize(
-    "shape", [(2, 48, 28, 28), (3, 40, 19, 17), (2, 24, 56, 56), (1, 300, 40, 40), (1, 2, 90, 90), (3, 520, 17, 23)]
+    "shape",
+    [
+        (2, 48, 28, 28),
+        (3, 40, 19, 17),
+        (2, 24, 56, 56),
+        (1, 300, 40, 40),
+        (1, 2, 90, 90),
+        (3, 520, 17, 23),
+        (1, 600, 7, 7),
+    ],
 )
 @pytest.mark.parametrize("filters", [3, 32, 200])
 @pytest.mark.parametrize("threads", [1, 2])

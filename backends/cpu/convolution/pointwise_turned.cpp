@@ -103,11 +103,23 @@ class TurnedProduct {
       }
       tile.rows = static_cast<int>(std::min<int64_t>(kernel_.rows, positions_ - position));
       if (panel + 1 == last && column + 1 < columns_) tile.next_b = filters_.panel(column + 1);
-      kernel_.run(tile);
+      const bool lone = lone_ && image == p_.batch - 1 && panel + 1 == panels_;
+      if (lone) --tile.rows;
+      if (tile.rows > 0) kernel_.run(tile);
+      if (lone) run_alone(tile);
     }
     const int64_t position = first * kernel_.rows, count = std::min(positions_, last * kernel_.rows) - position;
     if (p_.bias) add_bias(target + position, row, rows, count);
     if (p_.work) p_.work->run({image, row, rows, position, count});
+  }
+
+  // The last position of all, behind the rows of the tile.
+  void run_alone(MicroTile tile) const {
+    tile.a = static_cast<const float*>(tile.a) + tile.rows;
+    tile.c = static_cast<float*>(tile.c) + tile.rows;
+    tile.rows = 1;
+    tile.as_column = true;
+    kernel_.run(tile);
   }
 
   void add_bias(float* to, int64_t row, int64_t rows, int64_t count) const {
@@ -122,6 +134,9 @@ class TurnedProduct {
   const FilterPanels filters_;
   const int64_t positions_ = p_.source.positions(), panels_ = divide_up(positions_, kernel_.rows),
                 columns_ = divide_up(p_.rows, kernel_.cols);
+  // Whether the other way, with positions as columns, has a last vector of one column, which is added in an order of
+  // its own.
+  const bool lone_ = p_.batch * positions_ % (kernel_.cols / 2) == 1;
   int64_t group_;
 };
 
@@ -131,15 +146,13 @@ bool suits_turned(const PlaneProduct& p) {
   // Turning a tile costs about as much as eight depths of it. Of large planes each row is in a page of its own, for
   // which stores wait, and of planes that are a multiple of four lines apart all rows fall into few sets of the first
   // cache.
-  constexpr int64_t kLeastPositions = 98, kMostPositions = 1024, kFewPositions = 256;
+  constexpr int64_t kLeastPositions = 42, kMostPositions = 1024, kFewPositions = 256;
   constexpr int64_t kLeastDepth = 64, kDepthOfMany = 256, kSetFloats = 64;
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
   const int64_t positions = p.source.positions(), all = p.batch * positions;
   if (!kernel.turns || p.factors || positions < kLeastPositions || positions >= kMostPositions) return false;
   if (p.depth < (positions <= kFewPositions ? kLeastDepth : kDepthOfMany)) return false;
   if (p.rows < kernel.cols / 2 || p.source.channel_stride % kSetFloats == 0) return false;
-  // A last column by itself is added in another order by the other way, which is the one where there are factors.
-  if (all % kernel.cols == 1) return false;
   return p.rows <= 2 * all || FilterPanels::may_keep(p, kernel.cols);
 }
 

@@ -35,7 +35,8 @@ struct MicroTile {
   int64_t soon_step = 0;
   bool c_near = false;                      // whether c is in the first cache
   bool a_padded = false, b_padded = false;  // whether whole vectors may be read where rows or columns end
-  bool turned = false;  // rows of c are adjacent, and c_row_stride is from column to column; only to overwrite c
+  bool turned = false;     // rows of c are adjacent, and c_row_stride is from column to column; only to overwrite c
+  bool as_column = false;  // of a turned tile of one row: it is summed in the order in which a column by itself is
 };
 
 // A micro-kernel takes any tile up to rows x cols. The other members say what suits the processor: the order in which

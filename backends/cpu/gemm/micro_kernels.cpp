@@ -199,6 +199,17 @@ constexpr int64_t kColumnPart = 512;  // the depths of a column that are brought
 template <class T>
 constexpr int kColumnRows = HWY_MIN(7, Tiles<T>::kRows);
 
+// The sum of a vector's lanes: the halves are added until one lane is left.
+template <class D, class V>
+HWY_INLINE hn::TFromD<D> sum_by_halves(D d, V v) {
+  if constexpr (hn::MaxLanes(d) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    return sum_by_halves(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
 // A single column fills no vector. Where the depths of A are adjacent, vectors run along them instead. Adds to sums[i]
 // the product of row i of A, of M rows, with the column.
 template <class T, int M>
@@ -221,7 +232,7 @@ HWY_INLINE void add_column(const T* a, int64_t stride, const T* column, int64_t 
     for (int i = 0; i < M; ++i) parts[i] = hn::MulAdd(hn::MaskedLoad(mask, d, a + i * stride + k), b, parts[i]);
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < M; ++i) sums[i] += hn::GetLane(hn::SumOfLanes(d, parts[i]));
+  for (int i = 0; i < M; ++i) sums[i] += sum_by_halves(d, parts[i]);
 }
 
 template <class T>
@@ -251,6 +262,42 @@ HWY_NOINLINE void run_column(const MicroTile& t) {
   }
 }
 
+// A row by itself of a turned tile, of at most a vector of columns. What is a vector's lane in run_column is a vector
+// of columns here, so that each element has the same bits.
+template <class T>
+HWY_NOINLINE void run_row_as_column(const MicroTile& t) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(d));
+  const auto mask = hn::FirstN(d, static_cast<size_t>(t.cols));
+  auto sum = hn::Zero(d);
+  for (int64_t first = 0; first < t.k; first += kColumnPart) {
+    const int64_t depth = HWY_MIN(kColumnPart, t.k - first);
+    const T* a = static_cast<const T*>(t.a) + first * t.a_k_stride;
+    const T* b = static_cast<const T*>(t.b) + first * t.b_k_stride;
+    hn::Vec<decltype(d)> parts[kLanes];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) parts[i] = hn::Zero(d);
+    const auto add = [&](int64_t i) HWY_ATTR {
+      parts[i] = hn::MulAdd(hn::Set(d, a[i * t.a_k_stride]), hn::MaskedLoad(mask, d, b + i * t.b_k_stride), parts[i]);
+    };
+    int64_t k = 0;
+    for (; k + kLanes <= depth; k += kLanes, a += kLanes * t.a_k_stride, b += kLanes * t.b_k_stride) {
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kLanes; ++i) add(i);
+    }
+    for (int64_t i = 0; i < depth - k; ++i) add(i);
+#pragma GCC unroll 4
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < half; ++i) parts[i] = hn::Add(parts[i], parts[i + half]);
+    }
+    sum = hn::Add(sum, parts[0]);
+  }
+  HWY_ALIGN T sums[kLanes];
+  hn::Store(sum, d, sums);
+  for (int j = 0; j < t.cols; ++j) static_cast<T*>(t.c)[j * t.c_row_stride] = sums[j];
+}
+
 template <class T>
 void run_edge(const MicroTile& t) {
   if constexpr (hwy::IsFloat<T>()) {
@@ -266,14 +313,30 @@ void run(const MicroTile& t);
 // A tile whose rows are adjacent in C, by way of a block.
 template <class T>
 HWY_NOINLINE void run_turned(const MicroTile& t) {
-  constexpr int kCols = kTileVectors * static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>()));
-  T block[Tiles<T>::kRows * kCols];
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>())), kCols = kTileVectors * kLanes;
   MicroTile part = t;
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  if constexpr (hwy::IsFloat<T>()) {
+    if (t.as_column && t.rows == 1 && t.k >= kLeastColumnDepth) {
+      for (int column = 0; column < t.cols; column += kLanes) {
+        part.b = static_cast<const T*>(t.b) + column;
+        part.c = static_cast<T*>(t.c) + column * t.c_row_stride;
+        part.cols = HWY_MIN(kLanes, t.cols - column);
+        run_row_as_column<T>(part);
+      }
+      return;
+    }
+  }
+#endif
+  HWY_ALIGN T block[Tiles<T>::kRows * kCols];
   part.c = block;
   part.c_row_stride = kCols;
   part.c_near = true;
   part.turned = false;
   run<T>(part);
+#if MICA_GEMM_TALL_TILE
+  if constexpr (hwy::IsFloat<T>() && sizeof(T) == sizeof(float)) return turn_block(t, block);
+#endif
   T* c = static_cast<T*>(t.c);
   for (int j = 0; j < t.cols; ++j) {
     for (int i = 0; i < t.rows; ++i) c[j * t.c_row_stride + i] = block[i * kCols + j];

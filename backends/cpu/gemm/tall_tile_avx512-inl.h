@@ -258,19 +258,40 @@ HWY_INLINE void add_tall_run(const TallRun& run, TallA order, Vec (&sums)[kTallR
 #undef MICA_TALL_SUM
 #undef MICA_TALL_RUN
 
-// Brings the sums of a tile to a C whose rows are adjacent.
+// Writes the columns of 16 rows, of which the first `rows` are kept, to a C whose rows are adjacent.
+HWY_INLINE void store_columns(__m512i (&words)[16], int rows, int columns, void* c, int64_t stride) {
+  transpose_words(words);
+  const auto mask = static_cast<__mmask16>((1 << rows) - 1);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    if (i < columns) _mm512_mask_storeu_epi32(static_cast<int32_t*>(c) + i * stride, mask, words[i]);
+  }
+}
+
+// Brings the sums of a tile to such a C.
 template <class Vec>
 HWY_INLINE void store_turned(const MicroTile& t, const Vec (&sums)[kTallRows][2]) {
-  float* c = static_cast<float*>(t.c);
 #pragma GCC unroll 2
   for (int v = 0; v < 2; ++v) {
     __m512i words[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i)
       words[i] = i < kTallRows ? _mm512_castps_si512(sums[i][v].raw) : _mm512_setzero_si512();
-    transpose_words(words);
+    store_columns(words, kTallRows, 16, static_cast<float*>(t.c) + v * 16 * t.c_row_stride, t.c_row_stride);
+  }
+}
+
+// Brings a block of t.rows x t.cols numbers, whose rows are 32 words apart, to such a C.
+inline HWY_ATTR void turn_block(const MicroTile& t, const void* block) {
+  for (int column = 0; column < t.cols; column += 16) {
+    __m512i words[16];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i, c += t.c_row_stride) _mm512_mask_storeu_epi32(c, (1 << kTallRows) - 1, words[i]);
+    for (int i = 0; i < 16; ++i) {
+      const auto* row = static_cast<const int32_t*>(block) + i * 32 + column;
+      words[i] = i < kTallRows && i < t.rows ? _mm512_loadu_si512(row) : _mm512_setzero_si512();
+    }
+    store_columns(words, t.rows, HWY_MIN(16, t.cols - column), static_cast<float*>(t.c) + column * t.c_row_stride,
+                  t.c_row_stride);
   }
 }
 
