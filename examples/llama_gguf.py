@@ -7,10 +7,16 @@ words of new ones are printed.
 """
 
 import argparse
+import functools
 import time
 
 import mica as torch
 from mica.nn import functional as F
+
+
+def product(weight):
+    """The function that multiplies rows with a weight: one of few bits, or of plain numbers."""
+    return weight.linear if hasattr(weight, "linear") else functools.partial(F.linear, weight=weight.float())
 
 
 class Llama:
@@ -26,7 +32,7 @@ class Llama:
         self.head = data.get("llama.rope.dimension_count", self.width // heads)
         self.eps = data["llama.attention.layer_norm_rms_epsilon"]
         self.words = weights["token_embd.weight"]
-        self.output = weights.get("output.weight", self.words)
+        self.output = product(weights.get("output.weight", self.words))
         base = data.get("llama.rope.freq_base", 10000.0)
         angle = torch.arange(room).float()[:, None] * base ** (-torch.arange(0, self.head, 2).float() / self.head)
         self.turns = torch.polar(torch.ones_like(angle), angle)[:, None]  # positions, heads, pairs
@@ -34,7 +40,9 @@ class Llama:
             [torch.zeros(1, kv_heads, room, self.head) for _ in range(self.layers)] for _ in range(2)
         )
         parts = ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"]
-        self.parts = [[weights[f"blk.{i}.{part}.weight"] for part in parts] for i in range(self.layers)]
+        found = [[weights[f"blk.{i}.{part}.weight"] for part in parts] for i in range(self.layers)]
+        # Norms stay tensors. Matrices become functions of what they are multiplied with.
+        self.parts = [[w if w.dim() == 1 else product(w) for w in layer] for layer in found]
         self.shared_heads = kv_heads != heads
 
     def turned(self, x, turns):
@@ -47,14 +55,14 @@ class Llama:
         attn_norm, attn_q, attn_k, attn_v, attn_output, ffn_norm, ffn_gate, ffn_up, ffn_down = self.parts[i]
         tokens, keys, values = x.shape[0], self.keys[i], self.values[i]
         y = F.rms_norm(x, (self.width,), attn_norm, self.eps)
-        q = self.turned(F.linear(y, attn_q), turns)
-        keys.narrow(2, at, tokens).copy_(self.turned(F.linear(y, attn_k), turns))
-        values.narrow(2, at, tokens).copy_(F.linear(y, attn_v).view(1, tokens, -1, self.head).transpose(1, 2))
+        q = self.turned(attn_q(y), turns)
+        keys.narrow(2, at, tokens).copy_(self.turned(attn_k(y), turns))
+        values.narrow(2, at, tokens).copy_(attn_v(y).view(1, tokens, -1, self.head).transpose(1, 2))
         keys, values = keys.narrow(2, 0, at + tokens), values.narrow(2, 0, at + tokens)
         y = F.scaled_dot_product_attention(q, keys, values, is_causal=tokens > 1, enable_gqa=self.shared_heads)
-        x = F.linear(y.transpose(1, 2).reshape(tokens, self.width), attn_output).add_(x)
+        x = attn_output(y.transpose(1, 2).reshape(tokens, self.width)).add_(x)
         y = F.rms_norm(x, (self.width,), ffn_norm, self.eps)
-        return F.linear(F.silu(F.linear(y, ffn_gate)).mul_(F.linear(y, ffn_up)), ffn_down).add_(x)
+        return ffn_down(F.silu(ffn_gate(y)).mul_(ffn_up(y))).add_(x)
 
     def __call__(self, tokens, at):
         """Logits after `tokens`, the first of which is at position `at`. Only the first call may have several tokens."""
@@ -63,7 +71,7 @@ class Llama:
         for i in range(self.layers):
             x = self.layer(i, x, at, turns)
         x = F.rms_norm(x[-1:], (self.width,), self.weights["output_norm.weight"], self.eps)
-        return F.linear(x, self.output)[0]
+        return self.output(x)[0]
 
 
 def main():

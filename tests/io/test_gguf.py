@@ -71,6 +71,27 @@ def test_products_that_need_no_rounding_are_exact(name, size, columns, depth):
     assert mica.equal(F.linear(x[:1].bfloat16(), weight), expected[:1].bfloat16())
 
 
+def test_small_weights_are_moved_together():
+    from mica._checkpoints.block_weight import BlockWeight, gather
+
+    mica.manual_seed(3)
+
+    def some(columns):
+        data = mica.randint(0, 60, (columns * 1024 // 32, 18), dtype=mica.uint8)
+        return BlockWeight("Q4_0", data.flatten(), (columns, 1024))
+
+    x = mica.randn(2, 1024)
+    for sizes, together in (((1000, 2000, 3000), True), ((1000, 100), False)):
+        weights = [some(n) for n in sizes]
+        before = [(w.linear(x), w.dequantize(), w.nbytes) for w in weights]
+        gather(weights)
+        for weight, (product, numbers, nbytes) in zip(weights, before, strict=True):
+            assert mica.equal(weight.linear(x), product) and mica.equal(weight.dequantize(), numbers)
+            assert weight.nbytes == nbytes
+        places = {part.untyped_storage().data_ptr() for w in weights for part in w._parts[2:4]}
+        assert len(places) == (1 if together else 2 * len(weights))
+
+
 def test_in_the_place_of_a_matrix():
     weights = mica.load_gguf(FILE)
     weight, real = weights["Q8_0"], weights["Q8_0.expected"]

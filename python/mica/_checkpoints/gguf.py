@@ -6,7 +6,7 @@ import os
 import struct
 
 from mica import _C
-from mica._checkpoints.block_weight import BlockWeight
+from mica._checkpoints.block_weight import BlockWeight, gather
 
 __all__ = ["GGUFFile", "load_gguf"]
 
@@ -143,6 +143,7 @@ def load_gguf(path):
         result, mapped = GGUFFile(metadata), _C.UntypedStorage.from_file(path, False, size)
         for name, (shape, kind, offset) in entries.items():
             result[name] = _read_tensor(mapped, size, begin + offset, name, shape, kind)
+        gather([weight for weight in result.values() if isinstance(weight, BlockWeight)])
     except (ValueError, OverflowError, RuntimeError, struct.error) as error:
         raise RuntimeError(f"{path} ({size} bytes) is not a GGUF file that can be read, or damaged: {error}") from error
     return result
