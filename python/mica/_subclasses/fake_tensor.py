@@ -149,6 +149,8 @@ class FakeTensorMode(TorchDispatchMode):
             made = open_pieces.sliced(self, *args, **kwargs)
             if made is not None:
                 return made
+        if name == "slice" and self.shape_env is not None:
+            open_pieces.rely_on_places(self.shape_env, *args, **kwargs)
         if name in _PUTS and any(index is not None and index.dtype is mica.bool for index in args[1]):
             return (
                 args[0]

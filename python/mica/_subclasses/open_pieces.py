@@ -8,7 +8,7 @@ import mica
 from mica import _C
 from mica._subclasses import open_sizes
 
-__all__ = ["NAMES", "pieces", "sliced"]
+__all__ = ["NAMES", "pieces", "rely_on_places", "sliced"]
 
 _PLACED = frozenset(["narrow", "select", "__getitem__"])
 NAMES = frozenset(
@@ -169,7 +169,7 @@ def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
     """
     env = mode.shape_env
     start, end = _opened(start, env), _opened(end, env)
-    is_of_data = any(_data(each, env) is not None for each in (start, end))
+    is_of_data = any(_data(each, env) is not None for each in (start, end, _size(x, dim, env)))
     if step not in (None, 1) or is_of_data is by_guards:
         return None
     sizes = list(x.__dict__.get("_sizes") or _C.TensorBase.size(x))
@@ -181,7 +181,8 @@ def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
     else:
         length = end - start if all(map(_is_known, (start >= 0, end <= size, start <= end))) else None
     if length is None or (isinstance(length, mica.SymInt) and not _is_positive(length, env)):
-        length = env.create_unbacked_symint(least=0, greatest=size if isinstance(size, int) else None)
+        span = end - start if type(start) is type(end) is int and 0 <= start <= end else None
+        length = env.create_unbacked_symint(least=0, greatest=size if isinstance(size, int) else span)
     sizes[dim] = length if isinstance(length, int) else env.replace(length.node._expr)
     made = []
     with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
@@ -195,6 +196,19 @@ def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
         if isinstance(length, int) and "_sizes" not in x.__dict__
         else open_sizes.attach(fake, tuple(sizes), made[1:])
     )
+
+
+def rely_on_places(env, x, dim=0, start=None, end=None, step=1):
+    """Rely on it that the fixed places of a slice lie within an open size: the numbers of all worlds are large, and would hide
+    that x[:3] of two elements has two."""
+    if "_sizes" not in x.__dict__ or not isinstance(dim, int) or not -x.dim() <= dim < x.dim():
+        return
+    size = _size(x, dim, env)
+    if not isinstance(size, mica.SymInt):
+        return
+    for place in (start, end):
+        if type(place) is int and 0 < abs(place) < 4096 and isinstance(env.worlds.known(place), int):
+            bool(size >= abs(place))  # the answer, that of the example, becomes a guard
 
 
 def _is_positive(length, env):
