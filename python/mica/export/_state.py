@@ -7,8 +7,11 @@ import warnings
 
 import mica
 from mica.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
+from mica.utils._pytree import tree_leaves
 
-__all__ = ["copied", "kept_attributes", "original_state", "unchanged", "version_of"]
+__all__ = [
+    "copied", "fake_modes", "kept_attributes", "original_state", "real_ones_beside_fakes", "unchanged", "version_of",
+]  # fmt: skip
 
 _CONTAINERS = (list, dict, set)
 
@@ -18,6 +21,28 @@ def copied(tensor):
     if is_traceable_wrapper_subclass(tensor):
         return transform_subclass(tensor, lambda _, part: copied(part))
     return tensor.detach().clone()
+
+
+def fake_modes(mod, args, kwargs):
+    """The modes of the fake tensors among the module's tensors and the example's."""
+    from mica._subclasses.fake_tensor import FakeTensor
+
+    tensors = (*mod.parameters(), *mod.buffers(), *tree_leaves((args, kwargs)))
+    return list({id(each.fake_mode): each.fake_mode for each in tensors if isinstance(each, FakeTensor)}.values())
+
+
+@contextlib.contextmanager
+def real_ones_beside_fakes(modes):
+    """A block in which fake tensors may be computed with real ones: a module has weights, and its example is fake, or the
+    other way round."""
+    before = [mode.allow_non_fake_inputs for mode in modes]
+    for mode in modes:
+        mode.allow_non_fake_inputs = True
+    try:
+        yield
+    finally:
+        for mode, allowed in zip(modes, before, strict=True):
+            mode.allow_non_fake_inputs = allowed
 
 
 @contextlib.contextmanager
