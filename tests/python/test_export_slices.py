@@ -72,3 +72,31 @@ def test_fake_tensors_are_exported(is_fake, shapes):
     if not is_fake[0]:
         y = torch.randn(4, 4)
         assert program.module()(y).equal(model(y))
+
+
+class Makes(nn.Module):
+    def forward(self, x, y):
+        return y.sum() + torch.ones(x.item(), 5).sum()
+
+
+def test_a_number_of_data_that_is_a_size_is_not_negative():
+    program = export(Makes(), (torch.tensor(1), torch.ones(4, 5)))
+    assert tuple(program.range_constraints["u0"]) == (0, None)
+    for each in (program, program.run_decompositions()):
+        assert each.graph_module.code.count("_assert_scalar.default") == 1
+        assert each.module()(torch.tensor(3), torch.ones(4, 5)).item() == 35
+        with pytest.raises(RuntimeError, match="Runtime assertion failed for expression u0 >= 0 on node 'ge'"):
+            each.module()(torch.tensor(-1), torch.ones(4, 5))
+
+
+def test_sizes_that_follow_from_others_have_ranges():
+    class Adds(nn.Module):
+        def forward(self, x, y):
+            return x + y[1:]
+
+    n = Dim("n", min=3, max=6)
+    program = export(Adds(), (torch.randn(5), torch.randn(6)), dynamic_shapes=({0: n}, {0: n + 1}))
+    assert {str(key): tuple(ends) for key, ends in program.range_constraints.items()} == {
+        "s0": (3, 6),
+        "s0 + 1": (4, 7),
+    }

@@ -291,13 +291,7 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
         root.add_module(name, module)
     order = [*positional_names(mod.forward, len(args)), *kwargs]
     top = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec, order))
-    ranges = {}
-    if opened is not None:
-        ranges = {name: opened.env.var_to_range[name] for name in opened.labels if name not in opened.env.replacements}
-        for name, (key, low, _) in opened.labels.items():
-            if name in ranges and key is not None and name not in opened.numbers:
-                ranges[name] = ranges[name]._replace(lower=low)
-        ranges |= {name: ends for name, ends in opened.env.var_to_range.items() if name.startswith(("u", "z"))}
+    ranges = {} if opened is None else opened.ranges()
     program = ExportedProgram(
         root, recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top, *calls.entries],
         (args, kwargs), constants, training=mod.training, parameters=positional_names(mod.forward, len(args)),

@@ -290,7 +290,9 @@ def model_json(program):
         },
         "opset_version": {"aten": 10},
         "range_constraints": {
-            str(name): {"min_val": ends[0], "max_val": ends[1]} for name, ends in program.range_constraints.items()
+            str(name): {"min_val": ends[0], "max_val": ends[1]}
+            for name, ends in program.range_constraints.items()
+            if isinstance(name, str)  # what follows from symbols has no range of its own there
         },
         "schema_version": SCHEMA,
         "verifiers": [program.dialect],

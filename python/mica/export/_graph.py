@@ -11,7 +11,9 @@ from mica.export._data import UnseenError, tensors_in
 from mica.export._grad_regions import apply_is_running
 from mica.export._nodes import Unseen, as_identifier, meta_of, placeholder
 from mica.export._state import copied
+from mica.fx.experimental._expressions import make
 from mica.fx.experimental._proxy_arguments import SizeNodes
+from mica.fx.experimental._truths import Relation
 from mica.fx.graph import Graph
 from mica.fx.node import Node
 from mica.utils._python_dispatch import _disable_current_modes
@@ -202,8 +204,26 @@ class ProgramGraph:
             self.graph.create_node("call_function", mica.ops.aten.copy_.default, nodes, {}, "copy__default")
         return leaves
 
+    def _assert_sizes(self):
+        """Numbers of data that are sizes of tensors are not negative: that is asserted where the program asks for them."""
+        env, sizes = self.sizes._env, set()
+        for node in self.graph.nodes:
+            for tensor in tensors_in((node.meta.get("val"),)):
+                sizes |= {
+                    size for size in getattr(tensor, "__dict__", {}).get("_sizes", ()) if not isinstance(size, int)
+                }
+        for node in [node for node in self.graph.nodes if node.target is mica.ops.aten.item.default]:
+            expr = getattr(getattr(node.meta.get("val"), "node", None), "_expr", None)
+            low = env.bound_sympy(expr).lower if expr in sizes else 0
+            if low is None or low < 0:
+                with self.graph.inserting_before(node.next):
+                    self.sizes.assertion(Relation(">=", expr, make(0)))
+                env.constrain_symbol_range(next(iter(expr.free_symbols)), 0, None)
+
     def finish(self, leaves):
         """The output node: tensors by their nodes, other values as they are."""
+        if self.sizes._env is not None and self.sizes._env.has_data():
+            self._assert_sizes()
         if self._grad != mica.is_grad_enabled():
             self.graph.create_node(
                 "call_function", mica._C._set_grad_enabled, (mica.is_grad_enabled(),), {}, "_set_grad_enabled"

@@ -8,6 +8,7 @@ from mica._subclasses.fake_tensor import FakeTensorMode, _as_fake
 from mica.export._violations import Violations
 from mica.export.dynamic_shapes import DerivedDim, is_hint
 from mica.fx.experimental._expressions import make
+from mica.fx.experimental._truths import ValueRange
 from mica.fx.experimental.symbolic_shapes import ConstraintViolationError, DimDynamic, ShapeEnv
 
 __all__ = ["OpenInputs"]
@@ -138,6 +139,20 @@ class OpenInputs:
         fake = open_sizes.attach(_as_fake(made[0], self.mode, leaf.device), tuple(sizes), made[1:])
         fake.requires_grad_(leaf.requires_grad)
         return fake
+
+    def ranges(self):
+        """What is known of the symbols, and of sizes of the inputs that follow from them: {symbol or expression: range}."""
+        known = self.env.var_to_range
+        found = {name: known[name] for name in self.labels if name not in self.env.replacements}
+        for name, (key, low, _) in self.labels.items():
+            if name in found and key is not None and name not in self.numbers:
+                found[name] = found[name]._replace(lower=low)
+        sizes = [size for leaf in self.leaves for size in getattr(leaf, "__dict__", {}).get("_sizes", ())]
+        for size in sizes:
+            size = size if isinstance(size, int) else self.env.replace(size)
+            if not isinstance(size, int) and not size.is_simple() and size.free_symbols <= found.keys():
+                found[size] = ValueRange(*size.bounds(found))
+        return found | {name: ends for name, ends in known.items() if name.startswith(("u", "z"))}
 
     def check(self):
         """Raise if the program relies on more than was said of the sizes."""
