@@ -239,8 +239,14 @@ class TypedStorage:
     def is_pinned(self, device="cuda"):
         return self._untyped_storage.is_pinned(device)
 
+    def pin_memory(self, device=None):
+        return self._wrap(self._untyped_storage.pin_memory(device))
+
+    def to(self, *, device, non_blocking=False):
+        return self._wrap(self._untyped_storage.to(device=device, non_blocking=non_blocking))
+
     def cpu(self):
-        return self._wrap(self._untyped_storage.cpu())
+        return self.to(device="cpu")
 
     def cuda(self, device=None, non_blocking=False):
         if self.dtype in _INTEGERS:
@@ -300,6 +306,7 @@ for _name, _dtype in {
     "bool": _C.bool,
     "complex_double": _C.complex128,
     "complex_float": _C.complex64,
+    **{f"float8_{each}": getattr(_C, f"float8_{each}") for each in ("e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz")},
 }.items():
     setattr(TypedStorage, _name, _conversion(_dtype))
     setattr(UntypedStorage, _name, _conversion_of_bytes(_dtype))

@@ -159,3 +159,27 @@ def test_negated_views():
     torch.save(negated, file)
     file.seek(0)
     assert torch.load(file).tolist() == [5.0, 6.0]
+
+
+def test_storages_on_another_device_and_in_pinned_memory():
+    # What torch 2.13 says.
+    untyped = torch.ones(3).untyped_storage()
+    typed = torch.TypedStorage([1.0, 2.0], dtype=torch.float32)
+    moved = typed.to(device="meta")
+    assert moved.device.type == "meta" and moved.dtype is torch.float32 and moved.size() == 2
+    assert typed.to(device="cpu").tolist() == [1.0, 2.0]
+    if torch.accelerator.is_available():
+        assert untyped.pin_memory().is_pinned() and typed.pin_memory().tolist() == [1.0, 2.0]
+        return
+    for storage in (untyped, typed):
+        with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
+            storage.pin_memory()
+
+
+def test_storages_of_8_bit_floats():
+    storage = torch.ones(1).untyped_storage()  # the bytes 0, 0, 128, 63
+    for name, last in {"e4m3fn": 64.0, "e5m2": 64.0, "e4m3fnuz": 64.0, "e5m2fnuz": 64.0}.items():
+        made = getattr(storage, f"float8_{name}")()
+        assert made.dtype is getattr(torch, f"float8_{name}") and made.tolist() == [0.0, 0.0, 128.0, last]
+        typed = torch.TypedStorage([1.0, 2.0], dtype=torch.float32)
+        assert getattr(typed, f"float8_{name}")().tolist() == [1.0, 2.0]

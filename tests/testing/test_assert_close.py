@@ -168,3 +168,41 @@ def test_make_tensor_at_its_bounds():
         assert ((made >= 0) & (made < 2)).all()
     with pytest.raises(ValueError, match="is not supported for boolean and integral dtypes"):
         make_tensor(3, dtype=torch.int8, requires_grad=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*assert_allclose.*:FutureWarning")
+def test_the_older_form():
+    # What torch 2.13 says.
+    older = torch.testing.assert_allclose
+    older([1.0], torch.ones(1))
+    older(np.ones(2), torch.ones(2))
+    older(torch.ones(1, dtype=torch.float64), torch.ones(1))
+    older(T([math.nan]), T([math.nan]))
+    older(torch.ones(1) * 1.01, torch.ones(1), rtol=0.1, atol=0)
+    close, equal = "Tensor-likes are not close!", "Tensor-likes are not equal!"
+    for dtype, words, absolute in [
+        (torch.float16, close, "up to 0.001 allowed"),
+        (torch.float32, close, "up to 1e-05 allowed"),
+        (torch.float64, close, "up to 1e-08 allowed"),
+        (torch.bfloat16, equal, "Greatest absolute difference: 1.0"),
+        (torch.int32, equal, "Greatest absolute difference: 1 at"),
+        (torch.complex64, equal, "Greatest absolute difference: 1.0"),
+    ]:
+        with pytest.raises(AssertionError, match=words) as raised:
+            older(torch.ones(2, dtype=dtype) * 2, torch.ones(2, dtype=dtype))
+        assert absolute in str(raised.value)
+    with pytest.raises(AssertionError, match="up to 0.001 allowed"):
+        older(torch.ones(2, dtype=torch.float16) * 2, torch.ones(2, dtype=torch.float64))
+    with pytest.raises(AssertionError, match="'shape' do not match"):
+        older(1.0, torch.ones(1))
+    with pytest.raises(AssertionError, match=close):
+        older(T([math.nan]), T([math.nan]), equal_nan=False)
+    with pytest.raises(AssertionError, match="^hello"):
+        older(torch.ones(1), torch.zeros(1), msg="hello")
+    with pytest.raises(ValueError, match="Both 'rtol' and 'atol' must be either specified or omitted"):
+        older(torch.ones(1), torch.ones(1), rtol=0.1)
+
+
+def test_the_older_form_warns():
+    with pytest.warns(FutureWarning, match="assert_allclose.*is deprecated since 1.12"):
+        torch.testing.assert_allclose(T(1.0), T(1.0))

@@ -185,6 +185,7 @@ for _name, _function in {
     "cuda": lambda self, device=None, non_blocking=False: self.to(device=device or "cuda", non_blocking=non_blocking),
     "untyped": lambda self: self,
     "is_pinned": lambda self, device="cuda": bytes_of(self).is_pinned(),
+    "pin_memory": lambda self, device=None: bytes_of(self).pin_memory().untyped_storage(),
     "is_cuda": property(lambda self: self.device.type == "cuda"),
     "get_device": lambda self: self.device.index if self.device.index is not None else -1,
     "type": lambda self: "torch.storage.UntypedStorage",

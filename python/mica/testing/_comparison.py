@@ -1,7 +1,8 @@
-"""assert_close: are two values, or nested collections of them, equal up to rounding?"""
+"""assert_close and assert_allclose: are two values, or nested collections of them, equal up to rounding?"""
 
 import cmath
 import collections.abc
+import warnings
 
 from mica import _C
 
@@ -274,3 +275,37 @@ def assert_close(
     if msg is not None:
         message = msg(message) if callable(msg) else msg
     raise AssertionError(message)
+
+
+# (rtol, atol) of assert_allclose; numbers of other dtypes must be equal.
+_OLD_TOLERANCES = {_C.float16: (1e-3, 1e-3), _C.float32: (1e-4, 1e-5), _C.float64: (1e-5, 1e-8)}
+
+
+def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=""):
+    """The older form of `assert_close`: dtypes may differ, NaNs are equal, and tolerances follow from both dtypes.
+
+    Example::
+
+        >>> torch.testing.assert_allclose(torch.ones(2), torch.ones(2, dtype=torch.float64))
+    """
+    __tracebackhide__ = True
+    warnings.warn(
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. "
+        "Please use `torch.testing.assert_close()` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    actual, expected = (each if isinstance(each, _C.Tensor) else _C.tensor(each) for each in (actual, expected))
+    if rtol is None and atol is None:
+        pairs = [_OLD_TOLERANCES.get(each.dtype, (0.0, 0.0)) for each in (actual, expected)]
+        rtol, atol = map(max, zip(*pairs, strict=True))
+    assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=False,
+        check_stride=False,
+        msg=msg or None,
+    )
