@@ -1,5 +1,7 @@
 """GGUF files: weights of few bits are read as the package gguf reads them, multiplied, and never trusted."""
 
+import copy
+import pickle
 import random
 import struct
 from pathlib import Path
@@ -90,6 +92,18 @@ def test_small_weights_are_moved_together():
             assert weight.nbytes == nbytes
         places = {part.untyped_storage().data_ptr() for w in weights for part in w._parts[2:4]}
         assert len(places) == (1 if together else 2 * len(weights))
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_weights_are_saved_as_the_file_has_them(name):
+    weight = mica.load_gguf(FILE)[name]
+    data = pickle.dumps(weight)
+    assert len(data) < weight._parts[1].nbytes + 2000  # without the packed numbers
+    again = pickle.loads(data)
+    assert again.type == name and again.shape == weight.shape
+    x = mica.randn(1, 512)
+    assert mica.equal(again.linear(x), weight.linear(x)) and mica.equal(again.dequantize(), weight.dequantize())
+    assert copy.deepcopy(weight) is weight
 
 
 def test_in_the_place_of_a_matrix():

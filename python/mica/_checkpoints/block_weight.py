@@ -58,6 +58,16 @@ class BlockWeight:
             return _embedding(*args, **kwargs)
         raise NotImplementedError(f"{name} of a BlockWeight: linear and embedding are there; else use dequantize()")
 
+    def __reduce__(self):
+        """The file's own blocks are saved: how they are packed is this version's affair."""
+        return type(self), (self.type, self._parts[1], tuple(self.shape))
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self  # nothing changes its numbers
+
     def __repr__(self):
         return f"BlockWeight({self.type}, shape={tuple(self.shape)})"
 
