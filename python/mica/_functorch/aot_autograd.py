@@ -169,6 +169,25 @@ def _kinds(values):
     )
 
 
+def _shared(values):
+    """The numbers of the inputs that lie in the same memory, group by group."""
+    groups = {}
+    for i, value in enumerate(values):
+        if isinstance(value, _C.TensorBase) and value.layout is mica.strided and value.numel():
+            groups.setdefault(value.untyped_storage()._cdata, []).append(i)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+def _changes_shared(fn, leaves, spec, shared):
+    """Whether a function changes an input that lies in the memory of another one."""
+    with mica.inference_mode(False), mica.no_grad(), _draws_kept(leaves):
+        copies = [v.detach().clone() if isinstance(v, _C.TensorBase) else v for v in leaves]
+        before = {i: copies[i]._version for group in shared for i in group}
+        args, kwargs = tree_unflatten(copies, spec)
+        fn(*args, **kwargs)
+    return any(copies[i]._version != version for i, version in before.items())
+
+
 def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=None, decompositions=None, num_params_buffers=0,
                  keep_inference_input_mutations=False, inference_compiler=None, *, dynamic=False, **options):  # fmt: skip
     """A function that is traced and compiled at its first call, and again for inputs of other kinds."""
@@ -177,7 +196,11 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=None, decomposi
     @functools.wraps(fn)
     def compiled(*args, **kwargs):
         leaves, spec = tree_flatten((args, kwargs))
-        key = (spec, _kinds(leaves), mica.is_grad_enabled())
+        key = (spec, _kinds(leaves), mica.is_grad_enabled(), shared := _shared(leaves))
+        if key not in known and shared and _changes_shared(fn, leaves, spec, shared):
+            known[key] = None  # a graph has its inputs apart: what one of them writes, another would not see
+        if key in known and known[key] is None:
+            return fn(*args, **kwargs)
         if key not in known:
             shape = []
 
