@@ -84,6 +84,9 @@ def has_data(truth):
 _FUNCTIONS = {"FloorDiv": operator.floordiv, "Mod": operator.mod, "TrueDiv": operator.truediv, "FloatPow": operator.pow}
 
 
+_ROOTS = (-0.5, 0.5, -0.25, 0.25)
+
+
 class SizeNodes:
     """Nodes that compute open sizes, made where they are first used."""
 
@@ -159,6 +162,10 @@ class SizeNodes:
             found = self._env.worlds.known(int(value))
             if not isinstance(found, int):
                 return self.node(self._env.replace(found))
+        for number, expr in self._env.worlds.numbers():
+            for power in _ROOTS:  # what scales products of rows of open length: n ** -0.5
+                if abs(value - number**power) < 1e-13 * number**power:
+                    return self._call(operator.pow, (self.node(self._env.replace(expr)), power))
         for number, expr in self._env.worlds.numbers() if 0 < abs(value) < 0.02 else ():
             for delta in (0, -1, 1):
                 share = value * (number + delta)
