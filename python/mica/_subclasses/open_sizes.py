@@ -233,6 +233,10 @@ def _needed(func, args, kwargs, env):
             for chosen in itertools.combinations(pairs, count):
                 if works({b: first[a] for a, b in chosen}):
                     return {env.preset_key(b): env.preset_key(a) for a, b in chosen}
+        for a, b in itertools.combinations(names, 2) if env.takes_relations else ():
+            distance = hints[b] - hints[a]
+            if distance and works({b: first[a] + distance}):
+                return {env.preset_key(b): (env.preset_key(a), distance)}
         for count in range(1, len(names) + 1):
             for chosen in itertools.combinations(names, count):
                 if works({name: hints[name] for name in chosen}):

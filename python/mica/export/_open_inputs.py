@@ -19,6 +19,7 @@ class OpenInputs:
 
     def __init__(self, leaves, named, names, state, presets=()):
         self.env = ShapeEnv(duck_shape=False)
+        self.env.takes_relations = True
         self.presets, self._by_where = dict(presets), {}
         self.env.avoid = {
             size for value in (*state, *leaves) if isinstance(value, _C.TensorBase) for size in value.shape
@@ -43,9 +44,10 @@ class OpenInputs:
     def _symbol(self, label, hint, where, is_number=False):
         if isinstance(label, DerivedDim):
             if (hint - label.number) % label.factor:
+                place = f"shape[{where.rpartition('[')[2]}" if where.endswith("]") else where
                 raise UserError(
-                    f"Expected {where} = {hint} of the example to be of the form {label}, where {label.root.__name__} is an "
-                    "integer"
+                    f"Expected {place} = {hint} of input Tensor to be of the form {label}, where {label.root.__name__} is an "
+                    f"integer ({where})"
                 )
             root = self._symbol(label.root, (hint - label.number) // label.factor, where)
             return root * label.factor + label.number
@@ -61,6 +63,13 @@ class OpenInputs:
                 found.fixed(key, where, preset)
                 raise found.error()
             return make(hint)
+        if isinstance(preset, tuple) and preset[0] in self._by_where:
+            other, other_key = self._by_where[preset[0]]
+            if key is not None:
+                found = Violations()
+                found.related(key, where, other_key, *preset)
+                raise found.error()
+            return other + preset[1]
         if preset is not None and preset in self._by_where:
             other, other_key = self._by_where[preset]
             if key is not None and other_key is not None and key != other_key:
@@ -125,9 +134,12 @@ class OpenInputs:
             label = named.get((i, axis))
             expr = make(size) if label is None else self._symbol(label, size, f"L['{name}'].size()[{axis}]")
             if expr.value(self.env.var_to_val) != size:
+                root = getattr(label, "root", label)
+                root = getattr(root, "__name__", root)
+                known = self._by_name.get(root, expr).value(self.env.var_to_val)
                 raise UserError(
-                    f"Expected input L['{name}'].size()[{axis}] to be equal to {label!r}, which is "
-                    f"{expr.value(self.env.var_to_val)} in the example, but got {size}"
+                    f"Expected input L['{name}'].size()[{axis}] to be equal to {label!r}, where {root} = {known}, but got "
+                    f"{size}"
                 )
             sizes.append(expr.number if expr.is_number else expr)
         if all(isinstance(size, int) for size in sizes):

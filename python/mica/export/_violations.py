@@ -44,6 +44,18 @@ class Violations:
             [f"{key} = {other_key}"] if other_key else [],
         )
 
+    def related(self, key, where, other_key, other_where, distance):
+        """Add the message for two sizes whose difference the program needs to be a number."""
+        sign = "+" if distance > 0 else "-"
+        text = f"{other_key or other_where} {sign} {abs(distance)}"
+        self._add(
+            key,
+            f"The values of {key} = {where} must always be related to the values of {other_key or other_where} = {other_where} by "
+            f"{key} = {text}.",
+            "",
+            [f"{key} = {text}"] if other_key else [],
+        )
+
     def narrowed(self, key, where, said, found, line=""):
         """Add the message for a size that the program needs to be in another range."""
         low, high = found

@@ -133,6 +133,7 @@ class ShapeEnv:
         # Makes what a program gets for a SymInt among the sizes of a tensor, if that is not the SymInt itself.
         self.shown = None
         self.refuses_data = False  # sizes that only data decide are an error
+        self.takes_relations = False  # whether a preset may be (key of another size, distance from it)
 
     backed_var_to_val = property(lambda self: self.var_to_val)
 
