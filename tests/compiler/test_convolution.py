@@ -36,6 +36,8 @@ WAYS = {
     "direct, narrow groups": (lambda: conv(64, 64, 3, groups=16), (1, 64, 40, 40)),
     "depthwise": (lambda: conv(96, 96, 3, groups=96, bias=False), (2, 96, 28, 28)),
     "depthwise, strided": (lambda: conv(96, 96, 5, groups=96, stride=2), (1, 96, 29, 31)),
+    "depthwise, large planes": (lambda: conv(9, 9, 3, groups=9), (2, 9, 100, 90)),
+    "depthwise, strided planes in bands": (lambda: conv(9, 18, 5, groups=9, stride=2, bias=False), (1, 9, 113, 114)),
     "depthwise, small planes": (lambda: conv(700, 700, 3, groups=700), (2, 700, 7, 7)),
     "depthwise, two filters": (lambda: conv(48, 96, 3, groups=48), (1, 48, 40, 40)),
     "columns": (lambda: conv(16, 6, 3, stride=2), (4, 16, 80, 80)),

@@ -187,26 +187,29 @@ struct PlaneSum {
   PaddedPlane::Placing placing = padded.placing(c.source.height, c.source.width, c.pad_y, c.pad_x, spread_y, spread_x);
   int64_t row_step = padded.offset(1, 0);
 
-  // `room` is memory for a copy of the filter, where its taps do not lie one after the other.
-  void add(const float* buffer, const float* weight, float start, bool add, float* target, float* room) const {
+  // Sums `rows` rows of the target. `room` is memory for a copy of the filter, where its taps do not lie one after the
+  // other.
+  void add(const float* buffer, const float* weight, float start, bool add, float* target, int64_t rows,
+           float* room) const {
     const bool dense = c.weight_x == 1 && c.weight_y == c.kernel_x;
     if (!dense) copy_taps(c, weight, room);
     const float* taps = dense ? weight : room;
     if (c.dilation_y == 1) {
       // The offsets of the first row of taps are those of the columns.
-      const PlaneRows rows{buffer, row_step, offsets.data(), c.kernel_x,      taps,          start,
-                           add,    target,   c.target.width, c.target.height, c.target.width};
-      if (loops.plane_rows(rows, c.kernel_y, c.stride_y)) return;
+      const PlaneRows plane{buffer, row_step, offsets.data(), c.kernel_x, taps,          start,
+                            add,    target,   c.target.width, rows,       c.target.width};
+      if (loops.plane_rows(plane, c.kernel_y, c.stride_y)) return;
     }
-    for (int64_t y = 0; y < c.target.height; ++y)
+    for (int64_t y = 0; y < rows; ++y)
       loops.plane_row(buffer + padded.offset(y * c.stride_y, 0), offsets.data(), taps, c.kernel_y * c.kernel_x, start,
                       add, target + y * c.target.width, c.target.width);
   }
   void load(const float* plane, float* buffer) const { padded.load(plane, placing, buffer); }
 };
 
-PaddedPlane padded_for(const Correlation& c) {
-  return PaddedPlane((c.target.height - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1,
+// The plane that `rows` rows of the target read.
+PaddedPlane padded_for(const Correlation& c, int64_t rows) {
+  return PaddedPlane((rows - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1,
                      (c.target.width - 1) * c.stride_x + (c.kernel_x - 1) * c.dilation_x + 1, c.stride_x);
 }
 
@@ -239,10 +242,56 @@ class FinishedPlanes {
   recording::Block block_{};
 };
 
+// How many rows of the target are summed at a time: as many as read a part of the first cache, and whole tiles.
+int64_t band_rows(const Correlation& c) {
+  constexpr int64_t kTileRows = 7, kBandFloats = 4096;
+  const int64_t width = padded_for(c, 1).phases * padded_for(c, 1).cols;
+  const int64_t most = std::max<int64_t>(1, kBandFloats / (width * c.stride_y * kTileRows)) * kTileRows;
+  return round_up(equal_part(c.target.height, most), kTileRows);
+}
+
+// A large plane band by band, with the block work on each band: so what is placed among zeros and what is summed stays
+// in the first cache.
+void correlate_bands(const Correlation& c, int64_t rows) {
+  const PlaneSum sum{c, padded_for(c, rows), 1, 1};
+  const int64_t bands = divide_up(c.target.height, rows), extent = sum.padded.phases * sum.padded.cols;
+  const int64_t filters = c.filters;
+  std::vector<PaddedPlane::Placing> placings;
+  for (int64_t i = 0; i < bands; ++i)
+    placings.push_back(
+        sum.padded.placing(c.source.height, c.source.width, c.pad_y - i * rows * c.stride_y, c.pad_x, 1, 1));
+  for_planes(c, false, c.target.height * c.target.width * c.kernel_y * c.kernel_x, [&](const auto& planes) {
+    const Scratch memory(bytes_of_floats(sum.padded.size())), taps(bytes_of_floats(c.kernel_y * c.kernel_x));
+    float* buffer = memory.as<float>();
+    sum.padded.clear(buffer);
+    planes([&](int64_t image, int64_t group, int64_t) {
+      const float* from = c.source.data + image * c.source.batch_stride + group * c.source.channel_stride;
+      for (int64_t band = 0; band < bands; ++band) {
+        const PaddedPlane::Placing& placing = placings[static_cast<size_t>(band)];
+        const int64_t first = band * rows, count = std::min(rows, c.target.height - first);
+        // Rows outside of the image are zeros: another band has written there.
+        std::fill_n(buffer, placing.row, 0.0f);
+        const int64_t end = placing.row + placing.rows * extent;
+        std::fill_n(buffer + end, sum.padded.rows * extent - end, 0.0f);
+        sum.padded.load(from, placing, buffer);
+        for (int64_t t = 0; t < filters; ++t) {
+          const int64_t channel = group * filters + t;
+          sum.add(buffer, c.weight_at(group, t, 0), c.bias ? c.bias[channel] : 0.0f, false,
+                  c.target.data + image * c.target.batch_stride + channel * c.target.channel_stride +
+                      first * c.target.width,
+                  count, taps.as<float>());
+          if (c.work) c.work->run({image, channel, 1, first * c.target.width, count * c.target.width});
+        }
+      }
+    });
+  });
+  if (c.work) c.work->set_done();
+}
+
 // Computes both directions: a group has `sources` planes of the source and `targets` of the target, one of which is
 // one.
 void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, int64_t sources, int64_t targets) {
-  const PlaneSum sum{c, padded_for(c), spread_y, spread_x};
+  const PlaneSum sum{c, padded_for(c, c.target.height), spread_y, spread_x};
   const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
   const bool works = c.work && !out_last;
@@ -274,7 +323,7 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
           for (int64_t t = 0; t < targets; ++t) {
             const int64_t channel = (first + i) * targets + t;
             sum.add(buffer(plane), c.weight_at(first + i, sources == 1 ? t : 0, sources == 1 ? 0 : s),
-                    s == 0 && c.bias ? c.bias[channel] : 0.0f, s > 0, to + (i * targets + t) * to_step,
+                    s == 0 && c.bias ? c.bias[channel] : 0.0f, s > 0, to + (i * targets + t) * to_step, c.target.height,
                     taps.as<float>());
           }
         }
@@ -292,6 +341,12 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
 void convolve_depthwise(const Problem& p) {
   const Correlation c = forward_correlation(p);
   if (along_channels(p)) return correlate_channels(c);
+  // Without a stride rows of a large plane are copied as they are, which costs less than reading some of them twice.
+  constexpr int64_t kLargePlane = 6144;
+  const bool sorted = c.stride_x > 1 && !c.source.channels_last() && !c.target.channels_last();
+  if (sorted && padded_for(c, c.target.height).size() > kLargePlane) {
+    if (const int64_t rows = band_rows(c); rows < c.target.height) return correlate_bands(c, rows);
+  }
   correlate_planes(c, 1, 1, 1, p.filters);
 }
 
@@ -309,7 +364,7 @@ void input_gradient_depthwise(const Problem& p) {
 void weight_gradient_depthwise(const Problem& p) {
   const Correlation c = forward_correlation(p);
   if (along_channels(p)) return weight_gradient_channels(c, reinterpret_cast<float*>(p.weight));
-  const PaddedPlane padded = padded_for(c);
+  const PaddedPlane padded = padded_for(c, c.target.height);
   const std::vector<int64_t> offsets = tap_offsets(c, padded);
   const DepthwiseLoops& loops = depthwise_loops();
   const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
