@@ -9,6 +9,7 @@ class InputNames:
 
     def __init__(self, function, args, kwargs):
         self._known, self._count = {}, 0
+        self._written, self._same = {}, {}  # the names of tensors as code has them; how many share each
         owner = function if isinstance(function, mica.nn.Module) else getattr(function, "__self__", None)
         if isinstance(owner, mica.nn.Module):
             for kind, values in (("parameters", owner.named_parameters()), ("buffers", owner.named_buffers())):
@@ -67,4 +68,9 @@ class InputNames:
             self._count += 1
             name = f"L_captured_{self._count}_"
             self._add(tensor, name)
-        return "".join(c if c.isalnum() else "_" for c in name)
+        plain = "".join(c if c.isalnum() else "_" for c in name)
+        if id(tensor) not in self._written:
+            # Keys that differ in other characters, or by identity, are told apart by a number.
+            count = self._same[plain] = self._same.get(plain, -1) + 1
+            self._written[id(tensor)] = f"{plain}{count}_" if count else plain
+        return self._written[id(tensor)]

@@ -13,7 +13,7 @@ import mica
 from mica import _C, _logging
 from mica._dynamo import _capture_breaks as _breaks
 from mica._dynamo import _capture_names as _names
-from mica._dynamo import _compiled_graphs
+from mica._dynamo import _compiled_graphs, _promises
 from mica._dynamo import _open_inputs as _open
 from mica._dynamo import arrays as _arrays
 from mica._dynamo._compiled_graphs import CompiledGraphs
@@ -50,7 +50,7 @@ class Captured:
         _known.add(self)
 
     def __call__(self, *args, **kwargs):
-        if active() is not None:  # within another captured function it is part of that function's graph
+        if active() is not None or _promises.is_exported():  # it is part of another graph
             return self.function(*args, **kwargs)
         args, kwargs = _arrays.as_captured((args, kwargs))
         capture = Capture(self, args, kwargs)
@@ -246,7 +246,8 @@ class Capture(RecordedGraph):
             if self.fakes.shape_env is not None:
                 inner_args, inner_kwargs = tree_map(symbolic, (inner_args, inner_kwargs))
             # The calls inside a function of Mica's own ask nothing of the program.
-            out = self.aside(self._open.call, (func, inner_args, inner_kwargs), {})
+            with _promises.no_modes():  # of the program's: they see the graph run
+                out = self.aside(self._open.call, (func, inner_args, inner_kwargs), {})
         except Exception as error:
             if self._open.fix(error, (inner_args, inner_kwargs)):
                 self._compute_again()
@@ -362,30 +363,10 @@ class Capture(RecordedGraph):
                     _breaks.set_stream_state(state)  # somebody has seeded the stream since
         finally:
             self.active = True
-        outputs = (outputs,) if isinstance(outputs, _C.TensorBase) else tuple(outputs or ())
+        outputs = [outputs] if isinstance(outputs, _C.TensorBase) else list(outputs or ())
         if len(outputs) != len(promises) + len(returned):
             raise BackendCompilerFailed(
                 self.owner.compiled.backend,
                 ValueError(f"the graph has {len(promises)} outputs, but {len(outputs)} were computed"),
             )
-        _fulfil([made for made, _ in promises], outputs[: len(promises)])
-
-
-_OF_FAKES = frozenset(["fake_mode", "fake_device", "_sizes", "_others", "_is_param", "constant", "_of_data"])
-
-
-def _fulfil(promises, outputs):
-    """Let the objects of promises stand for the values."""
-    seen = set()
-    for promise, value in zip(promises, outputs, strict=True):
-        if id(value) in seen or not isinstance(value, _C.Tensor):
-            value = value.view_as(value)
-        seen.add(id(value))
-        if type(value) is not _C.Tensor:
-            value = value.as_subclass(_C.Tensor) if type(value) in (mica.nn.Parameter, mica.nn.Buffer) else value
-        # Attributes that the program has set.
-        own = {name: each for name, each in vars(promise).items() if name not in _OF_FAKES}
-        promise.__class__ = type(value)
-        _C._swap_tensor_impl(promise, value)
-        if own:
-            vars(promise).update(own)
+        self.aside(_promises.fulfil, ([made for made, _ in promises], outputs), {})

@@ -1,0 +1,111 @@
+"""What a captured function leaves to others: values that somebody keeps, what modes of the program see, names of inputs."""
+
+import mica as torch
+import pytest
+from mica.utils.flop_counter import FlopCounterMode
+
+GRAPHS = []
+
+
+def keep_graph(graph, inputs):
+    GRAPHS.append(graph)
+    return graph
+
+
+@pytest.fixture(scope="module")
+def product():
+    """An operator whose function of autograd keeps an input as an attribute, as transformers' experts do."""
+
+    @torch.library.custom_op("captured_values::product", mutates_args=())
+    def forward(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x * n
+
+    @torch.library.custom_op("captured_values::product_backward", mutates_args=())
+    def backward(grad: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return grad * n
+
+    forward.register_fake(lambda x, n: torch.full_like(x, 77))
+    backward.register_fake(lambda grad, n: torch.full_like(grad, 77))
+
+    def setup(ctx, inputs, output):
+        ctx.n = inputs[1]
+
+    forward.register_autograd(lambda ctx, grad: (backward(grad, ctx.n), None), setup_context=setup)
+    return forward
+
+
+def test_a_function_of_autograd_keeps_a_value(product):
+    def function(x):
+        n = torch.arange(3).cumsum(0)
+        return product(torch.relu(x), n), n
+
+    x = torch.ones(3, requires_grad=True)
+    made, n = torch.compile(function, backend=keep_graph)(x)
+    made.sum().backward()
+    assert x.grad.tolist() == [0, 1, 3] and n.tolist() == [0, 1, 3] and made.tolist() == [0, 1, 3]
+
+
+def test_a_backend_keeps_what_it_has_computed():
+    kept = []
+
+    def backend(graph, inputs):
+        def run(*args):
+            kept.append(graph(*args))
+            return kept[-1]
+
+        return run
+
+    weight = torch.tensor([1.0, -2.0], requires_grad=True)
+    compiled = torch.compile(lambda x: (torch.relu(x) * weight, x + 1), backend=backend)
+    for _ in range(2):
+        made, more = compiled(torch.tensor([3.0, 4.0]))
+        assert made.tolist() == [3, -8] and more.tolist() == [4, 5] and made.grad_fn is not None
+    with torch.no_grad():
+        assert not compiled(torch.tensor([3.0, 4.0]))[0].requires_grad
+    made.sum().backward()
+    assert weight.grad.tolist() == [3, 4]
+    assert all(value.tolist() in ([3, 4], [3, -8], [4, 5]) for values in kept for value in values)
+
+
+def test_modes_see_a_graph_run_and_not_its_capture():
+    """torch 2.13 counts 288 in each call."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    compiled, x = torch.compile(model, backend=keep_graph), torch.randn(3, 4)
+    for _ in range(3):
+        with FlopCounterMode(display=False) as counter:
+            compiled(x)
+        assert counter.get_total_flops() == 288
+
+
+def test_a_captured_function_is_part_of_an_exported_graph():
+    layer = torch.nn.Linear(3, 2)
+    compiled, x = torch.compile(layer, backend=keep_graph), torch.randn(4, 3)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return compiled(x) * 2
+
+    program = torch.export.export(Model(), (x,))
+    assert "aten.linear.default" in program.graph_module.code
+    assert torch.equal(program.module()(x), layer(x) * 2)
+
+
+class Key:
+    """Something that is told apart by identity alone, as the modules are by which a cache finds its tensors."""
+
+    def __repr__(self):
+        return "Linear(3, 2)"
+
+
+def test_inputs_of_one_name_are_told_apart():
+    keys = [Key(), Key(), Key()]
+    values = {key: torch.full((2,), float(i + 1)) for i, key in enumerate(keys)}
+    compiled = torch.compile(lambda d: d[keys[0]] * 100 + d[keys[1]] * 10 + d[keys[2]], backend=keep_graph)
+    assert compiled(values).tolist() == [123, 123]
+    assert compiled({"a-b": torch.ones(2), "a+b": torch.ones(2), **values}).tolist() == [123, 123]
+    mixed = torch.compile(lambda d: d["a-b"] - d["a+b"], backend=keep_graph)
+    assert mixed({"a-b": torch.ones(2), "a+b": torch.zeros(2)}).tolist() == [1, 1]
