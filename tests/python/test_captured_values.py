@@ -67,6 +67,38 @@ def test_a_backend_keeps_what_it_has_computed():
     assert all(value.tolist() in ([3, 4], [3, -8], [4, 5]) for values in kept for value in values)
 
 
+class Doubled(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 10
+
+
+doubled = Doubled.apply
+
+
+@pytest.mark.parametrize("apply", [doubled, lambda x: Doubled.apply(x)])
+def test_functions_of_autograd_whose_apply_was_bound_before(apply):
+    def function(x):
+        return torch.relu(apply(x + 1)) * 3
+
+    for call in (torch.compile(function, backend=keep_graph), function):
+        x = torch.ones(3, requires_grad=True)
+        call(x).sum().backward()
+        assert x.grad.tolist() == [30, 30, 30]
+        each = torch.func.vmap(lambda x: doubled(x) + 1)(torch.arange(3.0))
+        assert each.tolist() == [1, 3, 5]
+
+
 def test_modes_see_a_graph_run_and_not_its_capture():
     """torch 2.13 counts 288 in each call."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))

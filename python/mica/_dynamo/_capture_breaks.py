@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 
 from mica import _C
 from mica._dynamo import _capture_names as _names
@@ -58,6 +59,23 @@ def _after_draws(plain):
 _STREAMS_AFTER_DRAWS = {name: _after_draws(plain) for name, plain in _STREAMS.items()}
 
 
+def _plain_apply(cls):
+    """What Function.apply does where nothing is captured: vmap, once it was used, looks for examples."""
+    batched = sys.modules.get("mica.func._batched_autograd")
+    return cls._apply if batched is None else functools.partial(batched._applied, cls)
+
+
+def _apply_uncaptured(cls, *args, **kwargs):
+    return _plain_apply(cls)(*args, **kwargs)
+
+
+def _apply(cls, *args, **kwargs):
+    """Function.apply by a name that was bound before the capture, such as `f = MyFunction.apply`."""
+    if (now := active()) is not None and now.active:
+        return now.uncaptured(_plain_apply(cls), args, kwargs, whole=False)
+    return _plain_apply(cls)(*args, **kwargs)
+
+
 def _patch():
     from mica.autograd import Function
 
@@ -68,6 +86,7 @@ def _patch():
         return plain(*args, **kwargs)
 
     Function.apply = classmethod(apply)
+    _C._FunctionBase._hook_apply(_apply)
     for name, method in _STREAMS_AFTER_DRAWS.items():
         setattr(_C.Generator, name, method)
 
@@ -76,6 +95,7 @@ def _restore():
     from mica.autograd import Function
 
     del Function.apply
+    _C._FunctionBase._hook_apply(_apply_uncaptured)
     for name, plain in _STREAMS.items():
         setattr(_C.Generator, name, plain)
 
