@@ -3,6 +3,7 @@
 import mica
 from mica import _C
 from mica.fx.experimental._parts_of_formulas import PARTS
+from mica.fx.experimental._parts_of_layers import PARTS as OF_LAYERS
 from mica.utils._pytree import tree_leaves
 
 __all__ = ["in_parts"]
@@ -95,4 +96,4 @@ def _recurrent(name, input, states, weights, has_biases, *options):
     return parts
 
 
-_PARTS = {"pad": _circular, **dict.fromkeys(_CELLS, _recurrent), **PARTS}
+_PARTS = {"pad": _circular, **dict.fromkeys(_CELLS, _recurrent), **PARTS, **OF_LAYERS}
