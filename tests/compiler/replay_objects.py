@@ -1,5 +1,6 @@
 """Functions that are replayed with objects among their arguments: what each has to do, as in replay_cases.py."""
 
+import collections
 import gc
 import weakref
 
@@ -102,6 +103,10 @@ def case_objects_come_one_after_the_other(made, device):
     held.append(compare(function, 2.0))
 
 
+class Number(int):
+    """A number with attributes."""
+
+
 class Keys:
     """A cache that a function changes in place, where memory of a GPU is meant; the CPU's is only read."""
 
@@ -201,7 +206,15 @@ def case_objects_that_are_built_in_another_way(made, device):
         lambda cache: cache.extra.__setitem__(0, torch.ones(6, device=device)[::2]),
         lambda cache: setattr(cache, "update", lambda x: cache.keys + x),  # a closure
         lambda cache: setattr(cache, "self", cache),
+        lambda cache: setattr(cache, "bound", cache.parts.append),
+        lambda cache: setattr(cache, "number", Number(1)),
+        lambda cache: setattr(cache, "table", collections.defaultdict(int)),
     ]  # fmt: skip
+    for kept in (Number(1), collections.defaultdict(int), {}.get):  # it cannot be said how they are built
+        function, made_keys = made(plain), lambda kept=kept: keys(lambda cache: setattr(cache, "kept", kept))
+        function.alive = []
+        captured_in_first_call(function, plain, device, made_keys)
+        assert not captured_in_first_call(function, plain, device, made_keys) and not function._proven
     for change in changes:
         function = made(plain)
         function.alive = []

@@ -7,12 +7,22 @@ before it is captured.
 """
 
 import types
+from collections import OrderedDict
 
 from mica import _C
 from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS
 
 _NO_GRADIENT = b"\xff" * 8
-_AS_THEY_ARE = (type, types.ModuleType, types.BuiltinFunctionType)
+_CONTAINERS = (OrderedDict, dict, list, tuple, set, frozenset)
+
+
+class _Plain:
+    pass
+
+
+# The sizes of objects without a state of another class's in C.
+_SIZES = {base: {base.__basicsize__, type("", (base,), {}).__basicsize__} for base in _CONTAINERS}
+_SIZE = _Plain.__basicsize__
 
 
 class _NoForm(Exception):
@@ -37,7 +47,7 @@ class _Walk:
         number = self.numbers.get(id(value))
         if number is not None:
             return ("again", number)
-        if isinstance(value, _AS_THEY_ARE) or (kind is types.FunctionType and not value.__closure__):
+        if _stands_for_itself(value, kind):
             self.same.append(value)  # kept alive, so that no other object gets its id
             return ("same", id(value))
         self._number(value)
@@ -50,7 +60,7 @@ class _Walk:
         self.met.append(value)
 
     def _object(self, value, kind):
-        if isinstance(value, _C.TensorBase) or any(vars(each).get("__slots__") for each in kind.__mro__):
+        if not _is_plain(value, kind):
             raise _NoForm
         parts = [self.form(kind)]
         if isinstance(value, dict):
@@ -88,6 +98,25 @@ class _Walk:
             (self._storages.get(place), place if place in self._places else None, places.index(place))
             for place in places
         )
+
+
+def _stands_for_itself(value, kind):
+    """Whether a value is like no other one: a class, a module, or a function that holds nothing."""
+    if kind is types.BuiltinFunctionType:
+        return isinstance(value.__self__, types.ModuleType)
+    return isinstance(value, (type, types.ModuleType)) or (kind is types.FunctionType and not value.__closure__)
+
+
+def _is_plain(value, kind):
+    """Whether an object's state is its entries and attributes alone. A subclass of int has a value besides."""
+    container = next((base for base in _CONTAINERS if isinstance(value, base)), None)
+    if kind.__basicsize__ not in _SIZES.get(container, (_SIZE,)):
+        return False
+    for each in kind.__mro__:
+        in_python = each.__flags__ & 1 << 9
+        if vars(each).get("__slots__") or not (in_python or each is object or each in _CONTAINERS):
+            return False
+    return True
 
 
 def _walked(objects, tensors, base):
