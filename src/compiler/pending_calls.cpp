@@ -102,6 +102,15 @@ bool PendingCalls::runs_alone(uint64_t hash) {
   return alone;
 }
 
+bool PendingCalls::runs_alone_for_sure(uint64_t hash) {
+  if (!is_known_alone(hash)) return false;
+  std::atomic<uint32_t>& asked = kinds_[hash / 2 % kKinds].asked;
+  const uint32_t times = asked.load(std::memory_order_relaxed) + 1;
+  if (times % kCallsToTry == 0) return false;
+  asked.store(times, std::memory_order_relaxed);
+  return true;
+}
+
 void PendingCalls::note_kind(uint64_t hash, bool alone) {
   Kind& kind = kinds_[hash / 2 % kKinds];
   constexpr auto kRelaxed = std::memory_order_relaxed;

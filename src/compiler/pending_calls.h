@@ -44,6 +44,7 @@ class PendingCalls {
   // Whether a call of this kind runs at once; if not, it is the next one that is added. Kinds are told by a hash. Asked
   // by the calls' own thread, which need not hold the mutex.
   bool runs_alone(uint64_t kind);
+  bool runs_alone_for_sure(uint64_t kind);   // the same, but false where the call is one to put off nevertheless
   bool is_known_alone(uint64_t kind) const;  // without a call of it
   // Runs all calls and forgets them. After an error, those stay that did not run and still can. `told` says whether the
   // error reaches the program that made the calls.

@@ -193,6 +193,12 @@ bool runs_alone(const char* name, DType dtype, IntArrayRef sizes) {
   return known->runs_alone(kind);
 }
 
+bool runs_alone_for_sure(const char* name, DType dtype, IntArrayRef sizes) {
+  if (!known || !known->empty()) return false;
+  const uint64_t kind = kind_of(name, dtype, sizes);
+  return kind != 0 && known->runs_alone_for_sure(kind);
+}
+
 bool copy_runs_alone(DType dtype, IntArrayRef sizes) {
   const uint64_t kind = kind_of(kCopyName, dtype, sizes);
   return kind != 0 && known && known->is_known_alone(kind);

@@ -28,6 +28,12 @@ bool PointwisePlan::can_wait() const {
   } else if (device_.is_meta() || sizes.size() > kFusedDims || !recording::fusion_of(device_)) {
     return false;
   }
+  int64_t count = 1;
+  for (const int64_t n : sizes) count *= n;
+  const bool few = device_.is_cpu() && (common_ == DType::Float32 ? 2 * count : count) <
+                                           recording::least_elements.load(std::memory_order_relaxed);
+  // Most calls of most programs end here, without a look at their operands.
+  if (few ? !recording::pending() : recording::runs_alone_for_sure(op_.name, common_, sizes)) return false;
   bool awaited = false;
   for (int i = 0; i < ninputs_; ++i) {
     if (!operands_[i].tensor) continue;
@@ -35,16 +41,13 @@ bool PointwisePlan::can_wait() const {
     if (!storage || !storage->resizable() || storage->nbytes() == 0) return false;
     awaited |= storage->written_later();
   }
-  int64_t count = 1;
-  for (const int64_t n : sizes) count *= n;
   if (!device_.is_cpu()) {
     if (count == 0 || count > kFusedElements) return false;
     return awaited || (count >= recording::least_fused && !recording::runs_alone(op_.name, common_, sizes));
   }
-  const int64_t least = recording::least_elements.load(std::memory_order_relaxed);
   // A chain of float32 operations may become machine code, which gains even where the data fits the first cache.
   if (awaited) return count > 0;
-  return (common_ == DType::Float32 ? 2 * count : count) >= least && !recording::runs_alone(op_.name, common_, sizes);
+  return !few && !recording::runs_alone(op_.name, common_, sizes);
 }
 
 // Dimensions go from the output's slowest to its fastest, so that pieces of a call lie together in memory.

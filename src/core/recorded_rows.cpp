@@ -195,6 +195,7 @@ bool can_be_fused(const char* name, std::initializer_list<const Tensor*> tensors
   const Tensor& first = **tensors.begin();
   if (!(thread_modes & mode_bit::kRecord) || first.is_cpu() || first.is_meta()) [[likely]]
     return false;
+  if (runs_alone_for_sure(name, DType::Float32, first.sizes())) return false;
   const Fusion* fusion = fusion_of(first.device());
   if (!fusion || !fusion->takes_norm || !fusion->takes_norm(count)) return false;
   bool awaited = false;
