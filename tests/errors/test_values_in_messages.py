@@ -167,6 +167,48 @@ CASES = {
         "Fusion only for eval!",
         "eval() on both",
     ),
+    "cache": (
+        lambda: torch.distributions.ExpTransform(cache_size=2),
+        "cache_size must be 0 or 1",
+        "got 2",
+    ),
+    "square": (
+        lambda: torch.distributions.CorrCholeskyTransform().inverse_shape((2, 3)),
+        "Input is not square",
+        "2 x 3",
+    ),
+    "vector": (
+        lambda: torch.distributions.StickBreakingTransform().forward_shape(()),
+        "Too few dimensions on input",
+        "it has 0 of 1",
+    ),
+    "reinterpreted": (
+        lambda: torch.distributions.IndependentTransform(torch.distributions.ExpTransform(), 1)(torch.tensor(1.0)),
+        "Too few dimensions on input",
+        "it has 0 of 1",
+    ),
+    "argnums": (
+        lambda: torch.func.grad(torch.sin, argnums=())(torch.tensor(1.0)),
+        "argnums must be non-empty",
+        "0 for",
+    ),
+    "no coefficients": (lambda: torch.signal.windows.general_cosine(4, a=[]), "Coefficients cannot be empty", "one"),
+    "coefficients": (
+        lambda: torch.signal.windows.general_cosine(4, a=2.0),
+        "Coefficients must be a list/tuple",
+        "float",
+    ),
+    "message": (lambda: torch._check(False, "words"), "message must be a callable", "got str"),
+    "futures": (
+        lambda: torch.futures.collect_all([torch.futures.Future(), None]),
+        "Future can't be None",
+        "number 1 of 2",
+    ),
+    "grouped": (
+        lambda: nn.functional.grouped_mm(torch.ones(2, 3, 4), torch.ones(2, 5, 4)),
+        "contraction dimension of mat_a and mat_b must match",
+        "4 columns and mat_b 5 rows",
+    ),
     "traced": (
         lambda: torch.fx.symbolic_trace(Foreign()),
         "module Linear is not installed as a submodule",

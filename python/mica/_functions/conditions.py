@@ -52,7 +52,7 @@ def _checked(error, cond, message):
     if message is None:
         message = "Expected cond to be True, but got False."
     elif not callable(message):
-        raise TypeError("message must be a callable")
+        raise TypeError(f"message must be a callable, but got {type(message).__name__}")
     else:
         message = str(message())
     raise error(message)
@@ -61,7 +61,7 @@ def _checked(error, cond, message):
 def _checked_all(error, cond, message):
     if _is_recorded():
         if message is not None and not callable(message):
-            raise TypeError("message must be a callable")
+            raise TypeError(f"message must be a callable, but got {type(message).__name__}")
         text = "Expected cond to be True, but got False." if message is None else str(message())
         return _assert_async(cond.all(), text)
     _checked(error, cond.all().item(), message)

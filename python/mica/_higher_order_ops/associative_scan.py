@@ -19,7 +19,7 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
         raise ValueError(f"Combine_mode must either 'pointwise' or 'generic', but got {combine_mode}")
     leaves, spec = tree_flatten(xs)
     if not leaves:
-        raise ValueError("Expected at least 1 xs leaf")
+        raise ValueError(f"Expected at least 1 xs leaf, but there is no tensor in {xs!r}")
     if not all(isinstance(leaf, mica.Tensor) for leaf in leaves):
         raise ValueError(f"xs leaves must be a Tensor, but got {leaves}")
     count = leaves[0].dim()

@@ -229,7 +229,9 @@ class DeviceMesh:
 
     def _get_mesh_dim_by_name(self, name):
         if not self._names:
-            raise KeyError("No `mesh_dim_names` found.")
+            raise KeyError(
+                f"No `mesh_dim_names` found. The mesh was made without names, so that {name!r} is none of them"
+            )
         if name not in self._names:
             raise KeyError(
                 f"Mesh dimension '{name}' does not exist.Available mesh dimensions are: mesh_dim_names={self._names}"

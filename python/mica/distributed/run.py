@@ -195,7 +195,7 @@ def config_from_args(args):
     if not 0 < least <= most:
         raise AssertionError(f"min_nodes must be > 0 and <= max_nodes, got min_nodes={least}, max_nodes={most}")
     if args.max_restarts < 0:
-        raise AssertionError("max_restarts must be >= 0")
+        raise AssertionError(f"max_restarts must be >= 0, but got {args.max_restarts}")
     if args.numa_binding is not None:
         raise NotImplementedError("--numa-binding is not in Mica yet: start the program with numactl")
     if args.node_rank != 0 and args.rdzv_backend != "static":

@@ -16,7 +16,7 @@ class Transform:
 
     def __init__(self, cache_size=0):
         if cache_size not in (0, 1):
-            raise ValueError("cache_size must be 0 or 1")
+            raise ValueError(f"cache_size must be 0 or 1, but got {cache_size!r}")
         self._cache_size = cache_size
         self._inv = None
         if cache_size:
@@ -288,12 +288,12 @@ class IndependentTransform(Transform):
 
     def _call(self, x):
         if x.dim() < self.domain.event_dim:
-            raise ValueError("Too few dimensions on input")
+            raise ValueError(f"Too few dimensions on input: it has {x.dim()} of {self.domain.event_dim}")
         return self.base_transform(x)
 
     def _inverse(self, y):
         if y.dim() < self.codomain.event_dim:
-            raise ValueError("Too few dimensions on input")
+            raise ValueError(f"Too few dimensions on input: it has {y.dim()} of {self.codomain.event_dim}")
         return self.base_transform.inv(y)
 
     def log_abs_det_jacobian(self, x, y):

@@ -12,7 +12,7 @@ from mica.nn.functional import logsigmoid, pad, softplus
 
 def _need_dims(shape, count):
     if len(shape) < count:
-        raise ValueError("Too few dimensions on input")
+        raise ValueError(f"Too few dimensions on input: it has {len(shape)} of {count}")
 
 
 class ReshapeTransform(Transform):
@@ -106,7 +106,7 @@ class CorrCholeskyTransform(Transform):
     def inverse_shape(self, shape):
         _need_dims(shape, 2)
         if shape[-2] != shape[-1]:
-            raise ValueError("Input is not square")
+            raise ValueError(f"Input is not square: its matrices are {shape[-2]} x {shape[-1]}")
         return shape[:-2] + (shape[-1] * (shape[-1] - 1) // 2,)
 
 

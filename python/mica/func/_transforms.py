@@ -106,7 +106,7 @@ def _chosen(args, argnums):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     numbers = (argnums,) if isinstance(argnums, int) else argnums
     if not numbers:
-        raise RuntimeError("argnums must be non-empty")
+        raise RuntimeError("argnums must be non-empty: it names the arguments to differentiate by, 0 for the first")
     for n in numbers:
         if not isinstance(n, int):
             raise RuntimeError(f"argnum must be int, got: {type(n)}")

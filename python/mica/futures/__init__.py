@@ -108,7 +108,7 @@ def collect_all(futures):
     """A future of the list of futures, done when all of them are; the error of one is its error."""
     futures = list(futures)
     if any(future is None for future in futures):
-        raise RuntimeError("Future can't be None")
+        raise RuntimeError(f"Future can't be None, but number {futures.index(None)} of {len(futures)} is")
     together, left, lock = Future(), [len(futures)], threading.Lock()
     if not futures:
         together.set_result([])

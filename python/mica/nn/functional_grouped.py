@@ -19,9 +19,12 @@ def _check(mat_a, mat_b, offs, bias):
     if offs is not None and (offs.dim() != 1 or offs.dtype != _C.int32):
         raise RuntimeError(f"Offsets have to be a 1d tensor of int32, got {offs.dim()}d of {offs.dtype}")
     if mat_a.shape[-1] != mat_b.shape[-2]:
-        raise RuntimeError("contraction dimension of mat_a and mat_b must match")
+        raise RuntimeError(
+            "contraction dimension of mat_a and mat_b must match, but mat_a has "
+            f"{mat_a.shape[-1]} columns and mat_b {mat_b.shape[-2]} rows"
+        )
     if bias is not None:
-        raise RuntimeError("Bias not supported yet")
+        raise RuntimeError("Bias not supported yet: add it to the result")
 
 
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):

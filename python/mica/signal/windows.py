@@ -86,10 +86,10 @@ def general_cosine(M, *, a, sym=True, dtype=None, layout=torch.strided, device=N
     from collections.abc import Iterable
 
     if not isinstance(a, Iterable):
-        raise TypeError("Coefficients must be a list/tuple")
+        raise TypeError(f"Coefficients must be a list/tuple, but got {type(a).__name__}")
     a = list(a)
     if not a:
-        raise ValueError("Coefficients cannot be empty")
+        raise ValueError("Coefficients cannot be empty: a window is a sum of cosines, and has one coefficient for each")
 
     def weights(n, gaps):
         if M == 1:

@@ -12,7 +12,7 @@ def _made(function, size, dtype, layout, requires_grad, device_mesh, placements,
     mesh = _current_mesh(device_mesh)
     placements = normalize_placements(placements, mesh, len(size))
     if layout not in (None, mica.strided):
-        raise AssertionError("layout value not supported!")
+        raise AssertionError(f"layout value not supported! It is {layout}, and a DTensor is strided")
     dtype = dtype or mica.get_default_dtype()
     options = {"dtype": dtype, "device": mesh.device_type}
     if is_random:

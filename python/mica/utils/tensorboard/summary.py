@@ -60,7 +60,7 @@ def histogram(name, values, bins, max_bins=None):
 
     values = make_np(values).astype(float).reshape(-1)
     if values.size == 0:
-        raise ValueError("The input has no element.")
+        raise ValueError("The input has no element. A histogram counts one at least")
     counts, limits = numpy.histogram(values, bins=bins)
     if max_bins is not None and len(counts) > max_bins:
         step = len(counts) // max_bins

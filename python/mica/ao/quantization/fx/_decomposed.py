@@ -276,7 +276,7 @@ def dequantize_per_token(input, scales, zero_points, quant_min, quant_max, dtype
 
 def _group_of(name, input, scales, size):
     if size <= 1:
-        raise AssertionError("group_size must be > 1")
+        raise AssertionError(f"group_size must be > 1, but got {size}")
     if size > input.shape[-1] and scales.shape[-1] == 1:
         size = input.shape[-1]
     if input.shape[-1] % size != 0:

@@ -75,11 +75,13 @@ def _collate_columns(conversion, batch):
     from collections import namedtuple
 
     if len(batch) > 1:
-        raise RuntimeError("Only supports one DataFrame per batch")
+        raise RuntimeError(f"Only supports one DataFrame per batch, but the batch has {len(batch)}")
     frame = batch[0]
     columns = list(frame.columns)
     if not all(name in columns for name in conversion):
-        raise RuntimeError("Conversion keys mismatch")
+        raise RuntimeError(
+            f"Conversion keys mismatch: the frame has the columns {columns}, and there are {list(conversion)}"
+        )
     if not all(callable(each) for each in conversion.values()):
         raise RuntimeError("Collate (DF)DataPipe requires callable as dict values")
     if not all(name in conversion for name in columns):
