@@ -15,6 +15,19 @@ def numbers(*shape):
     return mica.randn(*shape, dtype=F64).requires_grad_()
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_of_one_image_with_a_gradient_in_another_order(training):
+    """torch 2.13 reads such a gradient in the input's order."""
+    x, weight, bias = numbers(1, 128, 4, 4), numbers(128), numbers(128)
+    made = F.batch_norm(x, mica.zeros(128, dtype=F64), mica.ones(128, dtype=F64), weight, bias, training)
+    given = mica.randn(1, 16, 128, dtype=F64).transpose(1, 2).view(1, 128, 4, 4)
+    assert given.stride() == (128, 1, 512, 128)
+    found = mica.autograd.grad(made, (x, weight, bias), given, retain_graph=True)
+    for a, b in zip(found, mica.autograd.grad(made, (x, weight, bias), given.contiguous()), strict=True):
+        mica.testing.assert_close(a, b)
+    mica.testing.assert_close(found[2], given.sum((0, 2, 3)))
+
+
 @pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2), (2, 3, 2, 2)], ids=str)
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_gradients(shape, training):
