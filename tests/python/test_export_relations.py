@@ -46,3 +46,29 @@ def test_names_of_related_sizes():
         exported(x, 2 * x)
     with pytest.raises(UserError, match=r"Expected shape\[0\] = 6 of input Tensor to be of the form 2\*dimx \+ 1"):
         exported(Dim("n"), 2 * x + 1)
+
+
+class Counts(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.count = kind(torch.zeros(2))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.count.add_(5)
+        return self.count + x
+
+
+@pytest.mark.parametrize("kind, name", [(nn.Parameter, "PARAMETER_MUTATION"), (nn.Buffer, "BUFFER_MUTATION")])
+def test_what_a_decomposed_program_changes(kind, name):
+    program = export(Counts(kind), (torch.ones(2),)).run_decompositions()
+    assert program.graph_signature.output_specs[0].kind.name == name
+    module = program.module()
+    with torch.no_grad():  # a parameter that requires a gradient is not written otherwise, in torch neither
+        assert [module(torch.ones(2)).tolist() for _ in range(2)] == [[6.0, 6.0], [11.0, 11.0]]
+
+
+def test_constants_are_not_changed():
+    program = export(Counts(lambda tensor: tensor), (torch.ones(2),))
+    with pytest.raises(RuntimeError, match="Constant count is mutated in the forward method"):
+        program.run_decompositions()

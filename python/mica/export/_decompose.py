@@ -35,6 +35,11 @@ __all__ = ["decomposed"]
 
 aten = mica.ops.aten
 _NAMED = (TensorArgument, SymIntArgument)
+_CHANGED = {
+    InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+    InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+    InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION,
+}
 
 
 def _fake_mode(graph):
@@ -95,7 +100,12 @@ def decomposed(program, table):
     for name, value in changed:
         spec = specs[name]
         is_input = spec.kind is InputKind.USER_INPUT
-        kind = OutputKind.USER_INPUT_MUTATION if is_input else OutputKind.BUFFER_MUTATION
+        if spec.kind not in _CHANGED:
+            raise RuntimeError(
+                f"Constant {spec.target} is mutated in the forward method. Pls register it as buffer: a constant has no place "
+                "for its new value"
+            )
+        kind = _CHANGED[spec.kind]
         mutations.append(OutputSpec(kind, TensorArgument(value.name), name if is_input else spec.target))
     graph.output((*(value for _, value in changed), *outputs))
     lifted = _lift(graph, constants)
