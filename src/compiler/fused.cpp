@@ -117,6 +117,16 @@ bool FusedGroup::absorb(const FusedGroup& earlier) {
   return true;
 }
 
+bool FusedGroup::absorb_written_norm(const FusedGroup* groups, size_t count, const std::vector<char>& stored) {
+  if (!products_) return false;
+  std::vector<const Call*> calls;
+  for (size_t g = 0; g < count; ++g) calls.insert(calls.end(), groups[g].calls_.begin(), groups[g].calls_.end());
+  if (!products_->take_written_norm(calls, stored)) return false;
+  for (const Call* call : calls) note(*call, uses_);
+  calls_.insert(calls_.begin(), calls.begin(), calls.end());
+  return true;
+}
+
 bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
   if (norm_) {
     if (!norm_->take_after(call)) return false;
@@ -242,6 +252,7 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
 // Lets a norm or a product, as the last group, take in the latest call that it needs. It does not where a group between
 // the two needs that call too: the call would run too late.
 void FusedPlan::absorb_into_last() {
+  if (absorb_written_norm()) return;
   const size_t last = groups_.size() - 1;
   for (size_t g = last; g-- > 0 && g + kLookBack > last;) {
     if (!groups_[g].precedes(groups_[last])) continue;
@@ -250,6 +261,17 @@ void FusedPlan::absorb_into_last() {
     if (groups_[last].absorb(groups_[g])) groups_.erase(groups_.begin() + static_cast<ptrdiff_t>(g));
     return;
   }
+}
+
+// A norm that is written out is four groups, since its sum stands between loops of two shapes.
+bool FusedPlan::absorb_written_norm() {
+  constexpr size_t kParts = 4;
+  if (groups_.size() <= kParts) return false;
+  const size_t first = groups_.size() - 1 - kParts;
+  if (!groups_[first + 1].is_sum() || !groups_.back().absorb_written_norm(&groups_[first], kParts, in_memory_))
+    return false;
+  groups_.erase(groups_.begin() + static_cast<ptrdiff_t>(first), groups_.end() - 1);
+  return true;
 }
 
 std::string FusedPlan::describe() const {

@@ -27,6 +27,8 @@ class FusedGroup {
   bool join(const Call& call, const std::vector<char>& stored);
   // Takes the one call of an earlier group in, before its own. Norms and products do.
   bool absorb(const FusedGroup& earlier);
+  // Takes in the calls of the groups before it where they are a norm that was written out. Products do.
+  bool absorb_written_norm(const FusedGroup* groups, size_t count, const std::vector<char>& stored);
   // Whether the calls can still run as one when these slots are in memory. If not, the group has to fall apart: its
   // calls run one by one, and all that they use is in memory.
   bool fits(const std::vector<char>& in_memory) const;
@@ -90,6 +92,7 @@ class FusedPlan {
 
  private:
   void absorb_into_last();
+  bool absorb_written_norm();
   bool run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const;
   void note(size_t first, size_t last, const Call* calls, std::vector<Progress>& progress) const;
 

@@ -172,6 +172,13 @@ void shorten(FusedLoop& loop) {
 
 }  // namespace
 
+bool is_dense(const Call& call, int operand, int64_t count) {
+  const Operand& o = call.operands[operand];
+  int64_t elements = 1;
+  for (int d = 0; d < call.ndim; ++d) elements *= call.shape[d];
+  return elements == count && o.offset % 16 == 0 && lies_dense(call, o);
+}
+
 bool write_loop(WrittenLoop& to, const std::vector<const Call*>& calls, const std::vector<char>& in_memory) {
   const Call& first = *calls[0];
   to.loop.device = first.device;

@@ -17,6 +17,14 @@ struct MadeCall : Call {
   const Call* origin;
 };
 
+// Whether an operand of a pointwise call is `count` elements that lie one after the other, from an address at which
+// vectors can be read.
+bool is_dense(const Call& call, int operand, int64_t count);
+
+inline bool same_place(const Operand& a, const Operand& b) {
+  return a.storage && b.storage && a.slot == b.slot && a.offset == b.offset && a.dtype == b.dtype;
+}
+
 // How an operand reaches its storage. Two operands with equal accesses touch the same bytes for each element of a loop.
 struct Access {
   int64_t offset;

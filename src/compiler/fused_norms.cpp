@@ -17,15 +17,6 @@ namespace {
 
 bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
-// Whether an operand of a pointwise call is `count` elements that lie one after the other, from an address at which
-// vectors can be read.
-bool is_dense(const Call& call, int k, int64_t count) {
-  const Operand& o = call.operands[k];
-  int64_t elements = 1;
-  for (int d = 0; d < call.ndim; ++d) elements *= call.shape[d];
-  return elements == count && o.offset % 16 == 0 && lies_dense(call, o);
-}
-
 bool is_conversion(const Call& call, int64_t count) {
   return call.form == Call::Form::Loop && std::string_view(call.name) == "copy" && is_dense(call, 0, count) &&
          is_dense(call, 1, count);
@@ -37,11 +28,6 @@ bool is_sum(const Call& call, int64_t count) {
     if (!is_dense(call, k, count)) return false;
   return call.operands[0].dtype == DType::Float32;
 }
-
-bool same_place(const Operand& a, const Operand& b) {
-  return a.slot == b.slot && a.offset == b.offset && a.dtype == b.dtype;
-}
-
 }  // namespace
 
 // Whether a call uses the storage of an operand.

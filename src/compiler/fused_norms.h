@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "compiler/plan.h"
+#include "compiler/fused_loop.h"
 
 namespace mica::recording {
 

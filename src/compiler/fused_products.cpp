@@ -59,7 +59,7 @@ bool ProductChain::take_product(const Call& call) {
 }
 
 bool ProductChain::take_norm(const Call& call) {
-  if (norm_ || call.form != Call::Form::Norm || call.device != products_[0]->device) return false;
+  if (norm_ || written_norm_ || call.form != Call::Form::Norm || call.device != products_[0]->device) return false;
   const NormArguments& a = norm_arguments(call);
   const Operand& row = products_[0]->operands[1];
   const Operand& out = call.operands[a.out];
@@ -70,6 +70,26 @@ bool ProductChain::take_norm(const Call& call) {
     for (int k = 0; k < call.noperands; ++k)
       if (writes(*product, call.operands[k].slot)) return false;
   norm_ = &call;
+  return true;
+}
+
+bool ProductChain::stays_inside(const WrittenNorm& norm, const std::vector<char>& in_memory) {
+  return std::none_of(norm.between.begin(), norm.between.end(), [&](int slot) { return in_memory[slot]; });
+}
+
+bool ProductChain::take_written_norm(const std::vector<const Call*>& calls, const std::vector<char>& stored) {
+  if (norm_ || written_norm_) return false;
+  const std::optional<WrittenNorm> found = find_written_norm(calls);
+  const Operand& row = products_[0]->operands[1];
+  const Fusion& fusion = *fusion_of(products_[0]->device);
+  if (!found || calls[0]->device != products_[0]->device || !same_place(*found->out, row) || !fusion.takes_row_norm ||
+      !fusion.takes_row_norm(row.dtype, row.sizes[2]) || !stays_inside(*found, stored))
+    return false;
+  for (const Call* product : products_)
+    for (const Call* call : calls)
+      for (int k = 0; k < call->noperands; ++k)
+        if (call->operands[k].storage && writes(*product, call->operands[k].slot)) return false;
+  written_norm_ = found;
   return true;
 }
 
@@ -118,6 +138,12 @@ bool ProductChain::write(Written& to, const std::vector<char>& in_memory) const 
     to.norm.eps = norm_arguments(*norm_).eps;
     to.chain.norm = &to.norm;
   }
+  if (written_norm_) {
+    to.norm.count = products_[0]->operands[1].sizes[2];
+    to.norm.eps = written_norm_->eps();
+    to.norm.as_written = true;
+    to.chain.norm = &to.norm;
+  }
   if (tail_.empty()) return true;
   std::vector<const Call*> calls;
   for (const MadeCall& call : tail_) calls.push_back(&call);
@@ -138,12 +164,14 @@ bool ProductChain::write(Written& to, const std::vector<char>& in_memory) const 
 }
 
 bool ProductChain::fits(const std::vector<char>& in_memory) const {
+  if (written_norm_ && !stays_inside(*written_norm_, in_memory)) return false;
   return tail_.empty() || write(*std::make_unique<Written>(), in_memory);
 }
 
 std::vector<int> ProductChain::constants() const {
   std::vector<int> found;
   for (const Call* product : products_) found.push_back(product->operands[2].slot);
+  if (written_norm_ && written_norm_->weight) found.push_back(written_norm_->weight->slot);
   if (norm_ && norm_arguments(*norm_).weight >= 0) found.push_back(norm_->operands[norm_arguments(*norm_).weight].slot);
   return found;
 }
@@ -170,6 +198,15 @@ void ProductChain::run(const std::vector<Slot>& slots, const std::vector<char>& 
     written->norm.weight = at(a.weight);
     written->norm.out = at(a.out);
     written->norm.rstd = reinterpret_cast<float*>(at(a.rstd));
+  }
+  if (written_norm_) {
+    written->norm.input = address(written_norm_->input());
+    written->norm.weight = written_norm_->weight ? address(*written_norm_->weight) : nullptr;
+    written->norm.out = address(*written_norm_->out);
+    const auto number = [&](const Call* call) { return reinterpret_cast<float*>(address(call->operands[0])); };
+    written->norm.mean = number(written_norm_->mean);
+    written->norm.shifted = number(written_norm_->shifted);
+    written->norm.rstd = number(written_norm_->root);
   }
   if (written->chain.tail) written->tail.fill_in(slots);
   written->chain.early = early;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "compiler/fused_loop.h"
+#include "compiler/written_norm.h"
 
 namespace mica::recording {
 
@@ -18,11 +18,12 @@ class ProductChain {
   // between the two. They return false where the kernel does not compute such a call.
   bool take_product(const Call& call);
   bool take_norm(const Call& call);
+  bool take_written_norm(const std::vector<const Call*>& calls, const std::vector<char>& stored);
   // The call as a loop over the columns, or null where it is none. The chain has it until it is given back.
   const Call* take_tail(const Call& call);
   void give_back_tail();
 
-  // Whether the kernel computes the loop behind the products where these slots are in memory.
+  // Whether the kernel computes the written norm and the loop behind the products where these slots are in memory.
   bool fits(const std::vector<char>& in_memory) const;
   // The slots that the kernel may read before the kernel before it has ended.
   std::vector<int> constants() const;
@@ -31,12 +32,15 @@ class ProductChain {
 
  private:
   int64_t columns() const { return products_[0]->operands[0].sizes[2]; }
+  // Whether nobody asks for the rows that a written norm computes on the way.
+  static bool stays_inside(const WrittenNorm& norm, const std::vector<char>& in_memory);
   // The products as the backend sees them, without addresses. Returns false where it does not compute the tail.
   struct Written;
   bool write(Written& to, const std::vector<char>& in_memory) const;
 
   std::vector<const Call*> products_;
   const Call* norm_ = nullptr;
+  std::optional<WrittenNorm> written_norm_;
   std::deque<MadeCall> tail_;  // flat: their one dimension is the columns
 };
 

@@ -114,7 +114,73 @@ def test_a_norm_before_products(dtype, width, weighted):
     replayed_as_eagerly(with_the_norm, x)
 
 
-def layer(width=1024, inner=1000, dtype=mica.bfloat16):
+def written_norm(x, scale=None, eps=1e-5, square=lambda x: x.pow(2)):
+    """rms_norm as programs write it out (transformers' LlamaRMSNorm)."""
+    wide = x.to(mica.float32)
+    wide = wide * mica.rsqrt(square(wide).mean(-1, keepdim=True) + eps)
+    return wide.to(x.dtype) if scale is None else scale * wide.to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [256, 264, 1000, 1024, 2048, 2056, 4096, 4104])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_norm_that_is_written_out_before_products(dtype, width, weighted):
+    x, scale = drawn(1, 1, width, seed=1, dtype=dtype), drawn(width, seed=2, dtype=dtype) if weighted else None
+    matrices = [drawn(n, width, seed=n, dtype=dtype, scale=0.1) for n in (320, 64, 64)]
+
+    def project(x, square):
+        h = written_norm(x, scale, square=square)
+        return [F.linear(h, m) for m in matrices]
+
+    alone = width == 256 or width > 4096  # the kernel of products normalises rows of other lengths
+    for square in (lambda x: x.pow(2), lambda x: x * x):
+        kernels = replayed_as_eagerly(lambda x, s=square: project(x, s), x)
+        assert count(kernels, "rows_kernel") == 1
+        # The memory of small results is not put off, so that steps which have less than 1,024 bytes are stored.
+        assert count(kernels, "fused") == (alone or (weighted and width == 264))
+
+    def with_the_norm(x):
+        h = written_norm(x, scale)
+        return F.linear(h, matrices[0]) + h.sum(), h
+
+    replayed_as_eagerly(with_the_norm, x)
+
+
+def test_steps_of_a_norm_that_somebody_asks_for():
+    x, scale, weight = drawn(1, 1024, seed=1), drawn(1024, seed=2), drawn(64, 1024, seed=3, scale=0.1)
+
+    def run(x, what):
+        wide = x.float()
+        squares = wide.pow(2)
+        mean = squares.mean(-1, keepdim=True)
+        root = mica.rsqrt(mean + 1e-6)
+        scaled = wide * root
+        rounded = scaled.to(x.dtype)
+        return F.linear(scale * rounded, weight), (wide, squares, mean, root, scaled, rounded)[what] * 1
+
+    for what in range(6):
+        replayed_as_eagerly(lambda x, w=what: run(x, w), x)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x, s: s * (x.float() * mica.rsqrt(x.float().pow(3).mean(-1, keepdim=True).abs() + 1e-5)).to(x.dtype),
+        lambda x, s: s * (x.float() * mica.rsqrt(x.float().pow(2).sum(-1, keepdim=True) + 1e-5)).to(x.dtype),
+        lambda x, s: (s.float() * (x.float() * mica.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5))).to(x.dtype),
+        lambda x, s: s * (x.float() * mica.rsqrt(1e-5 + x.float().pow(2).mean(-1, keepdim=True))).to(x.dtype),
+        lambda x, s: s * (x.float() / mica.sqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype),
+        lambda x, s: (1 + s) * written_norm(x),
+        lambda x, s: written_norm(x, s[:1]),
+        lambda x, s: written_norm(x, s).mul_(2),
+    ],
+)
+def test_norms_that_are_written_otherwise(norm):
+    x, scale, weight = drawn(1, 1024, seed=1), drawn(1024, seed=2), drawn(64, 1024, seed=3, scale=0.1)
+    replayed_as_eagerly(lambda x: F.linear(norm(x, scale), weight), x)
+
+
+def layer(width=1024, inner=1000, dtype=mica.bfloat16, written=False):
     o, gate = drawn(width, width, seed=1, dtype=dtype, scale=0.05), drawn(inner, width, seed=2, dtype=dtype, scale=0.05)
     up, down = (
         drawn(inner, width, seed=3, dtype=dtype, scale=0.05),
@@ -124,15 +190,16 @@ def layer(width=1024, inner=1000, dtype=mica.bfloat16):
 
     def run(x, a):
         x = x + F.linear(a + 0.5, o)
-        h = F.rms_norm(x, (width,), scale, 1e-5)
+        h = written_norm(x, scale) if written else F.rms_norm(x, (width,), scale, 1e-5)
         return x + F.linear(F.silu(F.linear(h, gate)) * F.linear(h, up), down)
 
     return run
 
 
+@pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_layers_one_after_the_other(dtype):
-    run = layer(dtype=dtype)
+def test_layers_one_after_the_other(dtype, written):
+    run = layer(dtype=dtype, written=written)
 
     def model(x, a):
         for _ in range(6):

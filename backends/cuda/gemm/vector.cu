@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/cuda/fused/codes.h"
+#include "backends/cuda/gemm/row_norm.cuh"
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/pieces.cuh"
 #include "backends/cuda/pointwise/functions.cuh"
@@ -18,7 +19,6 @@ namespace mica::cuda {
 
 namespace {
 
-constexpr int kWarpsOfBlock = 8, kThreads = 32 * kWarpsOfBlock, kPiece = Piece<half>::kCount;
 constexpr int kFewPieces = kThreads;                // of a row: a thread normalises one, and of more two
 constexpr int kMostOfNorm = 2 * kThreads * kPiece;  // elements of a row that is normalised
 
@@ -40,17 +40,6 @@ struct Rows {
   bool paired, early;
 };
 
-template <class T>
-struct RowNorm {
-  const T *input, *weight;
-  T* out;
-  float* rstd;
-  int pieces;
-  float share, eps;
-};
-template <>
-struct RowNorm<void> {};  // there is none
-
 // The loops over the columns that the kernel knows: none; the sum of the result and a row; silu of the result, or
 // silu(a) * b of two. They are code. A loop that blocks followed by instructions made a product of 2048 x 11264 take
 // 18.8 us instead of 14.7 (H200).
@@ -65,10 +54,6 @@ struct SiluTail {
   T* out;
 };
 
-template <class T>
-__device__ Piece<T> read(const int4* from) {
-  return as_piece<T>(__ldca(from));
-}
 // Past the first cache, and the other half of its 256 bytes into the second.
 __device__ int4 read_once(const int4* from) {
   int4 v;
@@ -85,70 +70,13 @@ __device__ float plus_product(float sum, const Piece<T>& a, const Piece<T>& b) {
   return sum;
 }
 
-// rms_norm of the row, by the additions of the kernel for few rows in normalization/layer_norm.cu: the first 128
-// threads add the squares. A thread has kOwn pieces, whose weights were read before.
-template <class T, int kOwn>
-__device__ void normalise(const RowNorm<T>& p, const int4 (&weights)[kOwn], T* to) {
-  __shared__ float sums[4];
-  constexpr int kAdding = 128;
-  const int thread = static_cast<int>(threadIdx.x);
-  const auto* from = reinterpret_cast<const int4*>(p.input);
-  Piece<T> own[kOwn];
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i)
-    if (thread + i * kThreads < p.pieces) own[i] = read<T>(from + thread + i * kThreads);
-  if (thread < kAdding) {
-    Piece<T> others[kOwn];
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i)
-      if (thread + kAdding + i * kThreads < p.pieces) others[i] = read<T>(from + thread + kAdding + i * kThreads);
-    float squares = 0;
-    const auto add = [&](const Piece<T>& piece) {
-#pragma unroll
-      for (int j = 0; j < kPiece; ++j) {
-        const float v = convert<float>(piece.item[j]);
-        squares += v * v;
-      }
-    };
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      if (thread + i * kThreads < p.pieces) add(own[i]);
-      if (thread + kAdding + i * kThreads < p.pieces) add(others[i]);
-    }
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, mask);
-    if (thread % 32 == 0) sums[thread / 32] = squares;
-  }
-  __syncthreads();
-  const float total = (sums[0] + sums[2]) + (sums[1] + sums[3]);
-  const float rstd = 1.0f / ::sqrt(total * p.share + p.eps);
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
-    const int at = thread + i * kThreads;
-    if (at >= p.pieces) continue;
-    const auto weight = as_piece<T>(weights[i]);
-    Piece<T> piece;
-#pragma unroll
-    for (int j = 0; j < kPiece; ++j) {
-      float v = convert<float>(own[i].item[j]) * rstd;
-      if (p.weight) v *= convert<float>(weight.item[j]);
-      piece.item[j] = convert<T>(v);
-    }
-    reinterpret_cast<Piece<T>*>(to)[at] = piece;
-    if (p.out && blockIdx.x == 0) reinterpret_cast<Piece<T>*>(p.out)[at] = piece;
-  }
-  if (p.rstd && blockIdx.x == 0 && thread == 0) *p.rstd = rstd;
-  __syncthreads();
-}
-
 // kWarps warps have kColumns columns together, and a lane has kAtOnce pieces of each under way. Whether the columns are
 // asked for before the kernels before this one have ended (kEarly) is known when the kernel is compiled: joined paths
 // would wait for what is under way.
 template <class T, class N, class F, bool kEarly, int kWarps, int kColumns, int kAtOnce>
 __global__ void __launch_bounds__(kThreads)
-    rows_kernel(const __grid_constant__ Rows<T> p, const __grid_constant__ RowNorm<N> norm,
-                const __grid_constant__ F tail) {
-  constexpr bool kNorm = !std::is_void_v<N>, kSum = std::is_same_v<F, SumTail<T>>,
+    rows_kernel(const __grid_constant__ Rows<T> p, const __grid_constant__ N norm, const __grid_constant__ F tail) {
+  constexpr bool kNorm = !std::is_same_v<N, NoNorm>, kSum = std::is_same_v<F, SumTail<T>>,
                  kSilu = std::is_same_v<F, SiluTail<T>>;
   constexpr int kStep = 32 * kWarps, kTeams = kWarpsOfBlock / kWarps;
   constexpr int kOwn = kAtOnce > 2 ? 2 : 1;  // pieces of a row that a thread normalises
@@ -184,19 +112,10 @@ __global__ void __launch_bounds__(kThreads)
       for (int c = 0; c < kColumns; ++c)
         under_way[c][u] = i + u * kStep < pieces ? read_once(columns[c] + i + u * kStep) : int4{};
   };
-  int4 weights[kOwn] = {};
-  const auto ask_for_weights = [&] {
-    if constexpr (kNorm) {
-#pragma unroll
-      for (int j = 0; j < kOwn; ++j) {
-        const int at = static_cast<int>(threadIdx.x) + j * kThreads;
-        if (norm.weight && at < norm.pieces) weights[j] = __ldca(reinterpret_cast<const int4*>(norm.weight) + at);
-      }
-    }
-  };
-  if constexpr (kEarly) ask(), ask_for_weights();
+  typename N::template Weights<kOwn> weights;
+  if constexpr (kEarly) ask(), weights.ask(norm);
   wait_then_let_follow();
-  if constexpr (!kEarly) ask(), ask_for_weights();
+  if constexpr (!kEarly) ask(), weights.ask(norm);
   if constexpr (kNorm) normalise(norm, weights, normalised);
   const auto* row = reinterpret_cast<const int4*>(kNorm ? normalised : product(0).row);
   float sums[kColumns] = {};
@@ -260,7 +179,7 @@ Operands<T> operands(const MatmulCall& call) {
 constexpr int kFewestByFour = 1024, kMostByFour = 4096;
 
 template <class T, class N, class F>
-void start(Rows<T>& p, const RowNorm<N>& norm, const F& tail, int device) {
+void start(Rows<T>& p, const N& norm, const F& tail, int device) {
   const auto run = [&]<int kWarps, int kColumns, int kAtOnce>() {
     constexpr int kOfBlock = kWarpsOfBlock / kWarps * kColumns;
     int blocks = 0;
@@ -279,7 +198,7 @@ void start(Rows<T>& p, const RowNorm<N>& norm, const F& tail, int device) {
   // So many warps share a column that each has work. They have the row, and so its length, in common.
   const int pieces = p.products[0].pieces;
   if constexpr (std::is_same_v<F, NoTail>) {
-    if constexpr (std::is_void_v<N>)
+    if constexpr (std::is_same_v<N, NoNorm>)
       if (pieces <= 32) return run.template operator()<1, 2, 2>();
     if (pieces <= 64) return run.template operator()<2, 2, 2>();
   }
@@ -343,18 +262,23 @@ void run(const FusedProducts& products, int device) {
   p.early = products.early;
   for (int i = 0; i < p.count; ++i) p.products[i] = operands<T>(products.products[i]);
   const auto with_norm = [&](const auto& tail) {
-    if (!products.norm) return start(p, RowNorm<void>{}, tail, device);
+    if (!products.norm) return start(p, NoNorm{}, tail, device);
     const FusedRowNorm& n = *products.norm;
-    const RowNorm<T> norm{
-        static_cast<const T*>(n.input),     static_cast<const T*>(n.weight),    static_cast<T*>(n.out),   n.rstd,
-        static_cast<int>(n.count / kPiece), 1.0f / static_cast<float>(n.count), static_cast<float>(n.eps)};
-    start(p, norm, tail, device);
+    const auto* input = static_cast<const T*>(n.input);
+    const auto* weight = static_cast<const T*>(n.weight);
+    auto* out = static_cast<T*>(n.out);
+    const auto count = static_cast<float>(n.count), eps = static_cast<float>(n.eps);
+    if (n.as_written)
+      return start(p, WrittenNorm<T>{input, weight, out, n.mean, n.shifted, n.rstd, static_cast<int>(n.count), eps},
+                   tail, device);
+    const int pieces = static_cast<int>(n.count / kPiece);
+    start(p, RowNorm<T>{input, weight, out, n.rstd, pieces, 1.0f / count, eps}, tail, device);
   };
   if (!products.tail) return with_norm(NoTail{});
   const KnownTail tail = known_tail(products);
   const auto address = [&](int operand) { return reinterpret_cast<T*>(products.tail->operands[operand].data); };
   if (tail.kind == KnownTail::Kind::Sum)
-    return start(p, RowNorm<void>{}, SumTail<T>{address(tail.row), address(tail.out)}, device);
+    return start(p, NoNorm{}, SumTail<T>{address(tail.row), address(tail.out)}, device);
   if (tail.gate == 1) std::swap(p.products[0], p.products[1]);
   with_norm(SiluTail<T>{address(tail.out)});
 }

@@ -118,6 +118,10 @@ struct FusedRowNorm {
   float* rstd;                 // null likewise
   int64_t count;
   double eps;
+  // Whether the program computes it by steps: the mean of the squares as `reduce_mean` adds them, that and eps, rsqrt
+  // of the sum, which rstd is, and the row is rounded before it is multiplied by the weight.
+  bool as_written;
+  float *mean, *shifted;  // null: nobody asks for them
 };
 
 // Products of one row, with what the program does before and after them.
@@ -141,10 +145,10 @@ struct Fusion {
   bool (*run)(const FusedLoop& loop);  // returns whether code that was made for this loop has run it
 
   // The backend may compute several products of one row side by side. `takes_product` says whether a call is such a
-  // product (of its addresses only the alignment is known). `takes_row_norm` says whether a norm of the row can be
-  // computed with them, and `takes_tail` whether the loop behind them can; no address is known then. All results have
-  // the bits of the kernels one by one. `run_products` runs up to kFusedProducts of them that share the row. Null where
-  // the backend has no such kernel.
+  // product (of its addresses only the alignment is known). `takes_row_norm` says whether a norm of the row, of
+  // either kind, can be computed with them, and `takes_tail` whether the loop behind them can; no address is known
+  // then. All results have the bits of the kernels one by one. `run_products` runs up to kFusedProducts of them that
+  // share the row. Null where the backend has no such kernel.
   bool (*takes_product)(const MatmulCall& call);
   bool (*takes_row_norm)(DType dtype, int64_t count);
   bool (*takes_tail)(const FusedProducts& products);
