@@ -12,6 +12,7 @@
 
 #include "mica/core/grad_mode.h"
 #include "mica/core/inline_list.h"
+#include "mica/core/made_late.h"
 #include "mica/tensor.h"
 
 namespace mica {
@@ -63,7 +64,7 @@ class Node {
   InlineList<InputMetadata, 1> inputs;  // one per output of the forward
   uint64_t sequence;                    // later nodes run first
   uint64_t topological = 0;             // longer than any path below this node; 0 while unknown
-  std::unique_ptr<NodeHooks> hooks;
+  MadeLate<NodeHooks> hooks;
   std::unique_ptr<ForwardTrace> trace;  // under detect_anomaly: where the forward ran
   void* python_object = nullptr;        // borrowed: the wrapper clears it when it dies
   bool is_accumulator = false;          // an AccumulateGrad
@@ -170,7 +171,7 @@ struct AutogradMeta {
   bool retains_grad = false;
   Node* accumulator = nullptr;  // AccumulateGrad of a leaf, borrowed: it lives as long as a graph uses it
   Tensor grad;
-  std::unique_ptr<AutogradExtras> extras;
+  MadeLate<AutogradExtras> extras;
 
   ~AutogradMeta();
   static void* operator new(size_t size);

@@ -33,10 +33,7 @@ std::vector<Record> copy_of(const std::vector<Record>& list) {
   return list;
 }
 
-NodeHooks& hooks_of(Node& node) {
-  if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
-  return *node.hooks;
-}
+NodeHooks& hooks_of(Node& node) { return node.hooks.make(); }
 
 std::atomic<int> walks{0};  // how many walks over lists of hooks are under way
 

@@ -38,10 +38,7 @@ struct AutogradExtras {
 
 void run_post_accumulate_hooks(const AutogradExtras& extras, const Tensor& leaf);
 
-inline AutogradExtras& extras(AutogradMeta& meta) {
-  if (!meta.extras) meta.extras = std::make_unique<AutogradExtras>();
-  return *meta.extras;
-}
+inline AutogradExtras& extras(AutogradMeta& meta) { return meta.extras.make(); }
 
 // Adds up gradients that reach a leaf. Holds the leaf; the leaf only borrows it.
 class AccumulateGrad final : public Node {
