@@ -23,6 +23,34 @@ inline int32_t four_activations(const int8_t* from, int lane) {
   return four;
 }
 
+// What vectors of 256 bits do for both of the machines below: code for AVX2 is inlined where there is more.
+struct Vectors256 {
+#define MICA_FEW_BITS_OP __attribute__((target("avx2,fma"))) static inline
+  using Sums = __m256i;
+  using Floats = __m256;
+  using Bytes = __m256i;
+  using Activations = const int8_t*;
+  static constexpr int kLanes = 8;
+
+  MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
+  MICA_FEW_BITS_OP Floats all(float v) { return _mm256_set1_ps(v); }
+  MICA_FEW_BITS_OP Sums add(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
+  MICA_FEW_BITS_OP Sums subtract(Sums a, Sums b) { return _mm256_sub_epi32(a, b); }
+  MICA_FEW_BITS_OP Sums times(Sums a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
+  MICA_FEW_BITS_OP Floats times(Floats a, float b) { return _mm256_mul_ps(a, _mm256_set1_ps(b)); }
+  MICA_FEW_BITS_OP Floats add_product(Floats sum, Floats a, Floats b) { return _mm256_fmadd_ps(a, b, sum); }
+  MICA_FEW_BITS_OP Floats floats(Sums a) { return _mm256_cvtepi32_ps(a); }
+  MICA_FEW_BITS_OP Floats load(const float* from) { return _mm256_loadu_ps(from); }
+  MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm256_storeu_ps(to, v); }
+  MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
+  MICA_FEW_BITS_OP Bytes pairs(const uint8_t* from) {
+    return _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
+                            _mm256_set1_epi8(static_cast<char>(0x80)));
+  }
+  MICA_FEW_BITS_OP Bytes low(Bytes both) { return _mm256_and_si256(both, _mm256_set1_epi8(15)); }
+#undef MICA_FEW_BITS_OP
+};
+
 namespace vnni {
 #define MICA_FEW_BITS_TARGET __attribute__((target("fma,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 #define MICA_FEW_BITS_OP MICA_FEW_BITS_TARGET static inline
@@ -60,31 +88,11 @@ struct Machine {
 };
 
 // A record of 4-bit weights is a vector of 256 bits.
-struct Pairs {
-  using Sums = __m256i;
-  using Floats = __m256;
-  using Bytes = __m256i;
-  using Activations = const int8_t*;
-  static constexpr int kLanes = 8, kMostSums = 16;
+struct Pairs : Vectors256 {
+  static constexpr int kMostSums = 16;
   static constexpr bool kJoined = true, kAddsToFloats = false;
   static constexpr int kMore = 0, kMoreLow = 8, kMoreHigh = 8 * 16 + 8;
 
-  MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
-  MICA_FEW_BITS_OP Floats all(float v) { return _mm256_set1_ps(v); }
-  MICA_FEW_BITS_OP Sums add(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
-  MICA_FEW_BITS_OP Sums subtract(Sums a, Sums b) { return _mm256_sub_epi32(a, b); }
-  MICA_FEW_BITS_OP Sums times(Sums a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
-  MICA_FEW_BITS_OP Floats times(Floats a, float b) { return _mm256_mul_ps(a, _mm256_set1_ps(b)); }
-  MICA_FEW_BITS_OP Floats add_product(Floats sum, Floats a, Floats b) { return _mm256_fmadd_ps(a, b, sum); }
-  MICA_FEW_BITS_OP Floats floats(Sums a) { return _mm256_cvtepi32_ps(a); }
-  MICA_FEW_BITS_OP Floats load(const float* from) { return _mm256_loadu_ps(from); }
-  MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm256_storeu_ps(to, v); }
-  MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
-  MICA_FEW_BITS_OP Bytes pairs(const uint8_t* from) {
-    return _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
-                            _mm256_set1_epi8(static_cast<char>(0x80)));
-  }
-  MICA_FEW_BITS_OP Bytes low(Bytes both) { return _mm256_and_si256(both, _mm256_set1_epi8(15)); }
   MICA_FEW_BITS_OP Bytes high(Bytes both) { return both; }
 
   template <int kBits>
@@ -103,35 +111,16 @@ namespace avx2 {
 #define MICA_FEW_BITS_OP MICA_FEW_BITS_TARGET static inline
 #include "backends/cpu/quantized/few_bits-inl.h"
 
-struct Machine {
-  using Sums = __m256i;
-  using Floats = __m256;
-  using Bytes = __m256i;
-  using Activations = const int8_t*;
-  static constexpr int kLanes = 8, kMostSums = 4, kMostRows = 4;
+struct Machine : Vectors256 {
+  static constexpr int kMostSums = 4, kMostRows = 4;
   static constexpr bool kWidens = false;
   static constexpr bool kJoined = false, kAddsToFloats = false;
   static constexpr int kMore = 0, kMoreLow = 8, kMoreHigh = 8;
-
-  MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
-  MICA_FEW_BITS_OP Floats all(float v) { return _mm256_set1_ps(v); }
-  MICA_FEW_BITS_OP Sums add(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
-  MICA_FEW_BITS_OP Sums times(Sums a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
-  MICA_FEW_BITS_OP Floats times(Floats a, float b) { return _mm256_mul_ps(a, _mm256_set1_ps(b)); }
-  MICA_FEW_BITS_OP Floats add_product(Floats sum, Floats a, Floats b) { return _mm256_fmadd_ps(a, b, sum); }
-  MICA_FEW_BITS_OP Floats floats(Sums a) { return _mm256_cvtepi32_ps(a); }
-  MICA_FEW_BITS_OP Floats load(const float* from) { return _mm256_loadu_ps(from); }
-  MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm256_storeu_ps(to, v); }
-  MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
 
   MICA_FEW_BITS_OP Bytes numbers(const uint8_t* from) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
   // Products of whole bytes would not fit 16 bits, so the halves are taken apart.
-  MICA_FEW_BITS_OP Bytes pairs(const uint8_t* from) {
-    return _mm256_xor_si256(numbers(from), _mm256_set1_epi8(static_cast<char>(0x80)));
-  }
-  MICA_FEW_BITS_OP Bytes low(Bytes both) { return _mm256_and_si256(both, _mm256_set1_epi8(15)); }
   MICA_FEW_BITS_OP Bytes high(Bytes both) { return low(_mm256_srli_epi16(both, 4)); }
 
   template <int kBits>
