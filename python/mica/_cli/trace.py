@@ -121,8 +121,8 @@ def _live(options):
     try:
         status = _run(options)
         shown.stop()
-        print(f"The program has ended; {shown.url}#j shows it until Ctrl-C.", file=sys.stderr, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
+            print(f"The program has ended; {shown.url}#j shows it until Ctrl-C.", file=sys.stderr, flush=True)
             threading.Event().wait()
     finally:
         shown.close()

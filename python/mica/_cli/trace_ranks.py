@@ -84,9 +84,9 @@ def _show(ranks, options):
     from mica.inspect import _ranks
 
     server = lab._show(_ranks.for_lab(ranks), browser=not options.no_browser)
-    print(f"The program has ended; {server.url}#j shows it until Ctrl-C.", file=sys.stderr, flush=True)
     try:
         with contextlib.suppress(KeyboardInterrupt):
+            print(f"The program has ended; {server.url}#j shows it until Ctrl-C.", file=sys.stderr, flush=True)
             threading.Event().wait()
     finally:
         server.stop()
