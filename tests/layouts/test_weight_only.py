@@ -41,6 +41,47 @@ def test_eight_bits(rows, columns, depth, dtype):
     assert relative_error(torch._weight_int8pack_mm(x, weight, scales), expected) < ERRORS[dtype]
 
 
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 2e-6), (torch.float16, 6e-4), (torch.bfloat16, 5e-3)])
+@pytest.mark.parametrize(("columns", "depth"), [(1, 5), (34, 512), (50, 1100), (16, 65)])
+def test_eight_bits_by_the_number_of_rows(dtype, error, columns, depth):
+    """Rows are multiplied by themselves, in tiles, or in tiles that share rows with the one before."""
+    torch.manual_seed(columns)
+    weight = torch.randint(-128, 128, (columns, depth), dtype=torch.int8)
+    x, scales = torch.randn(150, depth).to(dtype), torch.rand(columns).to(dtype)
+    expected = (x.double() @ weight.double().t()) * scales.double()
+    for rows in (1, 2, 4, 5, 6, 7, 8, 9, 12, 13, 16, 20, 21, 150):
+        got = torch._weight_int8pack_mm(x[:rows], weight, scales)
+        assert relative_error(got, expected[:rows]) < error
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_eight_bits_of_the_greatest_numbers(rows):
+    """No sum leaves its 32 bits."""
+    for sign in (-1.0, 1.0):
+        x = torch.full((rows, 1536), sign)
+        x[:, 1::2] *= 126 / 127 + 126 / 127 / 254  # the greatest number of every plane but the first
+        weight = torch.full((17, 1536), -128, dtype=torch.int8)
+        for dtype, error in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3)):
+            got = torch._weight_int8pack_mm(x.to(dtype), weight, torch.ones(17, dtype=dtype))
+            assert relative_error(got, x.to(dtype).double() @ weight.double().t()) < error
+
+
+@pytest.mark.parametrize("group", [32, 128])
+def test_four_bits_of_one_row(group):
+    """The pairs of every group and column are used, those without a least number too."""
+    torch.manual_seed(group)
+    weight = torch.randint(0, 16, (80, 1024), dtype=torch.int32)
+    packed = torch._convert_weight_to_int4pack_for_cpu(weight, 2)
+    x = torch.randn(3, 1024).bfloat16()
+    for least in (0.0, 0.3):
+        pairs = (torch.rand(1024 // group, 80, 2) * torch.tensor([1.0, least])).bfloat16()
+        scale, zero = (pairs.double()[..., i].t().unsqueeze(-1) for i in range(2))
+        real = ((weight.double().reshape(80, -1, group) - 8) * scale + zero).reshape(80, 1024)
+        got = torch._weight_int4pack_mm_for_cpu(x[:1], packed, group, pairs)
+        assert relative_error(got, x[:1].double() @ real.t()) < 5e-3
+        assert torch.equal(got, torch._weight_int4pack_mm_for_cpu(x, packed, group, pairs)[:1])
+
+
 def test_products_of_integers_are_exact():
     torch.manual_seed(0)
     for rows, columns, depth in ((1, 1, 1), (4, 4, 16), (5, 7, 33), (9, 70, 200), (40, 70, 300), (161, 33, 65)):
@@ -55,8 +96,14 @@ def test_infinities_stay_in_their_row():
     x[0, 3] = float("inf")
     got = torch._weight_int4pack_mm_for_cpu(x, packed, 32, torch.ones(1, 16, 2))
     assert got[0].tolist() == [float("inf")] * 16 and got[1].tolist() == pytest.approx([64.0] * 16, rel=1e-4)
-    scaled = torch._weight_int8pack_mm(x, torch.ones(3, 32, dtype=torch.int8), torch.ones(3))
-    assert scaled[0].tolist() == [float("inf")] * 3 and scaled[1].tolist() == pytest.approx([32.0] * 3, rel=1e-4)
+    for rows in (2, 11):
+        many = torch.cat((x, torch.ones(rows - 2, 32)))
+        scaled = torch._weight_int8pack_mm(many, torch.ones(3, 32, dtype=torch.int8), torch.ones(3))
+        assert scaled[0].tolist() == [float("inf")] * 3
+        assert scaled[1:].flatten().tolist() == pytest.approx([32.0] * (3 * rows - 3), rel=1e-4)
+    x = torch.ones(1, 32, dtype=torch.bfloat16)
+    x[0, 3] = float("nan")
+    assert torch._weight_int4pack_mm_for_cpu(x, packed, 32, torch.ones(1, 16, 2).bfloat16()).isnan().all()
 
 
 @pytest.mark.parametrize(
