@@ -131,7 +131,8 @@ MICA_FEW_BITS_TARGET void few_bits_tile(const FewBitsTile& tile) {
 
 // M4 and M8 are the classes for weights of 4 and of 8 bits.
 template <class M4, class M8>
-constexpr FewBits make_few_bits(FewBits::Row* row4 = nullptr, FewBits::Row* row8 = nullptr) {
+constexpr FewBits make_few_bits(FewBits::Row* row4 = nullptr, FewBits::Row* row8 = nullptr,
+                                FewBits::PairsRow* pairs_row = nullptr) {
   constexpr int kMost = M8::kMostRows;  // a tile of 8 rows that does not fit is never asked for
   return {kMost,
           M8::kWidens,
@@ -143,5 +144,6 @@ constexpr FewBits make_few_bits(FewBits::Row* row4 = nullptr, FewBits::Row* row8
              few_bits_tile<M8, 8, 1, kMost>},
             {few_bits_tile<M8, 8, 2, 1>, few_bits_tile<M8, 8, 2, 2>, few_bits_tile<M8, 8, 2, 4>,
              few_bits_tile<M8, 8, 2, kMost>}}},
-          {row4, row8}};
+          {row4, row8},
+          pairs_row};
 }

@@ -52,6 +52,18 @@ struct FewBitsRow {
   float* out;
 };
 
+// One row of activations with two planes, and a block of columns of 4 bits whose scales and least numbers are pairs of
+// bfloat16 numbers, as torch has them.
+struct FewBitsPairsRow {
+  const uint8_t* weights;
+  const char* pairs;  // 16 of each group, which lie pairs_stride bytes apart
+  int64_t pairs_stride, groups, group;
+  const int8_t* planes[2];
+  const float *steps, *sums;  // as in FewBitsTile
+  const int32_t* plane_sums[2];
+  float* out;
+};
+
 constexpr int kFewBitsRowGroup = 32;
 // The bits of 1.5 * 2^23. A float with these bits and a small integer added to them is greater by that integer.
 constexpr int32_t kFewBitsStart = 0x4b400000;
@@ -59,11 +71,13 @@ constexpr int32_t kFewBitsStart = 0x4b400000;
 struct FewBits {
   using Tile = void(const FewBitsTile& tile);
   using Row = void(const FewBitsRow& row);
+  using PairsRow = void(const FewBitsPairsRow& row);
   static constexpr int kSteps = 4;  // 1, 2, 4 and 8 rows
   int most_rows;                    // 4 or 8
   bool widens;                      // whether tiles of 8 bits are faster, so that unpacking pays for many rows
   Tile* tile[2][2][kSteps];         // for 4 and 8 bits, with one and two planes
   Row* row[2];                      // for 4 and 8 bits, where tiles of one row are not the fastest; else null
+  PairsRow* pairs_row;              // the same
 };
 
 const FewBits& few_bits();

@@ -225,6 +225,35 @@ void row_products(const FewBits& machine, const Products& p, const SplitRows& sp
   });
 }
 
+// Whether the function for one row and pairs of bfloat16 numbers is there and can be used.
+bool takes_pairs_row(const FewBits& machine, const Products& p, int bits) {
+  return machine.pairs_row && p.out.sizes[0] == 1 && p.planes == 2 && bits == 4 && p.scales.dtype == DType::BFloat16 &&
+         !by_block(p.scales);
+}
+
+template <class T>
+void pairs_row_products(const FewBits& machine, const Products& p, const SplitRows& split) {
+  const int64_t columns = p.out.sizes[1], blocks = (columns + kColumns - 1) / kColumns;
+  const int64_t block_bytes = kColumns * p.self.sizes[1] / 2, pair_bytes = 2 * element_size(p.scales.dtype);
+  parallel_for(0, blocks, 1 + kTaskBytes / (block_bytes + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      float sums[kColumns];
+      machine.pairs_row({p.weights.ptr<const uint8_t>() + block * block_bytes,
+                         static_cast<const char*>(p.scales.data) + block * kColumns * pair_bytes,
+                         columns * pair_bytes,
+                         split.groups,
+                         p.group,
+                         {split.plane(0), split.plane(1)},
+                         split.steps.data(),
+                         split.group_sums.data(),
+                         {split.sums(0), split.sums(1)},
+                         sums});
+      store(sums, 1, p.out.ptr<T>() + block * kColumns, columns,
+            std::min<int64_t>(kColumns, columns - block * kColumns));
+    }
+  });
+}
+
 template <class T>
 void few_bits_products(const Products& p) {
   static const FewBits& machine = few_bits();
@@ -239,6 +268,7 @@ void few_bits_products(const Products& p) {
     T* const out = p.out.ptr<T>() + row * columns;
     const SplitRows split(self, p.self.dtype, rows, depth, p.group, p.planes);
     if (takes_row(machine, p, bits) && split.has_steps[0]) return row_products<T>(machine, p, split, bits);
+    if (takes_pairs_row(machine, p, bits) && split.has_steps[0]) return pairs_row_products<T>(machine, p, split);
     const bool widens = bits == 4 && machine.widens && rows >= kRowsToWiden;
     parallel_for(0, blocks, 1 + kTaskBytes / (block_bytes + 1), [&](int64_t begin, int64_t end) {
       Meaning meaning(p.scales, groups);
