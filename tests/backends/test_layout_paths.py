@@ -38,6 +38,20 @@ def test_runs_that_are_not_adjacent(dtype):
             assert torch.equal(x.cumsum(dim), plain.cumsum(dim))
 
 
+@pytest.mark.parametrize("shape", [(131, 405), (70, 1301), (2100, 67)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8], ids=str)
+def test_scans_and_places_of_what_several_threads_share(dtype, shape):
+    for x in layouts(dtype, *shape):
+        plain = x.flip(0).flip(0).contiguous()
+        for dim in (0, 1):
+            assert torch.equal(x.cumsum(dim), plain.cumsum(dim))
+            deep = torch.stack((x, x + 1, x)).cumsum(dim + 1)
+            assert torch.equal(deep[1], (plain + 1).cumsum(dim)) and torch.equal(deep[2], plain.cumsum(dim))
+        assert torch.equal(x.nonzero(), plain.nonzero())
+        assert torch.equal(x.to(torch.bool), plain != 0)
+        assert torch.equal(x.logical_not(), plain == 0)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("rows", [1, 7, 300])
 def test_extremes_and_their_places(dtype, rows):

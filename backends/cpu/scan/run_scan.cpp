@@ -35,6 +35,13 @@ int64_t turned_columns(int64_t rows, int64_t element) {
   return std::min(kBytes / (rows * element) / (64 / element) * (64 / element), kScanColumns);
 }
 
+// The width of blocks of up to `most` columns, in multiples of `unit`, of which every thread gets as much as any other.
+int64_t even_width(int64_t columns, int64_t most, int64_t unit) {
+  const int64_t threads = get_num_threads();
+  const int64_t blocks = ((columns + most - 1) / most + threads - 1) / threads * threads;
+  return std::min(most, ((columns + blocks - 1) / blocks + unit - 1) / unit * unit);
+}
+
 // The dimension other than `not_this` along which a tensor's elements lie closest; -1 if there is none.
 int fastest_dim(const TensorView& t, int not_this) {
   int best = -1;
@@ -103,7 +110,7 @@ void for_each_block(const Position& origin, const Dim& scanned, const Dim* other
 // columns are scanned into a buffer, and transposed on their way out.
 void scan_turned(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count, int beside,
                  int64_t element) {
-  const int64_t width = std::min(others[beside].size, turned_columns(scanned.size, element));
+  const int64_t width = even_width(others[beside].size, turned_columns(scanned.size, element), 64 / element);
   for_each_block(origin, scanned, others, count, beside, width, element,
                  [&](const Position& at, int64_t here, char* buffer) {
                    const int64_t row = here * element;
@@ -126,6 +133,20 @@ void scan_turned_in(const Scan& scan, const Position& origin, const Dim& scanned
                                   scanned.size);
                    scan.columns(buffer, row, at.out, scanned.out, scanned.size, here);
                  });
+}
+
+// For an input whose elements lie a few apart along `beside`, where those of the output are contiguous: a thread copies
+// columns into the output and scans them there while its second cache holds them.
+constexpr int64_t kLeastSpread = 64;
+
+void scan_spread(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count, int beside,
+                 int64_t element) {
+  const int64_t width = even_width(others[beside].size, turned_columns(scanned.size, element), 64 / element);
+  for_each_block(origin, scanned, others, count, beside, width, 0, [&](const Position& at, int64_t here, char*) {
+    copy_rectangle(element, at.out[0], scanned.out[0], element, at.in, scanned.in, others[beside].in, scanned.size,
+                   here);
+    scan.columns(at.out[0], scanned.out[0], at.out, scanned.out, scanned.size, here);
+  });
 }
 
 }  // namespace
@@ -170,6 +191,11 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
     if (scanned.in == element && scanned.size <= kTurnedRow && self.numel * element >= 512 << 10)
       for (int d = 0; d < count; ++d)
         if (others[d].out[0] == element) return scan_turned_in(scan, origin, scanned, others, count, d, element);
+    for (int d = 0; d < count; ++d) {
+      if (others[d].out[0] != element || std::abs(others[d].in) > 4 * element) continue;
+      if (turned_columns(scanned.size, element) >= kLeastSpread)
+        return scan_spread(scan, origin, scanned, others, count, d, element);
+    }
     copy_view(*outputs[0], self);
     return run_scan(scan, outputs, *outputs[0], dim);
   }
@@ -202,7 +228,8 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
   --count;
   // Blocks as wide as the cache allows, for long runs of memory, but enough of them for all threads.
   const int64_t per_thread = (rows + get_num_threads() - 1) / get_num_threads();
-  const int64_t width = std::min({columns.size, kScanColumns, std::max<int64_t>(64, (per_thread + 63) / 64 * 64)});
+  const int64_t most = std::min(kScanColumns, std::max<int64_t>(64, per_thread)), line = 64 / element;
+  const int64_t width = std::min(columns.size, (most + line - 1) / line * line);
   const int64_t blocks = (columns.size + width - 1) / width, outer = rows / columns.size, cost = scanned.size * width;
   parallel_for(0, outer * blocks, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
