@@ -238,11 +238,24 @@ void masked_select(Out& out, const Tensor& self, const Tensor& mask) {
   if (!dense.is_same(result)) result.copy_(dense);
 }
 
-void nonzero(Out& out, const Tensor& self) {
+// Whether a walk in row-major order would take one element of a cache line after the other, though elements lie close
+// along another dimension.
+static bool is_read_across(const Tensor& self) {
+  constexpr int64_t kLine = 64, kLeast = 4096;
+  if (!self.is_cpu() || self.dim() < 2 || self.numel() < kLeast) return false;
+  const int64_t step = std::abs(self.stride(-1));
+  if (self.size(-1) == 1 || step * element_size(self.dtype()) < kLine) return false;
+  for (int64_t d = 0; d < self.dim() - 1; ++d)
+    if (self.size(d) > 1 && std::abs(self.stride(d)) < step) return true;
+  return false;
+}
+
+void nonzero(Out& out, const Tensor& tensor) {
   const auto given = out.given_dtype();
   MICA_CHECK(!given || *given == DType::Int64,
              "nonzero: Expected out tensor to have scalar type Long but got scalar type ",
              info(given.value_or(DType::Int64)).legacy);
+  const Tensor self = is_read_across(tensor) ? tensor.contiguous() : tensor;
   const NonzeroCount count("nonzero", self);
   const Tensor& result = out.set({count.total, self.dim()}, DType::Int64, self.device(), {1, count.total});
   if (out.needs_kernel())
