@@ -16,13 +16,13 @@ namespace {
 constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
 constexpr int64_t kTileBytes = 16384;
 constexpr int64_t kBlockBytes = 512, kNearBlockBytes = 2048;
-// Gathered inputs of up to this size are expected in the second cache. A Neoverse-N1 prefetches along strides by
-// itself: there a prefetch only took time, 200 us instead of 155 us for the sum of 100,000 doubles that lie 16 bytes
-// apart.
+// Gathered inputs of which a thread reads up to this size are expected in its second cache. A Neoverse-N1 prefetches
+// along strides by itself: there a prefetch only took time, 200 us instead of 155 us for the sum of 100,000 doubles that
+// lie 16 bytes apart.
 #if defined(__aarch64__)
 constexpr int64_t kNearBytes = std::numeric_limits<int64_t>::max();
 #else
-constexpr int64_t kNearBytes = 512 << 10;
+constexpr int64_t kNearBytes = 1 << 20;
 #endif
 constexpr int64_t kShortRow = 32;  // a shorter row is not worth a tile or a block
 // Shorter rows are not worth a round of the loop over rows, or a call of an inner loop that takes one row.
@@ -221,7 +221,7 @@ void run_blocks(const Task& t) {
     gathers[k] = gather_function(t.size[k]);
     strides[k] = t.size[k];
   }
-  const bool far = gathered >= kNearBytes;
+  const bool far = gathered / get_num_threads() >= kNearBytes;
   const int64_t block = (far ? kBlockBytes : kNearBlockBytes) / t.largest();
   parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
     // A cache line more than a block, so that every buffer begins with one.
