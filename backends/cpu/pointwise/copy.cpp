@@ -73,7 +73,7 @@ constexpr int kFewThreads = 4;
 void copy_flat(char* to, const char* from, int64_t bytes) {
   const bool stream = static_cast<size_t>(bytes) >= kStreamedCopyBytes && get_num_threads() > kFewThreads;
   const Source source = bytes >= kFarBytes ? Source::Far : Source::Cached;
-  parallel_for(0, bytes, kMemoryGrain * 8, [&](int64_t begin, int64_t end) {
+  parallel_for(0, bytes, kMemoryGrain * 4, [&](int64_t begin, int64_t end) {
     const size_t count = static_cast<size_t>(end - begin);
     if (!stream) return copy_bytes(to + begin, from + begin, count, source);
     stream_bytes(to + begin, from + begin, count, source);
