@@ -246,7 +246,7 @@ static bool is_read_across(const Tensor& self) {
   const int64_t step = std::abs(self.stride(-1));
   if (self.size(-1) == 1 || step * element_size(self.dtype()) < kLine) return false;
   for (int64_t d = 0; d < self.dim() - 1; ++d)
-    if (self.size(d) > 1 && std::abs(self.stride(d)) < step) return true;
+    if (self.size(d) > 1 && self.stride(d) != 0 && std::abs(self.stride(d)) < step) return true;
   return false;
 }
 

@@ -17,8 +17,8 @@ constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit th
 constexpr int64_t kTileBytes = 16384;
 constexpr int64_t kBlockBytes = 512, kNearBlockBytes = 2048;
 // Gathered inputs of which a thread reads up to this size are expected in its second cache. A Neoverse-N1 prefetches
-// along strides by itself: there a prefetch only took time, 200 us instead of 155 us for the sum of 100,000 doubles that
-// lie 16 bytes apart.
+// along strides by itself: there a prefetch only took time, 200 us instead of 155 us for the sum of 100,000 doubles
+// that lie 16 bytes apart.
 #if defined(__aarch64__)
 constexpr int64_t kNearBytes = std::numeric_limits<int64_t>::max();
 #else
