@@ -207,3 +207,10 @@ def test_names_are_torchs():
     assert module.Lin.weight is module.tied.weight
     assert [name for name, _ in module.named_parameters()] == ["Lin.weight", "Lin.bias"]
     assert torch.equal(module(torch.ones(2), {"Key": torch.ones(2)}), program.run_decompositions().module()(torch.ones(2), {"Key": torch.ones(2)}))  # fmt: skip
+
+
+def test_statistics_of_a_norm_in_training_stay():
+    norm = nn.BatchNorm1d(3)
+    program = export(norm, (torch.randn(4, 3) + 5,))
+    assert norm.running_mean.tolist() == [0, 0, 0] and norm.running_var.tolist() == [1, 1, 1]
+    assert program.state_dict["running_mean"].tolist() == [0, 0, 0] and norm.num_batches_tracked.item() == 0
