@@ -223,7 +223,7 @@ def test_streams_and_events_of_the_cpu():
 
 
 def test_functions_of_functions():
-    from mica._higher_order_ops.associative_scan import associative_scan
+    from mica._higher_order_ops import associative_scan
 
     x = mica.rand(5, 3)
     assert mica.allclose(associative_scan(lambda a, b: a + b, x, 0), x.cumsum(0))
