@@ -20,9 +20,9 @@ def functions_break(capture):
         yield
 
 
-def _flush_active():
+def _flush_active(create_graph):
     if (now := active()) is not None and now.active:
-        now.flush("a backward pass", whole=not _names.is_within_transform())
+        now.flush("a backward pass", whole=not _names.is_within_transform(), twice=create_graph)
 
 
 # Functions that tell or change where a random stream stands.
@@ -59,6 +59,46 @@ def _after_draws(plain):
 _STREAMS_AFTER_DRAWS = {name: _after_draws(plain) for name, plain in _STREAMS.items()}
 
 
+def _after_calls(plain):
+    """A function of the engine's that reads and writes tensors beneath the calls, before which recorded calls run."""
+
+    @functools.wraps(plain)
+    def function(*args):
+        if (now := active()) is not None and now.active:
+            now.flush(f"{plain.__name__}() is computed in one piece", whole=False)
+            return now.aside(plain, args, {})
+        return plain(*args)
+
+    return function
+
+
+# Steps of optimizers, and of a GradScaler.
+_ENGINES_OWN = {
+    name: getattr(_C, name)
+    for name in dir(_C)
+    if name in ("_optimizer_zero_grad", "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
+    or (name.endswith(("_step", "_lists")) and name.startswith("_"))
+}  # fmt: skip
+_ENGINES_OWN_AFTER_CALLS = {name: _after_calls(plain) for name, plain in _ENGINES_OWN.items()}
+
+
+def _before_pass(plain, create_graph):
+    """A backward pass of the engine, before which recorded calls run: those that made its seeds, for one."""
+
+    @functools.wraps(plain)
+    def function(*args):
+        _flush_active(len(args) > create_graph and bool(args[create_graph]))
+        return plain(*args)
+
+    return function
+
+
+# Passes, with the number of the argument that says whether they are recorded.
+for _name, _create_graph in (("_autograd_grad", 4), ("_autograd_backward", 3)):
+    _ENGINES_OWN[_name] = getattr(_C, _name)
+    _ENGINES_OWN_AFTER_CALLS[_name] = _before_pass(_ENGINES_OWN[_name], _create_graph)
+
+
 def _plain_apply(cls):
     """What Function.apply does where nothing is captured: vmap, once it was used, looks for examples."""
     batched = sys.modules.get("mica.func._batched_autograd")
@@ -89,6 +129,8 @@ def _patch():
     _C._FunctionBase._hook_apply(_apply)
     for name, method in _STREAMS_AFTER_DRAWS.items():
         setattr(_C.Generator, name, method)
+    for name, function in _ENGINES_OWN_AFTER_CALLS.items():
+        setattr(_C, name, function)
 
 
 def _restore():
@@ -98,7 +140,10 @@ def _restore():
     _C._FunctionBase._hook_apply(_apply_uncaptured)
     for name, plain in _STREAMS.items():
         setattr(_C.Generator, name, plain)
+    for name, plain in _ENGINES_OWN.items():
+        setattr(_C, name, plain)
 
 
-# While a thread captures a graph, Function.apply ends it, and so do functions that ask where a random stream stands.
+# While a thread captures a graph, Function.apply ends it, and so do functions that ask where a random stream stands, and
+# steps of optimizers.
 _patched = SharedPatch(_patch, _restore)

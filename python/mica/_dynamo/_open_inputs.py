@@ -16,6 +16,7 @@ from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorConverter
 from mica._subclasses.fake_tensor import _as_fake as as_fake
 from mica._subclasses.fake_tensor import _plain as plain
+from mica.amp.autocast_mode import _enter_autocast, _exit_autocast
 from mica.fx.experimental._expressions import make, symbol
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.experimental.symbolic_shapes import (
@@ -35,6 +36,13 @@ class SizeInput:
 
     def __init__(self, value):
         self.value = value
+
+
+def _leave_casts(made):
+    """Leave the blocks of autocast that nodes have entered."""
+    left = [node.args[0] for node in made if node.target is _exit_autocast]
+    for node in reversed([node for node in made if node.target is _enter_autocast and node not in left]):
+        _exit_autocast(made[node])
 
 
 def concrete(values):
@@ -251,27 +259,34 @@ class OpenInputs:
 
         Returns what each node is.
         """
-        self._fakes.fake_tensor_converter = FakeTensorConverter()
-        made = {}
-        for node in graph.nodes:
-            if node in inputs:
-                made[node] = self.fake(*inputs[node])
-            elif node.op in ("call_function", "call_method") and "is_size" not in node.meta:
-                made[node] = self._called(node, made)
-            if isinstance(made.get(node), _C.TensorBase):
-                node.meta["example_value"] = node.meta["val"] = likeness(made[node])
+        while (made := self._made_again(graph, inputs, likeness)) is None:
+            pass  # an earlier call needs another size as a number, now that this one is known
         for promise, node in promises:
             own = {name: value for name, value in vars(promise).items() if name not in ("_sizes", "_others")}
             _C._swap_tensor_impl(promise, made[node])  # attributes too
             vars(promise).update(own)
         return made
 
-    def _called(self, node, made):
-        def value(each):
-            if each in made:
-                return made[each]
-            return self.env.create_symintnode(each.meta["val"].node._expr)
+    def _made_again(self, graph, inputs, likeness):
+        """What each node is; None if a call has fixed a further size."""
+        self._fakes.fake_tensor_converter = FakeTensorConverter()
+        made = {}
+        for node in graph.nodes:
+            if node in inputs:
+                made[node] = self.fake(*inputs[node])
+            elif node.op in ("call_function", "call_method") and "is_size" not in node.meta:
+                args, kwargs = map_arg((node.args, node.kwargs), lambda each: self._value(each, made))
+                function = getattr(_C.Tensor, node.target) if node.op == "call_method" else node.target
+                try:
+                    made[node] = self.call(function, args, kwargs)
+                except Exception as error:
+                    _leave_casts(made)
+                    if self.fix(error, (args, kwargs)):
+                        return None
+                    raise
+            if isinstance(made.get(node), _C.TensorBase):
+                node.meta["example_value"] = node.meta["val"] = likeness(made[node])
+        return made
 
-        args, kwargs = map_arg((node.args, node.kwargs), value)
-        function = getattr(_C.Tensor, node.target) if node.op == "call_method" else node.target
-        return self.call(function, args, kwargs)
+    def _value(self, node, made):
+        return made[node] if node in made else self.env.create_symintnode(node.meta["val"].node._expr)

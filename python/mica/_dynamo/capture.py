@@ -300,8 +300,9 @@ class Capture(RecordedGraph):
             self._returned = [self._node_of(result)]
         self.flush(None)
 
-    def flush(self, reason, whole=True):
+    def flush(self, reason, whole=True, twice=False):
         """Run the recorded calls. `reason` says why the graph ends here; None is the end of the function.
+        `twice` says that the graph's gradients will be differentiated.
 
         With `whole`, a break is refused where the function has to be one graph. It is false for breaks that
         torch can go on with, and for exceptions of the program, before which changes in place have to be made.
@@ -358,6 +359,8 @@ class Capture(RecordedGraph):
                 # What a backend returns need not be differentiable twice, which a transform of torch.func may ask for.
                 alone = _names.is_within_transform() or _C._are_functorch_transforms_active()
                 compiled = module.forward if alone else self.owner.compiled.get(module, inputs, key, part, reason)
+                if twice and getattr(compiled, "_differentiable_once", False):
+                    compiled = module.forward
                 outputs = compiled(*inputs)
                 if random is not None and not mica.equal(state, random):
                     _breaks.set_stream_state(state)  # somebody has seeded the stream since

@@ -10,6 +10,7 @@ import mica
 from mica import _C
 from mica._functorch.compilers import make_boxed_compiler, make_boxed_func
 from mica._functorch.partitioners import default_partition
+from mica.fx.graph import Graph
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 __all__ = ["aot_export_joint_simple", "aot_export_module", "aot_function", "aot_module", "aot_module_simplified",
@@ -68,22 +69,36 @@ def create_joint(fn):
 class _Compiled:
     """A function that was traced and compiled for one kind of inputs."""
 
-    def __init__(self, fn, flat_inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler):
+    def __init__(self, fn, flat_inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler,
+                 enables=False):  # fmt: skip
         from mica._functorch.functional_graphs import into_functional_graph
         from mica.fx.experimental.proxy_tensor import make_fx
 
         self.needs = [_needs_gradient(value) for value in flat_inputs]
         table = decompositions or {}
-        if not (mica.is_grad_enabled() and any(self.needs)):
+        self.enables = not mica.is_grad_enabled() and enables
+        if not any(self.needs) or not (mica.is_grad_enabled() or enables):
             self.backward = None
             with mica.no_grad(), _draws_kept(flat_inputs):
                 traced = make_fx(into_functional_graph(lambda *primals: fn(*primals)), table)(*_copied(flat_inputs))
             _rename(traced, "primals", len(flat_inputs))
             self.forward = (inference_compiler or fw_compiler)(traced, list(flat_inputs))
             return
+        if self.enables:
+            fn = mica.no_grad()(fn)
+        with mica.enable_grad():
+            given = [v.clone() if isinstance(v, _C.TensorBase) else v for v in _copied(flat_inputs)]
+        before = [v._version if _may_change(v) else None for v in given]
         with _draws_kept(flat_inputs):
-            sample = fn(*[v.clone() if isinstance(v, _C.TensorBase) else v for v in _copied(flat_inputs)])
+            sample = fn(*given)
         sample = list(sample) if isinstance(sample, (list, tuple)) else [sample]
+        # Inputs that are changed in place by what has a gradient: their new values are further outputs.
+        self.changed = [i for i, v in enumerate(given)
+                        if before[i] is not None and v._version != before[i] and v.requires_grad]  # fmt: skip
+        if self.changed:
+            self.same = [next((i for i in self.changed if value is given[i]), None) for value in sample]
+            fn, sample = _with_changed_inputs(fn, self.changed), [*sample, *(given[i] for i in self.changed)]
+        del given
         self.differentiable = [_needs_gradient(value) for value in sample]
         tangents = [mica.ones_like(value) for value in sample if _needs_gradient(value)]
         count = len(flat_inputs)
@@ -94,6 +109,7 @@ class _Compiled:
 
         with _draws_kept(flat_inputs):
             joint = make_fx(into_functional_graph(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
+        self.strides = [t.stride() if t.layout is mica.strided else None for t in tangents]
         _rename(joint, "primals", count)
         _rename(joint, "tangents", len(tangents), count)
         joint.graph.eliminate_dead_code()
@@ -108,7 +124,34 @@ class _Compiled:
     def __call__(self, flat_inputs):
         if self.backward is None:
             return list(_called(self.forward, flat_inputs))
-        return list(_Run.apply(self, *flat_inputs))
+        with mica.set_grad_enabled(mica.is_grad_enabled() or self.enables):
+            return self._recorded(flat_inputs)
+
+    def _recorded(self, flat_inputs):
+        if not self.changed:
+            return list(_Run.apply(self, *flat_inputs))
+        made = list(_Run.apply(self, *(v.clone() if i in self.changed else v for i, v in enumerate(flat_inputs))))
+        count = len(made) - len(self.changed)
+        for i, value in zip(self.changed, made[count:], strict=True):
+            # A leaf that requires grad is changed where no gradients are recorded.
+            with mica.set_grad_enabled(not flat_inputs[i].is_leaf or not flat_inputs[i].requires_grad):
+                flat_inputs[i].copy_(value)
+        return [value if i is None else flat_inputs[i] for value, i in zip(made[:count], self.same, strict=True)]
+
+
+def _may_change(value):
+    return isinstance(value, _C.TensorBase) and not value.is_inference()
+
+
+def _with_changed_inputs(fn, changed):
+    """The function on copies of the inputs that it changes, which it returns behind its outputs."""
+
+    def run(*primals):
+        inner = [v.clone() if i in changed else v for i, v in enumerate(primals)]
+        made = fn(*inner)
+        return [*(made if isinstance(made, (list, tuple)) else [made]), *(inner[i] for i in changed)]
+
+    return run
 
 
 class _Run(mica.autograd.Function):
@@ -129,10 +172,19 @@ class _Run(mica.autograd.Function):
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if value is None else value[0] for value in ctx.plain]
         tangents = [g for g, d in zip(gradients, ctx.compiled.differentiable, strict=True) if d]
+        tangents = [_with_strides(g, strides) for g, strides in zip(tangents, ctx.compiled.strides, strict=True)]
         again = mica.is_grad_enabled()
         with mica.no_grad():
             made = list(_called(ctx.compiled.backward, [*saved, *tangents]))
         return (None, *(_once(made, [*ctx.given, *tangents]) if again else made))
+
+
+def _with_strides(gradient, strides):
+    """The gradient with the strides of the trace, on which the views in the backward graph rely."""
+    if strides is None or gradient is None or gradient.stride() == strides or gradient.layout is not mica.strided:
+        return gradient
+    with mica.no_grad():
+        return mica.empty_strided(gradient.shape, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
 
 
 def _once(gradients, given):
@@ -257,8 +309,13 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
         shape[:] = [out_spec]
         return made
 
+    # A graph that begins where no gradients are recorded may record some later.
+    nodes = mod.graph.nodes if isinstance(getattr(mod, "graph", None), Graph) else ()
+    enables = any(node.target is _C._set_grad_enabled and node.args[0] for node in nodes)
+
     def compile(inputs):
-        return _Compiled(flat, inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler)
+        options = (partition_fn, decompositions, inference_compiler, enables)
+        return _Compiled(flat, inputs, fw_compiler, bw_compiler, *options)
 
     compiled = compile([*values, *args])
     # A graph of aten's operators is made for fixed numbers. Where sizes are among the inputs, other sizes get another
@@ -276,6 +333,7 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
         mod.named_parameters,
         mod.named_buffers,
     )
+    forward._differentiable_once = True  # the backward pass is a graph without one of its own
     return forward
 
 

@@ -207,6 +207,8 @@ class FakeTensor(mica.Tensor):
         return f"FakeTensor({', '.join(parts)})"
 
     def __deepcopy__(self, memo):
+        if self.fake_mode.before_values is not None:
+            return self._asked("__deepcopy__", memo)
         made = _as_fake(_plain(self).clone(), self.fake_mode, self.fake_device)
         made.requires_grad_(self.requires_grad and self.is_leaf)
         if getattr(self, "_is_param", False):

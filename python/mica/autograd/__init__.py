@@ -78,7 +78,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         return mica.overrides.handle_torch_function(
             backward, asked, _listed(tensors), grad_tensors=grad_tensors, **options
         )
-    _compute_recorded()
+    _compute_recorded(create_graph)
     if _are_spread(tensors):
         from mica.distributed.tensor._gradients import run
 
@@ -136,14 +136,14 @@ _gradients_of_examples = None
 _before_gradients = None
 
 
-def _compute_recorded():
+def _compute_recorded(create_graph=False):
     """Compute what a capture of graphs has put off: a backward pass needs the values of the tensors."""
     if _before_gradients is not None:
-        _before_gradients()
+        _before_gradients(create_graph)
 
 
 def _gradients(outputs, inputs, grad_outputs, *options):
-    _compute_recorded()
+    _compute_recorded(options[1])
     if grad_outputs is None and _C._len_torch_dispatch_stack():
         outputs = _listed(outputs)
         grad_outputs = _seeds(outputs)

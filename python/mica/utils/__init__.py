@@ -21,11 +21,13 @@ def swap_tensors(t1, t2):
     import copyreg
     import weakref
 
-    from mica import _C
+    from mica import _C, autograd
 
     for name, tensor in (("t1", t1), ("t2", t2)):
         if not isinstance(tensor, _C.TensorBase):
             raise TypeError(f"swap_tensors() takes tensors, but {name} is of type {type(tensor).__name__}")
+    autograd._compute_recorded()  # a capture of graphs knows tensors by weak references
+    for name, tensor in (("t1", t1), ("t2", t2)):
         if weakref.getweakrefs(tensor):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     slots = [set(copyreg._slotnames(type(t))) for t in (t1, t2)]
