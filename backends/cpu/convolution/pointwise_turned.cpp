@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "backends/cpu/convolution/filter_panels.h"
 #include "backends/cpu/convolution/parts.h"
 #include "backends/cpu/convolution/pointwise.h"
 #include "backends/cpu/gemm/kernels.h"
 #include "backends/cpu/share_runs.h"
-#include "core/kept.h"
 
 namespace mica::cpu::convolution {
 
@@ -20,44 +20,10 @@ using gemm_impl::MicroTile;
 
 constexpr int64_t kGroupPanels = 14;  // the panels of positions that are multiplied with one panel of filters, at most
 
-// The filters of a panel side by side, one depth after the other.
-class FilterPanels {
- public:
-  FilterPanels(const PlaneProduct& p, int64_t width) : p_(p), width_(width), memory_(key(p), bytes(p, width)) {
-    if (memory_.is_filled()) return;
-    parallel_for(0, divide_up(p.rows, width), divide_up(kCopyGrain, width * p.depth), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i * width;
-        gemm_impl::copy_to_sums(DType::Float32)(
-            p.matrix + row * p.row_stride, memory_.as<float>() + row * p.depth,
-            {std::min(width, p.rows - row), p.depth, p.row_stride, p.depth_stride, 1, width});
-      }
-    });
-    memory_.set_filled();
-  }
-  const float* panel(int64_t i) const { return memory_.as<float>() + i * width_ * p_.depth; }
-  static bool may_keep(const PlaneProduct& p, int64_t width) { return kept::may_keep(key(p), bytes(p, width)); }
-
- private:
-  static constexpr int64_t kCopyGrain = 1 << 14;
-  // They are the panels of a product whose columns are the filters.
-  static kept::Key key(const PlaneProduct& p) {
-    return {p.matrix,
-            kept::Key::Kind::ProductPanels,
-            {static_cast<int64_t>(DType::Float32), p.rows, p.depth, p.depth_stride, p.row_stride, p.depth, p.depth}};
-  }
-  static size_t bytes(const PlaneProduct& p, int64_t width) {
-    return bytes_of_floats(round_up(p.rows, width) * p.depth);
-  }
-
-  const PlaneProduct& p_;
-  const int64_t width_;
-  kept::Memory memory_;
-};
-
 class TurnedProduct {
  public:
-  TurnedProduct(const PlaneProduct& p, const MicroKernel& kernel) : p_(p), kernel_(kernel), filters_(p, kernel.cols) {
+  TurnedProduct(const PlaneProduct& p, const MicroKernel& kernel)
+      : p_(p), kernel_(kernel), filters_(p.matrix, p.rows, p.depth, p.row_stride, p.depth_stride, kernel.cols) {
     const int64_t panel_bytes = kernel.rows * p.depth * static_cast<int64_t>(sizeof(float));
     group_ = equal_part(panels_, std::clamp<int64_t>(kernel.block_bytes / panel_bytes, 1, kGroupPanels));
   }
@@ -153,7 +119,8 @@ bool suits_turned(const PlaneProduct& p) {
   if (!kernel.turns || p.factors || positions < kLeastPositions || positions >= kMostPositions) return false;
   if (p.depth < (positions <= kFewPositions ? kLeastDepth : kDepthOfMany)) return false;
   if (p.rows < kernel.cols / 2 || p.source.channel_stride % kSetFloats == 0) return false;
-  return p.rows <= 2 * all || FilterPanels::may_keep(p, kernel.cols);
+  return p.rows <= 2 * all ||
+         FilterPanels::may_keep(p.matrix, p.rows, p.depth, p.row_stride, p.depth_stride, kernel.cols);
 }
 
 void multiply_turned(const PlaneProduct& p) { TurnedProduct(p, gemm_impl::micro_kernel_f32()).run(); }
