@@ -21,7 +21,7 @@ static double eps_of(const Call& norm) { return reinterpret_cast<const RecordedB
 
 // Describes an operand as images of channels of positions: all dimensions behind the channels become one. False where
 // its strides do not allow that or its shape is not the convolution's.
-bool Epilogue::flatten(const int64_t* sizes, int ndim, const Operand& o, Operand& as) const {
+bool Epilogue::flatten(const int64_t* sizes, int ndim, const Operand& o, Operand& as) {
   if (ndim < kBlockDims || sizes[kImage] != images_ || sizes[kChannel] != channels_) return false;
   int64_t count = 1, step = 0;
   for (int d = ndim - 1; d >= kPosition; --d) {
@@ -36,19 +36,36 @@ bool Epilogue::flatten(const int64_t* sizes, int ndim, const Operand& o, Operand
   if (count != positions_) return false;
   as = o;
   as.ndim = kBlockDims;
-  as.strides[kImage] = images_ == 1 ? 0 : o.strides[kImage];
-  as.strides[kChannel] = channels_ == 1 ? 0 : o.strides[kChannel];
-  as.strides[kPosition] = step;
-  as.sizes[kImage] = images_, as.sizes[kChannel] = channels_, as.sizes[kPosition] = positions_;
+  const int64_t image = images_ == 1 ? 0 : o.strides[kImage], channel = channels_ == 1 ? 0 : o.strides[kChannel];
+  const bool whole = interleaving_ && fills_its_storage(o, image, channel, step);
+  if (interleaving_) {
+    // Whole images lie interleaved, too. What has one value for each channel is in its own order.
+    if (!whole && step != 0) return false;
+    (whole ? whole_ : partial_)[o.slot] = 1;
+  }
+  as.strides[kImage] = image;
+  as.strides[channel_dim()] = whole ? kFloat : channel;
+  as.strides[position_dim()] = whole ? channels_ * kFloat : step;
+  set_shape(as.sizes);
   return true;
 }
 
+void Epilogue::set_shape(int64_t* sizes) const {
+  sizes[kImage] = images_, sizes[channel_dim()] = channels_, sizes[position_dim()] = positions_;
+}
+
 // Whether an operand is the whole of its storage, in the order of the convolution's result.
-bool Epilogue::fills_its_storage(const Operand& o) const {
+bool Epilogue::fills_its_storage(const Operand& o, int64_t image, int64_t channel, int64_t position) const {
   const int64_t plane = positions_ * kFloat;
-  return o.dtype == DType::Float32 && o.offset == 0 && o.strides[kPosition] == kFloat &&
-         (channels_ == 1 || o.strides[kChannel] == plane) && (images_ == 1 || o.strides[kImage] == channels_ * plane) &&
+  return o.dtype == DType::Float32 && o.offset == 0 && position == kFloat && (channels_ == 1 || channel == plane) &&
+         (images_ == 1 || image == channels_ * plane) &&
          static_cast<int64_t>((*slots_)[o.slot].storage->nbytes()) == images_ * channels_ * plane;
+}
+
+// The same of an operand that flatten() has made.
+bool Epilogue::fills_its_storage(const Operand& o) const {
+  if (interleaving_) return whole_[o.slot];
+  return fills_its_storage(o, o.strides[kImage], o.strides[kChannel], o.strides[kPosition]);
 }
 
 bool Epilogue::take_loop(const Call& call, Call& as) {
@@ -57,7 +74,7 @@ bool Epilogue::take_loop(const Call& call, Call& as) {
     return false;
   as = call;
   as.ndim = kBlockDims;
-  as.shape[kImage] = images_, as.shape[kChannel] = channels_, as.shape[kPosition] = positions_;
+  set_shape(as.shape);
   for (int k = 0; k < call.noperands; ++k)
     if (call.operands[k].storage && !flatten(call.shape, call.ndim, call.operands[k], as.operands[k])) return false;
   return true;
@@ -74,7 +91,7 @@ bool Epilogue::take_norm(const Call& call, Call& as) {
       return false;
   as = call;
   as.ndim = kBlockDims;
-  as.shape[kImage] = images_, as.shape[kChannel] = channels_, as.shape[kPosition] = positions_;
+  set_shape(as.shape);
   as.noperands = 4;
   if (!flatten(out.sizes, out.ndim, out, as.operands[0]) || !flatten(in.sizes, in.ndim, in, as.operands[3]))
     return false;
@@ -86,8 +103,8 @@ bool Epilogue::take_norm(const Call& call, Call& as) {
     o.storage = out.storage;  // any storage: it only says that this operand is no number
     o.dtype = DType::Float32;
     o.ndim = kBlockDims;
-    o.strides[kChannel] = channels_ == 1 ? 0 : kFloat;
-    o.sizes[kImage] = images_, o.sizes[kChannel] = channels_, o.sizes[kPosition] = positions_;
+    o.strides[channel_dim()] = channels_ == 1 ? 0 : kFloat;
+    set_shape(o.sizes);
     o.slot = k == 1 ? slot + 1 : slot;
   }
   as.name = "addcmul";
@@ -100,8 +117,8 @@ bool Epilogue::take_norm(const Call& call, Call& as) {
 bool Epilogue::take_reduction(const Call& call, Call& as) {
   const Operand& in = call.operands[1];
   Operand flat;
-  if (!is_sum_or_mean(call) || call.ndim != kPosition || call.noperands != 2 || in.dtype != DType::Float32 ||
-      !flatten(in.sizes, in.ndim, in, flat) || !fills_its_storage(flat))
+  if (interleaving_ || !is_sum_or_mean(call) || call.ndim != kPosition || call.noperands != 2 ||
+      in.dtype != DType::Float32 || !flatten(in.sizes, in.ndim, in, flat) || !fills_its_storage(flat))
     return false;
   as = call;
   return true;
@@ -120,9 +137,17 @@ bool Epilogue::reads(int slot) const {
 }
 
 std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>& members, const Call* calls,
-                                         const std::vector<Slot>& slots, const std::vector<char>& in_memory) {
+                                         const std::vector<Slot>& slots, const std::vector<char>& in_memory,
+                                         bool interleaved) {
   std::unique_ptr<Epilogue> e(new Epilogue);
-  const Operand& result = calls[convolution].operands[0];
+  const Operand &result = calls[convolution].operands[0], &source = calls[convolution].operands[1];
+  if (interleaved) {
+    e->interleaving_ = interleaving_of(result);
+    e->source_interleaved_ = static_cast<bool>(slots[source.slot].interleaved);
+    if (e->source_interleaved_ && slots[source.slot].interleaved != interleaving_of(source)) return nullptr;
+    e->whole_.resize(slots.size());
+    e->partial_.resize(slots.size());
+  }
   e->convolution_ = convolution;
   e->call_ = &calls[convolution];
   e->slots_ = &slots;
@@ -137,6 +162,8 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
   e->calls_.resize(members.size());
   for (size_t i = 0; i < members.size(); ++i)
     if (!e->take(calls[members[i]], e->calls_[i])) return nullptr;
+  for (size_t s = 0; s < slots.size() && interleaved; ++s)
+    if (e->partial_[s] && (e->whole_[s] || slots[s].interleaved)) return nullptr;
   if (!e->writes_only_fresh_memory()) return nullptr;
   for (const Norm& norm : e->norms_)
     for (const Operand* o : {&norm.weight, &norm.bias, &norm.mean, &norm.variance})
@@ -148,8 +175,8 @@ std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>
   std::vector<int> indices(members.size());
   for (size_t i = 0; i < members.size(); ++i) indices[i] = static_cast<int>(i);
   e->order_ = schedule(indices, e->calls_.data(), static_cast<int>(all));
-  e->units_ =
-      make_units(e->order_, e->calls_.data(), {kChannel, e->channels_}, asked_for, e->segments_, in_registers, 1);
+  e->units_ = make_units(e->order_, e->calls_.data(), {1, interleaved ? e->positions_ : e->channels_}, asked_for,
+                         e->segments_, in_registers, 1);
   e->join_silus(asked_for, in_registers);
   if (!e->keeps_what_is_reduced(asked_for) || !e->find_homes(asked_for, in_registers)) return nullptr;
   for (const Call& call : e->calls_)

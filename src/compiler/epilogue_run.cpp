@@ -33,11 +33,14 @@ class Epilogue::Work final : public BlockWork {
     // A single pass goes over the whole block. Several passes go over pieces of it, which stay in the first cache.
     const bool once = e_.units_.size() == 1, reduces = e_.reduces_ && block.positions == e_.positions_;
     if (e_.reduces_ && !reduces) unreduced_.store(true, std::memory_order_relaxed);
-    const int64_t positions =
-        once || reduces || block.positions <= kBlockPiece
-            ? block.positions
-            : (block.positions / ((block.positions + kBlockPiece - 1) / kBlockPiece) + 15) / 16 * 16;
-    const int64_t channels = once ? block.channels : std::max<int64_t>(1, kBlockPiece / positions);
+    int64_t positions = block.positions, channels = block.channels;
+    if (e_.interleaving_) {
+      if (!once) positions = std::max<int64_t>(1, kBlockPiece / channels);
+    } else {
+      if (!once && !reduces && positions > kBlockPiece)
+        positions = (positions / ((positions + kBlockPiece - 1) / kBlockPiece) + 15) / 16 * 16;
+      if (!once) channels = std::max<int64_t>(1, kBlockPiece / positions);
+    }
     Ready& ready = ready_of();
     for (int64_t c = 0; c < block.channels; c += channels)
       for (int64_t p = 0; p < block.positions; p += positions)
@@ -85,8 +88,8 @@ class Epilogue::Work final : public BlockWork {
   }
 
   char* address(const Operand& o, const Block& b) const {
-    return bases_[o.slot] + o.offset + b.image * o.strides[kImage] + b.channel * o.strides[kChannel] +
-           b.position * o.strides[kPosition];
+    return bases_[o.slot] + o.offset + b.image * o.strides[kImage] + b.channel * o.strides[e_.channel_dim()] +
+           b.position * o.strides[e_.position_dim()];
   }
 
   void prepare(Ready& ready, const Block& b) const {
@@ -94,45 +97,47 @@ class Epilogue::Work final : public BlockWork {
     ready.owner = 0;  // what follows may throw, and would leave it half prepared
     ready.segments.resize(e_.segments_.size());
     ready.loops.resize(e_.units_.size());
-    const int64_t shape[] = {1, b.channels, b.positions};
+    const int64_t outer = e_.interleaving_ ? b.positions : b.channels;
+    const int64_t shape[] = {1, outer, e_.interleaving_ ? b.channels : b.positions};
     for (size_t i = 0; i < e_.segments_.size(); ++i) {
       Segment segment = e_.segments_[i];
       segment.shape = shape;
-      recording::prepare(ready.segments[i], segment, {kChannel, b.channels});
+      recording::prepare(ready.segments[i], segment, {1, outer});
       ready.segments[i].arguments.constants = e_.segments_[i].constants;
     }
     for (size_t u = 0; u < e_.units_.size(); ++u) {
       const Call& call = e_.calls_[e_.order_[e_.units_[u].first]];
-      if (e_.units_[u].segment < 0 && is_pointwise(call)) prepare_loop(ready.loops[u], call, b);
+      if (e_.units_[u].segment < 0 && is_pointwise(call)) prepare_loop(ready.loops[u], call, shape[1], shape[2]);
     }
     ready.owner = id_;
     ready.channels = b.channels;
     ready.positions = b.positions;
   }
 
-  static void prepare_loop(PointwiseLoop& loop, const Call& call, const Block& b) {
+  // A loop over `rows` of `count` elements.
+  static void prepare_loop(PointwiseLoop& loop, const Call& call, int64_t rows, int64_t count) {
     loop.device = call.device;
     loop.dtype = call.dtype;
     loop.result_dtype = call.result_dtype;
     loop.noutputs = call.noutputs;
     loop.noperands = call.noperands;
     loop.numbers = 0;
-    loop.numel = b.channels * b.positions;
+    loop.numel = rows * count;
     bool one_run = true;
     for (int k = 0; k < call.noperands; ++k) {
       const Operand& o = call.operands[k];
       loop.dtypes[k] = o.dtype;
-      loop.strides[0][k] = o.storage ? o.strides[kPosition] : 0;
-      loop.strides[1][k] = o.storage ? o.strides[kChannel] : 0;
-      one_run &= loop.strides[1][k] == loop.strides[0][k] * b.positions;
+      loop.strides[0][k] = o.storage ? o.strides[2] : 0;
+      loop.strides[1][k] = o.storage ? o.strides[1] : 0;
+      one_run &= loop.strides[1][k] == loop.strides[0][k] * count;
       if (o.storage) continue;
       loop.numbers |= 1u << k;
       loop.data[k] = const_cast<char*>(reinterpret_cast<const char*>(o.number));
     }
-    one_run |= b.channels == 1;
+    one_run |= rows == 1;
     loop.ndim = one_run ? 1 : 2;
-    loop.shape[0] = one_run ? loop.numel : b.positions;
-    loop.shape[1] = b.channels;
+    loop.shape[0] = one_run ? loop.numel : count;
+    loop.shape[1] = rows;
   }
 
   void run_piece(Ready& ready, const Block& b) const {
@@ -190,42 +195,31 @@ class Epilogue::Work final : public BlockWork {
 
 void Epilogue::run(const std::vector<Slot>& slots) const {
   Work work(*this, slots);
-  TensorView views[kOperands];
-  int64_t strides[kOperands][kDims];
-  for (int k = 0; k < call_->noperands; ++k) {
-    const Operand& o = call_->operands[k];
-    TensorView& v = views[k];
-    v.ndim = o.ndim;
-    v.numel = 1;
-    for (int d = 0; d < o.ndim; ++d) {
-      strides[k][d] = o.strides[d] / element_size(o.dtype);
-      v.numel *= o.sizes[d];
-    }
-    v.sizes = o.sizes;
-    v.strides = strides[k];
-    v.dtype = o.dtype;
-    v.device = call_->device;
-    v.data = (k == 0 ? work.base(o.slot) : static_cast<char*>(slots[o.slot].storage->address())) + o.offset;
-  }
+  ConvolutionViews on(*call_, slots, source_interleaved_, static_cast<bool>(interleaving_));
+  on.views[0].data = work.base(call_->operands[0].slot) + call_->operands[0].offset;
   ChannelFactors factors{};
   if (source_) {
-    views[1].data = static_cast<char*>(slots[source_->slot].storage->address()) + source_->offset;
+    on.views[1].data = static_cast<char*>(slots[source_->slot].storage->address()) + source_->offset;
     factors.data =
         reinterpret_cast<const float*>(static_cast<char*>(slots[factors_->slot].storage->address()) + factors_->offset);
     factors.image_step = factors_->strides[kImage] / kFloat;
     factors.channel_step = factors_->strides[kChannel] / kFloat;
   }
-  run_convolution(*call_, views, &work, source_ ? &factors : nullptr);
+  run_convolution(*call_, on.views, &work, source_ ? &factors : nullptr, static_cast<bool>(interleaving_));
   if (work.is_done()) return work.reduce_the_rest();
-  // The kernel has not told of its blocks: the calls run on the finished result, a few channels at a time.
-  const int64_t step = std::max<int64_t>(1, kBlockPiece / positions_), parts = (channels_ + step - 1) / step;
-  parallel_for(0, images_ * parts, std::max<int64_t>(1, kBlockGrain / (step * positions_)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   const int64_t first = i % parts * step;
-                   work.run({i / parts, first, std::min(step, channels_ - first), 0, positions_});
-                 }
-               });
+  // The kernel has not told of its blocks: the calls run on the finished result, a few channels or positions at a time.
+  const int64_t all = interleaving_ ? positions_ : channels_, inner = interleaving_ ? channels_ : positions_;
+  const int64_t step = std::max<int64_t>(1, kBlockPiece / inner), parts = (all + step - 1) / step;
+  parallel_for(0, images_ * parts, std::max<int64_t>(1, kBlockGrain / (step * inner)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % parts * step, count = std::min(step, all - first);
+      if (interleaving_) {
+        work.run({i / parts, 0, channels_, first, count});
+      } else {
+        work.run({i / parts, first, count, 0, positions_});
+      }
+    }
+  });
 }
 
 }  // namespace mica::recording

@@ -141,8 +141,15 @@ bool add_calls(Key& key, const Call* calls, int count, const std::vector<Slot>& 
     if (key.differs()) return false;
   }
   // What follows a convolution runs on its blocks only in fresh memory that it fills.
-  for (size_t s = 0; s < slots.size() && convolves; ++s)
-    key.add(static_cast<uint64_t>(slots[s].storage->nbytes()) << 1 | is_promised(slots[s]));
+  // Where an image lies interleaved, or is wanted so, counts as well.
+  for (size_t s = 0; s < slots.size() && convolves; ++s) {
+    const Interleaving& how = slots[s].interleaved;
+    key.add(static_cast<uint64_t>(slots[s].storage->nbytes()) << 3 | packed(is_promised(slots[s])) << 2 |
+            packed(slots[s].wanted) << 1 | packed(static_cast<bool>(how)));
+    if (!how) continue;
+    key.add(static_cast<uint64_t>(how.channels));
+    key.add(static_cast<uint64_t>(how.positions));
+  }
   return !key.differs();
 }
 
@@ -205,7 +212,7 @@ void KnownPlan::take_numbers(const Call* calls) {
 }
 
 bool KnownPlans::write_key(const Call* calls, int count, const std::vector<Slot>& slots) {
-  const size_t most = static_cast<size_t>(count) * kCallWords + 2 * slots.size() + 4;
+  const size_t most = static_cast<size_t>(count) * kCallWords + 4 * slots.size() + 4;
   if (most > room_) {
     room_ = 2 * most;
     key_.reset(new uint64_t[room_]);

@@ -129,6 +129,10 @@ void PendingCalls::note_kinds(const std::vector<char>& alone) {
 }
 
 void PendingCalls::let_go(Slot& slot) {
+  if (slot.interleaved && slot.written && !is_dead(slot)) {
+    interleaved.add(slot.storage, slot.interleaved);
+    slot.written = false;  // it stays marked
+  }
   if (slot.written) slot.storage->set_written_later(false);
   if (slot.held) slot.storage->unhold();
   if (!slot.storage->address() && is_dead(slot)) slot.storage->break_promise();
@@ -140,6 +144,7 @@ void PendingCalls::forget() {
   count_ = 0;
   for (Slot& slot : slots_) let_go(slot);
   slots_.clear();
+  interleaved.drop_unused();
 }
 
 void PendingCalls::give_up(const std::string& reason) {
@@ -190,7 +195,11 @@ void PendingCalls::keep_rest(const std::string& reason, bool told) {
     } else if (slot.written && !written[s]) {
       if (!slot.held) slot.storage->hold();
       slot.held = true;
-      slot.storage->set_written_later(false);
+      if (slot.interleaved) {
+        interleaved.add(slot.storage, slot.interleaved);
+      } else {
+        slot.storage->set_written_later(false);
+      }
       slot.written = false;
     }
     if (!used[s]) {
@@ -217,7 +226,31 @@ void PendingCalls::keep_rest(const std::string& reason, bool told) {
   count_ = kept;
 }
 
-void PendingCalls::run(const char* reason, const std::string& asked_from, bool told) {
+// Notes which slots lie interleaved, and which one is wanted so. Returns whether there are any.
+bool PendingCalls::mark_slots(const StorageImpl* wanted) {
+  if (!wanted && interleaved.empty()) return false;
+  bool any = false;
+  for (Slot& slot : slots_) {
+    slot.wanted = slot.storage.get() == wanted;
+    const Interleaving* how = slot.written ? nullptr : interleaved.find(slot.storage.get());
+    slot.interleaved = how ? *how : Interleaving();
+    any |= slot.wanted || slot.interleaved;
+  }
+  if (any) interleaved.reserve(slots_.size());
+  return any;
+}
+
+// Puts storages in order that the plan cannot read interleaved.
+void PendingCalls::take_interleaved(const Plan* plan) {
+  if (plan && plan->takes_interleaved()) return;
+  for (Slot& slot : slots_) {
+    if (!slot.interleaved) continue;
+    interleaved.separate(slot.storage.get());
+    slot.interleaved = {};
+  }
+}
+
+void PendingCalls::run(const char* reason, const std::string& asked_from, bool told, const StorageImpl* wanted) {
   if (count_ == 0) return;
   forget_lost();
   if (broken_) {
@@ -227,7 +260,7 @@ void PendingCalls::run(const char* reason, const std::string& asked_from, bool t
   }
   progress_.assign(count_, Progress::Waits);
   try {
-    if (count_ == 1 && !explains && calls_[0].form != Call::Form::Indexed) {
+    if (!mark_slots(wanted) && count_ == 1 && !explains && calls_[0].form != Call::Form::Indexed) {
       run_one();
     } else {
       run_all(reason, asked_from);
@@ -247,6 +280,11 @@ void PendingCalls::finish() {
   } catch (...) {  // whoever asks for the results is told
     give_up(text_of_error());
   }
+  try {
+    interleaved.separate_all();
+  } catch (...) {  // there is no memory to put them in order: they are lost as well
+    interleaved.lose_all(text_of_error());
+  }
 }
 
 void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
@@ -254,6 +292,7 @@ void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
     if (const KnownPlan* known = plans_.find(calls_.get(), count_, slots_)) return run_known(*known);
   const Plan plan(calls_.get(), count_, kMostHalves, slots_);
   const FusedPlan fused(calls_.get(), count_, slots_, plan.needed());
+  take_interleaved(&plan);
   // All memory is allocated first. Where there is none, nothing has changed, and whoever asks again gets the error
   // again.
   for (int s = 0; s < static_cast<int>(slots_.size()); ++s)
@@ -280,6 +319,7 @@ void PendingCalls::run_all(const char* reason, const std::string& asked_from) {
 
 // Runs the calls by a plan that was made for calls like them.
 void PendingCalls::run_known(const KnownPlan& plan) {
+  take_interleaved(plan.plan());
   for (const int s : plan.stored()) slots_[s].storage->keep_promise();
   counts.flushes += 1;
   counts.calls += count_;
@@ -304,6 +344,7 @@ void PendingCalls::run_groups(const Plan& plan, const Call* calls) {
     plan.note(g, Progress::Begun, progress_);
     recording::run(plan, g, calls, slots_);
     plan.note(g, Progress::Done, progress_);
+    for (const int s : plan.interleaved_results(g)) slots_[s].interleaved = plan.interleaving(g);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/interleaved_memory.h"
 #include "compiler/known_plans.h"
 #include "mica/core/recording.h"
 
@@ -34,6 +35,7 @@ class PendingCalls {
   std::string (*place)() = nullptr;  // says at which line the program is
   std::string explanation;
   PointwiseLoop no_elements;  // for end_call(), which calls kernels without elements
+  InterleavedMemory interleaved;
 
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == kMostCalls; }
@@ -47,8 +49,10 @@ class PendingCalls {
   bool runs_alone_for_sure(uint64_t kind);   // the same, but false where the call is one to put off nevertheless
   bool is_known_alone(uint64_t kind) const;  // without a call of it
   // Runs all calls and forgets them. After an error, those stay that did not run and still can. `told` says whether the
-  // error reaches the program that made the calls.
-  void run(const char* reason, const std::string& asked_from = {}, bool told = true);
+  // error reaches the program that made the calls. `wanted` is a storage that a convolution asks for which is faster
+  // where the storage lies interleaved.
+  void run(const char* reason, const std::string& asked_from = {}, bool told = true,
+           const StorageImpl* wanted = nullptr);
   void finish();  // runs the calls of a thread that ends; what cannot be computed is lost
   // Where the program is, if an explanation will say so. To be asked before the mutex is locked.
   std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
@@ -66,6 +70,8 @@ class PendingCalls {
   void give_up(const std::string& reason);
   void run_all(const char* reason, const std::string& asked_from);
   void run_one();
+  bool mark_slots(const StorageImpl* wanted);
+  void take_interleaved(const Plan* plan);
   void run_known(const KnownPlan& plan);
   void run_groups(const Plan& plan, const Call* calls);
   void keep_rest(const std::string& reason, bool told);

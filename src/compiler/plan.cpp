@@ -63,9 +63,9 @@ Plan::Plan(Call* calls, int count, int spare, const std::vector<Slot>& slots)
     if (users[s] == 1 && grouping_.groups()[last_use_[s]].calls.size() == 1) in_memory_[s] = 1;
     if (!in_memory_[s] && users[s] == 1) kept_ += static_cast<int64_t>(slots[s].storage->nbytes());
   }
-  epilogues_.resize(groups);
-  runs_later_.resize(groups);
-  find_epilogues(calls, slots, users);
+  interleavings_.resize(groups);
+  interleaved_results_.resize(groups);
+  if (!interleave(calls, slots, users)) find_epilogues(calls, slots, users, false);
   plans_.resize(groups);
   int used = count;
   for (size_t g = 0; g < groups; ++g) {
@@ -120,8 +120,14 @@ void Plan::note(size_t group, Progress reached, std::vector<Progress>& progress)
 
 // A convolution runs as a part of the first group that reads its result, if no group between the two writes what the
 // convolution reads. Where a group reads several convolutions, it runs with the last of them.
-void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users) {
+void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users,
+                          bool interleaves) {
   const auto& groups = grouping_.groups();
+  epilogues_.clear();
+  epilogues_.resize(groups.size());
+  runs_later_.assign(groups.size(), 0);
+  std::vector<char> wanted(slots.size());  // whether a slot shall lie interleaved
+  for (size_t s = 0; s < slots.size(); ++s) wanted[s] = slots[s].wanted;
   for (int head = static_cast<int>(groups.size()) - 1; head >= 0; --head) {
     const Call& convolution = calls[groups[head].calls[0]];
     if (groups[head].calls.size() != 1 || !is_convolution(convolution)) continue;
@@ -137,17 +143,25 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     const char in_memory = in_memory_[result];
     const bool alone = is_dead(slots[result]) && is_promised(slots[result]) && users[result] == 2;
     if (alone) in_memory_[result] = 0;
-    epilogues_[reader] = Epilogue::make(groups[head].calls[0], groups[reader].calls, calls, slots, in_memory_);
+    const std::vector<int>& members = groups[reader].calls;
+    const auto is_wanted = [&](int c) { return wanted[calls[c].operands[0].slot]; };
+    if (interleaves && std::any_of(members.begin(), members.end(), is_wanted) && computes_interleaved(convolution))
+      epilogues_[reader] = Epilogue::make(groups[head].calls[0], members, calls, slots, in_memory_, true);
+    if (!epilogues_[reader])
+      epilogues_[reader] = Epilogue::make(groups[head].calls[0], members, calls, slots, in_memory_, false);
     if (!epilogues_[reader]) {
       in_memory_[result] = in_memory;
       continue;
     }
     runs_later_[head] = 1;
+    for (size_t s = 0; s < slots.size() && epilogues_[reader]->interleaving(); ++s)
+      wanted[s] |= epilogues_[reader]->takes_images(static_cast<int>(s));
     in_memory_[result] = !epilogues_[reader]->shares_memory(result);
     if (!in_memory_[result]) kept_ += static_cast<int64_t>(slots[result].storage->nbytes());
     // The convolution may also take a product that computes its input, if nobody else reads the product and no group
     // between changes what the product reads.
     const int read = convolution.operands[1].slot;
+    if (epilogues_[reader]->interleaving()) continue;
     if (head == 0 || groups[head - 1].calls.size() != 1 || !grouping_.writes(head - 1, read) || runs_later_[head - 1])
       continue;
     if (!is_dead(slots[read]) || !is_promised(slots[read]) || users[read] != 2) continue;
@@ -297,7 +311,7 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
     text += cat("  loop ", ++loop, ": ",
                 static_cast<int>(g.calls.size()) + (epilogues_[i] ? epilogues_[i]->others() : 0), " calls");
     if (epilogues_[i])
-      text += " on blocks of a convolution";
+      text += interleavings_[i] ? " on blocks of a convolution, channels side by side" : " on blocks of a convolution";
     else if (g.calls.size() > 1)
       text += cat(", ", p.outer * p.pieces, " pieces of ", p.range, " along dimension ", p.cut, ", ", p.scratch,
                   " bytes of buffers");

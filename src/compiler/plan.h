@@ -10,6 +10,7 @@
 
 #include "compiler/groups.h"
 #include "compiler/segments.h"
+#include "core/interleaved.h"
 
 namespace mica::recording {
 
@@ -18,10 +19,12 @@ inline constexpr int kMostHalves = 32;  // calls that a plan may make of others,
 // A storage that the calls of a recording use. Their operands name it by its index.
 struct Slot {
   Storage storage;
-  bool written = false;   // whether a call writes it
-  bool keeps = false;     // whether the arrangements of it that kernels keep stay: calls only read it as a weight
-  bool promised = false;  // whether it had no memory when its first call came, and no call has written it since
-  bool held = true;       // by this recording; a storage that is written first has only the mark of that
+  bool written = false;        // whether a call writes it
+  bool keeps = false;          // whether the arrangements of it that kernels keep stay: calls only read it as a weight
+  bool promised = false;       // whether it had no memory when its first call came, and no call has written it since
+  bool held = true;            // by this recording; a storage that is written first has only the mark of that
+  bool wanted = false;         // whether a convolution will read it that is faster where it lies interleaved
+  Interleaving interleaved{};  // how it lies interleaved, when the calls run and once they have run
 };
 
 // How far a call has come while a recording runs. Of calls that have begun, some pieces may have been computed.
@@ -74,6 +77,11 @@ class Plan {
   std::vector<char> run_alone(int count) const;
   bool made_halves() const { return made_halves_; }  // whether calls were cut into halves, which lie behind the calls
   size_t loops() const;  // how many groups there are, without those that run as a part of a later one
+  // Whether storages that lie interleaved are read as they are. If not, they are put in order before the plan runs.
+  bool takes_interleaved() const { return takes_interleaved_; }
+  // How the results of a group lie interleaved, and their slots.
+  const Interleaving& interleaving(size_t group) const { return interleavings_[group]; }
+  const std::vector<int>& interleaved_results(size_t group) const { return interleaved_results_[group]; }
   // Notes how far the calls have come that run with a group.
   void note(size_t group, Progress reached, std::vector<Progress>& progress) const;
   std::string describe(const Call* calls, const std::vector<Slot>& slots) const;
@@ -81,7 +89,11 @@ class Plan {
   static std::vector<bool> find_needed(const Call* calls, int count, const std::vector<Slot>& slots);
 
  private:
-  void find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users);
+  void find_epilogues(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users,
+                      bool interleaves);
+  bool interleave(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users);
+  bool try_to_interleave(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users);
+  bool uses_interleaved(size_t group, int slot, const Call* calls) const;
   void cut(size_t group, const Call* calls);
   void give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers);
   bool can_take_over(const Call& call, int from, int to, size_t group) const;
@@ -93,6 +105,9 @@ class Plan {
   std::vector<int> last_use_;
   std::vector<std::unique_ptr<Epilogue>> epilogues_;  // by group
   std::vector<char> runs_later_;
+  std::vector<Interleaving> interleavings_;            // by group
+  std::vector<std::vector<int>> interleaved_results_;  // by group
+  bool takes_interleaved_ = false;
   int dead_ = 0;
   bool made_halves_ = false;
   int64_t kept_ = 0;
@@ -101,6 +116,13 @@ class Plan {
 // Whether nobody but the recording knows a storage, and whether nobody else can know its memory.
 inline bool is_dead(const Slot& slot) { return slot.storage->use_count() == 1; }
 inline bool is_promised(const Slot& slot) { return slot.promised; }
+
+// A convolution's views. Those of images that lie interleaved have the strides of their memory.
+struct ConvolutionViews {
+  TensorView views[kOperands];
+  int64_t strides[kOperands][kDims];
+  ConvolutionViews(const Call& call, const std::vector<Slot>& slots, bool source_interleaved, bool result_interleaved);
+};
 
 // Runs the whole of a call at once, as without a recording.
 void run_alone(const Call& call, const std::vector<Slot>& slots);

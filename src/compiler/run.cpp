@@ -6,6 +6,7 @@
 
 #include "compiler/epilogue.h"
 #include "compiler/plan.h"
+#include "core/recorded_convolution.h"
 #include "mica/parallel.h"
 
 namespace mica::recording {
@@ -152,6 +153,11 @@ void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Sl
   if (const Epilogue* epilogue = plan.epilogue(group)) return epilogue->run(slots);
   const Group& g = plan.grouping().groups()[group];
   const GroupPlan& how = plan[group];
+  if (plan.interleaving(group)) {
+    const Call& call = calls[g.calls[0]];
+    ConvolutionViews on(call, slots, static_cast<bool>(slots[call.operands[1].slot].interleaved), true);
+    return run_convolution(call, on.views, nullptr, nullptr, true);
+  }
   if (g.calls.size() == 1) return run_alone(calls[g.calls[0]], slots);
   const int cut = how.cut;
   const int64_t extent = g.extents[cut], grain = std::max<int64_t>(1, kGrain / how.work);

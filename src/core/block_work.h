@@ -8,7 +8,8 @@
 
 namespace mica::recording {
 
-// Some channels of an image, and of each the same positions one after the other. The result is dense, channels first.
+// Some channels of an image, and of each the same positions one after the other. The result is dense, with channels
+// first or interleaved.
 struct Block {
   int64_t image, channel, channels, position, positions;
 };
@@ -36,15 +37,17 @@ struct ChannelFactors {
   int64_t image_step, channel_step;
 };
 
-// The kernel that this thread calls next takes the work, if it can, and the factors, if there are any.
+// The kernel that this thread calls next takes the work, if it can, and the factors, if there are any. `interleaved`
+// says that its result, and its input where that says so, have their channels side by side (core/interleaved.h).
 class BlockWorkScope {
  public:
-  BlockWorkScope(BlockWork* work, const ChannelFactors* factors);
+  BlockWorkScope(BlockWork* work, const ChannelFactors* factors, bool interleaved);
   BlockWorkScope(const BlockWorkScope&) = delete;
   BlockWorkScope& operator=(const BlockWorkScope&) = delete;
   ~BlockWorkScope();
 };
 BlockWork* take_block_work();  // null: there is none
 const ChannelFactors* take_channel_factors();
+bool take_interleaved();
 
 }  // namespace mica::recording

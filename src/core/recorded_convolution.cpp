@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/compiler_switch.h"
 #include "core/kept.h"
 #include "core/recorded_rows.h"
 #include "mica/core/recording.h"
@@ -23,7 +24,11 @@ struct ConvolutionNumbers {
 };
 static_assert(sizeof(ConvolutionNumbers) <= sizeof(Call::arguments));
 
-void run_alone_on(const Call& call, const TensorView* views, int) { run_convolution(call, views, nullptr, nullptr); }
+void run_alone_on(const Call& call, const TensorView* views, int) {
+  run_convolution(call, views, nullptr, nullptr, false);
+}
+
+IntArrayRef list(const int64_t* numbers, int32_t count) { return IntArrayRef(numbers, static_cast<size_t>(count)); }
 
 bool is_own_memory(const Tensor& t) {
   return t.dtype() == DType::Float32 && t.is_cpu() && t.numel() > 0 && t.storage() && t.storage()->resizable();
@@ -33,13 +38,62 @@ bool is_own_memory(const Tensor& t) {
 
 bool is_convolution(const Call& call) { return call.run_rows == run_alone_on; }
 
-void run_convolution(const Call& call, const TensorView* views, BlockWork* work, const ChannelFactors* factors) {
+void run_convolution(const Call& call, const TensorView* views, BlockWork* work, const ChannelFactors* factors,
+                     bool interleaved) {
   const auto& n = *reinterpret_cast<const ConvolutionNumbers*>(call.arguments);
-  const auto list = [&](const int64_t* numbers) { return IntArrayRef(numbers, static_cast<size_t>(n.dims)); };
   const kept::Scope weight(call.operands[kConvolutionWeight].storage);
-  const BlockWorkScope given(work, factors);
-  n.kernel(views[0], views[1], views[2], call.noperands > 3 ? views[3] : TensorView(), list(n.stride), list(n.padding),
-           list(n.dilation), n.groups);
+  const BlockWorkScope given(work, factors, interleaved);
+  n.kernel(views[0], views[1], views[2], call.noperands > 3 ? views[3] : TensorView(), list(n.stride, n.dims),
+           list(n.padding, n.dims), list(n.dilation, n.dims), n.groups);
+}
+
+bool computes_interleaved(const Call& call) {
+  if (!interleaving_of(call.operands[0])) return false;
+  const auto& n = *reinterpret_cast<const ConvolutionNumbers*>(call.arguments);
+  TensorView views[3];
+  int64_t strides[3][kDims];
+  for (int k = 0; k < 3; ++k) {
+    const Operand& o = call.operands[k];
+    for (int d = 0; d < o.ndim; ++d) strides[k][d] = o.strides[d] / element_size(o.dtype);
+    views[k].ndim = o.ndim;
+    views[k].sizes = o.sizes;
+    views[k].strides = strides[k];
+    views[k].dtype = o.dtype;
+  }
+  return computes_interleaved(views[0], views[1], views[2], list(n.stride, n.dims), list(n.padding, n.dims),
+                              list(n.dilation, n.dims), n.groups);
+}
+
+Interleaving interleaving_of(const Operand& o) {
+  if (o.ndim != 4 || o.dtype != DType::Float32 || o.offset != 0) return {};
+  int64_t step = element_size(o.dtype);
+  for (int d = o.ndim - 1; d >= 0; --d) {
+    if (o.sizes[d] != 1 && o.strides[d] != step) return {};
+    step *= o.sizes[d];
+  }
+  if (static_cast<int64_t>(o.storage->nbytes()) != step) return {};
+  return {o.sizes[0], o.sizes[1], o.sizes[2] * o.sizes[3]};
+}
+
+void compute_input(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
+  const auto needs_grad = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+  static const bool wanted = is_switched_on("MICA_COMPILER_INTERLEAVE");
+  const bool keeps = grad_enabled() && (needs_grad(input) || needs_grad(weight) || needs_grad(bias));
+  if (wanted && !keeps && input.storage()->written_later() && is_own_memory(input) && input.is_contiguous()) {
+    const auto shape = [](const Tensor& t) {
+      TensorView v;
+      v.ndim = static_cast<int>(t.dim());
+      v.sizes = t.sizes().data();
+      v.strides = t.strides().data();
+      v.dtype = t.dtype();
+      return v;
+    };
+    if (computes_interleaved(shape(out), shape(input), shape(weight), stride, padding, dilation, groups) &&
+        settle_interleaved(*input.storage()))
+      return;
+  }
+  (void)input.view_of();
 }
 
 bool is_product_by_channel(const Call& call, int& dense, int& numbers) {
@@ -80,7 +134,8 @@ bool put_off_convolution(ConvolutionKernel* kernel, const Tensor& out, const Ten
     if (!t->defined()) continue;
     if (!is_own_memory(*t)) return false;
     const bool there = t->storage()->address() && !t->storage()->written_later();
-    if (!there && !(t == &input && waits_as_product(input))) return false;
+    const bool waits = t == &input && (waits_as_product(input) || lies_interleaved(*input.storage()));
+    if (!there && !waits) return false;
   }
   Call& call = begin_call();
   call.name = "convolution";

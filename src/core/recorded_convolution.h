@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/block_work.h"
+#include "core/interleaved.h"
 #include "core/recorded_call.h"
 #include "mica/core/array_ref.h"
 #include "mica/tensor.h"
@@ -30,8 +31,17 @@ bool is_lone_call(bool (*holds)(const Call& call, const void* context), const vo
 bool is_convolution(const Call& call);
 inline constexpr int kConvolutionWeight = 2;
 
-// Runs it on memory, with `work` on each block of it and the input multiplied by `factors`; both may be null.
-void run_convolution(const Call& call, const TensorView* views, BlockWork* work, const ChannelFactors* factors);
+// Runs it on memory, with `work` on each block of it and the input multiplied by `factors`; both may be null. Views of
+// images that lie interleaved have the strides of their memory, and `interleaved` says whether the result is such.
+void run_convolution(const Call& call, const TensorView* views, BlockWork* work, const ChannelFactors* factors,
+                     bool interleaved);
+bool computes_interleaved(const Call& call);
+// How an operand lies if its storage has its images interleaved and nothing else; none if it cannot.
+Interleaving interleaving_of(const Operand& operand);
+
+// Computes what the input waits for. Where the convolution is faster so, the input lies interleaved afterwards.
+void compute_input(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, int64_t groups);
 
 // The product of a call by one number for each channel: which operand is dense, images of channels of `positions`
 // elements, and which has these numbers. Else false.

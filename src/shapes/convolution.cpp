@@ -218,7 +218,8 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
       // What it reads is computed before, unless it is a product that the kernel can compute as it reads it.
       const bool one_pixel =
           w.numel() == w.size(0) * w.size(1) && groups == 1 && result.numel() * w.size(1) == x.numel() * w.size(0);
-      if (!one_pixel || !recording::waits_as_product(x)) (void)x.view_of();
+      if (!one_pixel || !recording::waits_as_product(x))
+        recording::compute_input(result, x, w, b, args.stride, args.padding, args.dilation, groups);
       (void)kept::view_to_read(w);
       if (recording::put_off_convolution(kernel, result, x, w, b, args.stride, args.padding, args.dilation, groups))
         return;

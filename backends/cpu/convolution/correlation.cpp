@@ -67,6 +67,12 @@ bool is_planar(const Problem& p) {
 
 bool is_volume(const Problem& p) { return p.dtype == DType::Float32 && !is_planar(p); }
 
+bool is_short(const Correlation& c) {
+  constexpr int64_t kFewPositions = 64, kLargeFilters = 1 << 18;
+  return c.batch * c.target_planes * c.target.height * c.target.width <= kFewPositions && c.groups == 1 &&
+         c.depth() * c.filters >= kLargeFilters;
+}
+
 Correlation forward_correlation(const Problem& p) {
   Correlation c;
   c.batch = p.batch;

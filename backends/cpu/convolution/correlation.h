@@ -66,6 +66,9 @@ void store_positions(const Plane& target, int64_t image, int64_t first_channel, 
 void load_positions(const Plane& source, int64_t image, int64_t first_channel, int64_t channels, int64_t first,
                     int64_t count, float* rows);
 
+// Whether there are so few positions that arranging the filters would cost more than the product with them as they are.
+bool is_short(const Correlation& c);
+
 // Direct convolution: each output is summed in registers, and vectors run along filters.
 bool suits_direct(const Correlation& c);
 void convolve_direct(const Correlation& c);

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/convolution/columns.h"
 #include "backends/cpu/convolution/depthwise.h"
+#include "backends/cpu/convolution/interleaved.h"
 #include "backends/cpu/convolution/merged_groups.h"
 #include "backends/cpu/convolution/winograd.h"
 #include "backends/cpu/register.h"
@@ -30,13 +31,6 @@ bool all_finite(const Plane& images, int64_t batch, int64_t channels) {
     if (bad) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
-}
-
-// Whether there are so few positions that arranging the filters would cost more than the product with them as they are.
-bool is_short(const Correlation& c) {
-  constexpr int64_t kFewPositions = 64, kLargeFilters = 1 << 18;
-  return c.batch * c.target_planes * c.target.height * c.target.width <= kFewPositions && c.groups == 1 &&
-         c.depth() * c.filters >= kLargeFilters;
 }
 
 bool correlate(const Correlation& original) {
@@ -110,6 +104,14 @@ bool weight_gradient_planar(const Problem& p) {
 
 void convolve(Problem& p) {
   drop_unmet_taps(p);
+  if (p.interleaved) {
+    if (suits_interleaved(p)) return convolve_interleaved(p);
+    if (const Correlation c = forward_correlation(p); is_short(c) && !suits_winograd(c)) {
+      SeparatedProblem separated(p);
+      convolve(separated.problem());
+      return separated.finish();
+    }
+  }
   if (is_whole(p)) return convolve_whole(p);
   if (skips_pixels(p)) return convolve_read_pixels(p);
   if (convolve_planar(p) || (!p.is_pointwise() && convolve_together(p))) return;
@@ -136,6 +138,7 @@ void convolution_kernel(const TensorView& out, const TensorView& input, const Te
   Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
   p.work = recording::take_block_work();
   p.factors = recording::take_channel_factors();
+  p.interleaved = recording::take_interleaved();
   if (p.factors && !takes_factors(p)) {
     const Scratch products(static_cast<size_t>(input.numel) * sizeof(float));
     multiply_input(p, products.as<float>());

@@ -34,6 +34,7 @@ struct Problem {
   const void* bias;
   recording::BlockWork* work = nullptr;                // what to run on finished blocks of the dense output, or null
   const recording::ChannelFactors* factors = nullptr;  // what to multiply the dense input by, or null
+  bool interleaved = false;  // whether the output has its channels side by side, which no tensor knows
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t depth() const { return channels * taps(); }  // the products that make one element of the output

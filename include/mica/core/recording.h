@@ -52,6 +52,10 @@ inline bool active() { return thread_modes & mode_bit::kRecord; }
 bool in_function();                   // active, and not by a backward pass alone
 void flush(const char* reason = "");  // runs what this thread has put off
 void settle(const StorageImpl& storage);
+// The same for a convolution that is faster where its input lies interleaved (src/core/interleaved.h). Returns whether
+// the storage now does; if not, it still has to be settled.
+bool settle_interleaved(const StorageImpl& storage);
+bool lies_interleaved(const StorageImpl& storage);  // for a call of this thread
 // The use_count() of the storage, without the references of this thread's recording.
 uint32_t users(const StorageImpl& storage);
 bool pending();  // whether this thread has put anything off

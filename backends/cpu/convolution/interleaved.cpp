@@ -1,0 +1,229 @@
+#include "backends/cpu/convolution/interleaved.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "backends/cpu/convolution/columns.h"
+#include "backends/cpu/convolution/correlation.h"
+#include "backends/cpu/convolution/filter_panels.h"
+#include "backends/cpu/convolution/parts.h"
+#include "backends/cpu/convolution/winograd.h"
+#include "backends/cpu/gemm/kernels.h"
+#include "backends/cpu/share_runs.h"
+#include "core/interleaved.h"
+
+namespace mica::cpu::convolution {
+
+namespace {
+
+using gemm_impl::MicroKernel;
+using gemm_impl::MicroTile;
+
+constexpr int64_t kGroupPanels = 14;  // the panels of positions that are multiplied with one panel of filters, at most
+constexpr int64_t kHeavyMatrix = 1 << 20;  // bytes of a matrix that leaves the second cache before it is read again
+constexpr int64_t kHeavyGroup = 1 << 20;   // bytes of a group of panels that is then worth fewer reads of the matrix
+constexpr int64_t kSetFloats = 512;        // rows so far apart fall into few sets of the first cache
+constexpr int64_t kLineFloats = 16;
+
+constexpr int64_t kFewPositions = 1024;  // images of fewer positions follow each other as columns of one product
+
+// Rows of positions times panels of filters.
+class InterleavedProduct {
+ public:
+  explicit InterleavedProduct(const Problem& p) : p_(p) {
+    const int64_t row_bytes = depth_ * static_cast<int64_t>(sizeof(float)), panel_bytes = kernel_.rows * row_bytes;
+    const bool heavy = p.filters * row_bytes > kHeavyMatrix;
+    const int64_t most = std::max<int64_t>(1, (heavy ? kHeavyGroup : kernel_.block_bytes) / panel_bytes);
+    group_ = equal_part(panels_, std::min(kGroupPanels, most));
+    // Rows are read where they lie if they are whole positions of the source, and not in few sets of the cache.
+    in_place_ = p.is_pointwise() && p.input.channels_last() && !p.factors && depth_ % kSetFloats != 0;
+    row_ = in_place_ ? p.input.position_stride() : round_up(depth_, kLineFloats) + kLineFloats;
+  }
+
+  void run() {
+    const int64_t groups = divide_up(panels_, group_);
+    share_runs(get_num_threads(), p_.batch * groups * columns_, 1, columns_, [&](int64_t begin, int64_t end) {
+      const Scratch rows(in_place_ ? 0 : bytes_of_floats(group_ * kernel_.rows * row_));
+      while (begin < end) {
+        const int64_t group = begin / columns_, last = std::min(end, (group + 1) * columns_);
+        multiply(group / groups, group % groups * group_, begin % columns_, last - begin, rows.as<float>());
+        begin = last;
+      }
+    });
+    if (p_.work) p_.work->set_done();
+  }
+
+ private:
+  const float* source(int64_t image) const { return reinterpret_cast<const float*>(p_.input_at(image, 0)); }
+
+  // Copies what the positions [first, first + count) of an image read: a row for each.
+  void copy_rows(int64_t image, int64_t first, int64_t count, float* to) const {
+    const Images& in = p_.input;
+    const int64_t width = p_.output.sizes[2], channels = p_.channels;
+    const float* from = source(image);
+    if (p_.is_pointwise() && !in.channels_last()) {
+      gemm_impl::copy_to_sums(DType::Float32)(from + first * in.position_stride(), to,
+                                              {count, channels, in.position_stride(), in.channel_stride, row_, 1});
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i, to += row_) {
+      const int64_t y = (first + i) / width * p_.stride[1], x = (first + i) % width * p_.stride[2];
+      const float* at = from + y * in.strides[1] + x * in.strides[2];
+      if (in.channel_stride == 1) {
+        std::memcpy(to, at, bytes_of_floats(channels));
+      } else {
+        for (int64_t c = 0; c < channels; ++c) to[c] = at[c * in.channel_stride];
+      }
+    }
+  }
+
+  // Multiplies a group of panels of positions, from `first` on, with some panels of filters.
+  void multiply(int64_t image, int64_t first, int64_t column, int64_t columns, float* rows) const {
+    const int64_t last = std::min(panels_, first + group_), position = first * kernel_.rows;
+    const int64_t count = std::min(positions_, last * kernel_.rows) - position;
+    if (!in_place_) copy_rows(image, position, count, rows);
+    const float* factors = in_place_ ? source(image) + position * row_ : rows;
+    float* target = reinterpret_cast<float*>(p_.output_at(image, 0)) + position * step_;
+    MicroTile tile;
+    tile.a_row_stride = row_;
+    tile.a_k_stride = 1;
+    tile.b_k_stride = kernel_.cols;
+    tile.b_padded = true;
+    tile.c_row_stride = step_;
+    tile.k = depth_;
+    tile.store = gemm_impl::Store::Overwrite;
+    tile.epilogue = nullptr;
+    for (int64_t i = column; i < column + columns; ++i) {
+      const int64_t filter = i * kernel_.cols;
+      tile.b = tile.next_b = filters_.panel(i);
+      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, p_.filters - filter));
+      for (int64_t panel = first; panel < last; ++panel) {
+        const int64_t row = (panel - first) * kernel_.rows;
+        tile.a = factors + row * row_;
+        tile.c = target + row * step_ + filter;
+        tile.rows = static_cast<int>(std::min<int64_t>(kernel_.rows, count - row));
+        if (panel + 1 == last && i + 1 < columns_) tile.next_b = filters_.panel(i + 1);
+        const bool lone = has_lone(image) && panel + 1 == panels_;
+        if (lone) --tile.rows;
+        if (tile.rows > 0) kernel_.run(tile);
+        if (lone) run_alone(tile);
+      }
+    }
+    const int64_t filter = column * kernel_.cols;
+    const int64_t filters = std::min(p_.filters, (column + columns) * kernel_.cols) - filter;
+    if (p_.bias) add_bias(target + filter, filter, filters, count);
+    if (p_.work) p_.work->run({image, filter, filters, position, count});
+  }
+
+  // With positions as columns, a last vector of one column is added in an order of its own. Small images follow each
+  // other there; others end their columns one by one.
+  bool has_lone(int64_t image) const {
+    const int64_t lanes = kernel_.cols / 2;
+    if (positions_ >= kFewPositions) return positions_ % lanes == 1;
+    return p_.batch * positions_ % lanes == 1 && image == p_.batch - 1;
+  }
+
+  // The last position of all, behind the rows of the tile.
+  void run_alone(MicroTile tile) const {
+    tile.a = static_cast<const float*>(tile.a) + tile.rows * row_;
+    tile.c = static_cast<float*>(tile.c) + tile.rows * step_;
+    tile.rows = 1;
+    tile.c_row_stride = 1;
+    tile.turned = tile.as_column = true;
+    kernel_.run(tile);
+  }
+
+  void add_bias(float* to, int64_t filter, int64_t filters, int64_t count) const {
+    const float* bias = static_cast<const float*>(p_.bias) + filter;
+    for (int64_t i = 0; i < count; ++i, to += step_)
+      for (int64_t j = 0; j < filters; ++j) to[j] += bias[j];
+  }
+
+  const Problem& p_;
+  const MicroKernel& kernel_ = gemm_impl::micro_kernel_f32();
+  const int64_t depth_ = p_.depth(), positions_ = p_.output.positions(), step_ = p_.output.position_stride();
+  const int64_t panels_ = divide_up(positions_, kernel_.rows), columns_ = divide_up(p_.filters, kernel_.cols);
+  const FilterPanels filters_{
+      reinterpret_cast<const float*>(p_.weight), p_.filters, depth_, p_.filter_stride, 1, kernel_.cols};
+  int64_t group_, row_;
+  bool in_place_;
+};
+
+}  // namespace
+
+bool suits_interleaved(const Problem& p) {
+  if (p.dtype != DType::Float32 || p.groups != 1 || !gemm_impl::micro_kernel_f32().turns) return false;
+  if (p.kernel[0] != 1 || p.input.sizes[0] != 1 || p.padding[0] != 0) return false;
+  if (p.weight_channel_stride != p.taps() || !filters_are_ordered(p, false)) return false;
+  // Of less work, and of larger images with more depths, the sums are made in another order.
+  constexpr int64_t kLeastWork = 1 << 18, kMostDepths = 1024;
+  return p.taps() == 1 && p.padding[1] == 0 && p.padding[2] == 0 &&
+         p.batch * p.output.positions() * p.filters * p.channels >= kLeastWork &&
+         (p.output.positions() < kFewPositions || p.channels <= kMostDepths);
+}
+
+void convolve_interleaved(const Problem& p) { InterleavedProduct(p).run(); }
+
+SeparatedProblem::SeparatedProblem(const Problem& p) : original_(p), problem_(p) {
+  make_dense(problem_.output, p.filters, output_.as<float>());
+  problem_.work = nullptr;
+  problem_.interleaved = false;
+  if (!p.input.channels_last()) return;
+  input_.emplace(bytes_of_floats(p.batch * p.channels * p.input.positions()));
+  recording::separate_channels(reinterpret_cast<const float*>(p.input.data), input_->as<float>(),
+                               {p.batch, p.channels, p.input.positions()});
+  make_dense(problem_.input, p.channels, input_->as<float>());
+}
+
+void SeparatedProblem::make_dense(Images& images, int64_t channels, float* data) {
+  images.data = reinterpret_cast<char*>(data);
+  images.strides[2] = 1;
+  for (int d = 1; d >= 0; --d) images.strides[d] = images.strides[d + 1] * images.sizes[d + 1];
+  images.channel_stride = images.positions();
+  images.batch_stride = channels * images.positions();
+}
+
+void SeparatedProblem::finish() const {
+  const Problem& p = original_;
+  const int64_t positions = p.output.positions(), image = p.filters * positions;
+  for (int64_t i = 0; i < p.batch; ++i) {
+    transpose_floats(output_.as<float>() + i * image, positions, reinterpret_cast<float*>(p.output_at(i, 0)), p.filters,
+                     p.filters, positions);
+    if (p.work) p.work->run({i, 0, p.filters, 0, positions});
+  }
+  if (p.work) p.work->set_done();
+}
+
+}  // namespace mica::cpu::convolution
+
+namespace mica::recording {
+
+using namespace cpu::convolution;
+
+bool computes_interleaved(const TensorView& out, const TensorView& input, const TensorView& weight, IntArrayRef stride,
+                          IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
+  if (out.ndim != 4 || groups != 1 || !cpu::gemm_impl::micro_kernel_f32().turns) return false;
+  const Problem p = make_problem(input, out, weight, {}, stride, padding, dilation, groups);
+  constexpr int64_t kLeastChannels = 16;
+  if (p.channels < kLeastChannels || p.filters < kLeastChannels) return false;
+  if (suits_interleaved(p)) return true;
+  if (!is_planar(p) || p.taps() == 1) return false;
+  const Correlation c = forward_correlation(p);
+  return suits_winograd(c) || is_short(c) || suits_direct(c);
+}
+
+void separate_channels(const float* from, float* to, const Interleaving& how) {
+  constexpr int64_t kTogether = 16;  // channels whose lines stay in the first cache
+  const int64_t parts = divide_up(how.channels, kTogether), plane = how.positions * how.channels;
+  parallel_for(0, how.images * parts, divide_up(int64_t{1} << 14, kTogether * how.positions),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t channel = i % parts * kTogether, image = i / parts * plane;
+                   transpose_floats(from + image + channel, how.channels, to + image + channel * how.positions,
+                                    how.positions, how.positions, std::min(kTogether, how.channels - channel));
+                 }
+               });
+}
+
+}  // namespace mica::recording

@@ -1,0 +1,31 @@
+// Convolutions of float32 whose result has its channels side by side (core/interleaved.h), as products: positions are
+// rows, filters are columns. Their elements have the bits of the ways that compute channels one after the other.
+#pragma once
+
+#include <optional>
+
+#include "backends/cpu/convolution/problem.h"
+
+namespace mica::cpu::convolution {
+
+// Whether the problem is such a product: filters of single pixels. Only where the tile suits it.
+bool suits_interleaved(const Problem& p);
+void convolve_interleaved(const Problem& p);
+
+// A problem of few positions whose images are copied, so that a way computes it that has one channel after the other.
+class SeparatedProblem {
+ public:
+  explicit SeparatedProblem(const Problem& p);
+  Problem& problem() { return problem_; }  // to be computed before finish()
+  void finish() const;                     // copies the result, and runs the work on it
+
+ private:
+  static void make_dense(Images& images, int64_t channels, float* data);
+  const Problem& original_;
+  Problem problem_;
+  std::optional<Scratch> input_;
+  const Scratch output_{static_cast<size_t>(original_.batch * original_.filters * original_.output.positions()) *
+                        sizeof(float)};
+};
+
+}  // namespace mica::cpu::convolution

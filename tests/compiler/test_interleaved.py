@@ -1,0 +1,227 @@
+"""Within compiled functions, images between convolutions have their channels side by side: nobody can tell."""
+
+import threading
+
+import mica
+import pytest
+from convolution_parts import both, conv, norm, said
+from mica import _C
+
+F = mica.nn.functional
+nn = mica.nn
+
+# The tiles that this is made for are those of AVX-512.
+SIDE_BY_SIDE = mica.backends.cpu.get_cpu_capability() == "AVX512"
+
+# A layer between two others, and the images that it gets.
+WAYS = {
+    "pointwise, small images": (lambda: conv(64, 96, 1, bias=False), (2, 14, 14)),
+    "pointwise, the same with a bias": (lambda: conv(64, 96, 1), (3, 13, 17)),
+    "pointwise, a position more than whole vectors": (lambda: conv(130, 200, 1, bias=False), (1, 7, 7)),
+    "pointwise, the same of several images": (lambda: conv(70, 150, 1), (5, 9, 5)),
+    "pointwise, rows in few sets of the cache": (lambda: conv(512, 64, 1, bias=False), (1, 28, 28)),
+    "pointwise, large images": (lambda: conv(24, 80, 1, bias=False), (2, 56, 56)),
+    "pointwise, large images of odd sizes": (lambda: conv(24, 80, 1), (1, 41, 41)),
+    "pointwise, deep": (lambda: conv(1200, 64, 1, bias=False), (1, 33, 33)),
+    "pointwise, a stride": (lambda: conv(48, 64, 1, stride=2, bias=False, padding=0), (2, 56, 56)),
+    "pointwise, a stride and odd sizes": (lambda: conv(48, 64, 1, stride=(1, 2), padding=0), (2, 27, 29)),
+    "pointwise, padded": (lambda: conv(48, 64, 1, padding=1), (2, 27, 29)),
+    "pointwise, groups": (lambda: conv(64, 64, 1, groups=2), (1, 40, 40)),
+    "pointwise, few channels": (lambda: conv(8, 64, 1), (1, 40, 40)),
+    "Winograd": (lambda: conv(48, 64, 3, bias=False), (2, 28, 28)),
+    "Winograd, odd": (lambda: conv(33, 35, 3), (3, 19, 21)),
+    "direct, strided": (lambda: conv(32, 64, 3, stride=2), (2, 40, 40)),
+    "direct, filters for the third cache": (lambda: conv(192, 160, 3, stride=2, bias=False), (2, 15, 15)),
+    "direct, taps apart": (lambda: conv(32, 64, 3, padding=2, dilation=2), (2, 24, 24)),
+    "columns, few positions": (lambda: conv(256, 256, 3, bias=False), (1, 7, 7)),
+    "columns, few positions and a bias": (lambda: conv(256, 200, 3, stride=2), (1, 13, 11)),
+    "depthwise": (lambda: conv(96, 96, 3, groups=96, bias=False), (2, 28, 28)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bits(way, threads):
+    make, (images, height, width) = WAYS[way]
+    layer = make()
+    before, after, bn = conv(20, layer.in_channels, 1), conv(layer.out_channels, 24, 1), norm(layer.out_channels, 1)
+    mica.manual_seed(2)
+    x = mica.randn(images, 20, height, width)
+    count = mica.get_num_threads()
+    mica.set_num_threads(threads)
+    try:
+        both(lambda x: after(F.relu(bn(layer(F.relu(before(x)))))), x)
+        both(lambda x: after(F.silu(bn(layer(F.silu(before(x)))))), x)
+        both(lambda x: after(layer(before(x))), x)
+        both(lambda x: after(F.gelu(layer(F.relu(before(x))))), x)
+    finally:
+        mica.set_num_threads(count)
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inner, outer, stride=1, given=None):
+        super().__init__()
+        given = given or outer
+        self.body = nn.Sequential(
+            conv(given, inner, 1, bias=False), norm(inner, 1), nn.ReLU(inplace=True),
+            conv(inner, inner, 3, stride=stride, bias=False), norm(inner, 2), nn.ReLU(),
+            conv(inner, outer, 1, bias=False), norm(outer, 3),
+        )  # fmt: skip
+        self.short = nn.Identity()
+        if given != outer or stride != 1:
+            self.short = nn.Sequential(conv(given, outer, 1, stride=stride, bias=False, padding=0), norm(outer, 4))
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.short(x))
+
+
+def residual():
+    return nn.Sequential(
+        conv(3, 32, 3), nn.MaxPool2d(2), Bottleneck(16, 64, given=32), Bottleneck(16, 64),
+        Bottleneck(32, 128, 2, given=64), Bottleneck(32, 128), nn.AdaptiveAvgPool2d(1),
+    ).eval()  # fmt: skip
+
+
+def test_residual_networks():
+    model, x = residual(), mica.randn(2, 3, 64, 64)
+    both(model, x)
+    assert ("channels side by side" in said(model, x)) == SIDE_BY_SIDE
+
+
+def layers():
+    return conv(16, 64, 1), conv(64, 48, 3), conv(48, 32, 1)
+
+
+USES = {
+    "printed": lambda h: str(h),
+    "an element": lambda h: h[0, 3, 2, 1].item(),
+    "an array": lambda h: h.numpy().copy(),
+    "its address": lambda h: h.data_ptr(),
+    "a view": lambda h: h.view(2, -1)[:, 5].sum().item(),
+    "a pool": lambda h: F.max_pool2d(h, 2).sum().item(),
+    "a sum over channels": lambda h: h.sum(1).sum().item(),
+    "a sum over positions": lambda h: h.mean((2, 3)).sum().item(),
+    "a slice of channels": lambda h: (h[:, 1:7] * 2).sum().item(),
+    "channels as factors": lambda h: (h * h[:, :, :1, :1]).sum().item(),
+    "a permuted sum": lambda h: (h + h.transpose(2, 3)).sum().item(),
+    "in place": lambda h: h.mul_(2).sum().item(),
+    "in place, nothing read": lambda h: h.clamp_(-0.1, 0.1) is None,
+    "a part in place": lambda h: h[0].zero_() is None,
+    "a clone": lambda h: h.clone()[1, 2].sum().item(),
+    "another storage": lambda h: h.untyped_storage().tolist()[:9],
+    "deep copies": lambda h: __import__("copy").deepcopy(h).sum().item(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("when", ["before the next convolution", "after it", "after the one behind it"])
+def test_whoever_looks_sees_channels_one_after_the_other(use, when):
+    first, second, third = layers()
+    mica.manual_seed(3)
+    x, seen = mica.randn(2, 16, 24, 24), []
+
+    def look(h, now):
+        if now == when:
+            result = USES[use](h)
+            seen.append(None if use == "its address" else str(result))
+
+    def function(x):
+        h = F.relu(first(x))
+        look(h, "before the next convolution")
+        y = F.relu(second(h))
+        look(h, "after it")
+        z = third(y)
+        look(h, "after the one behind it")
+        return z, h, y
+
+    both(function, x)
+    assert len(set(seen)) == 1 and len(seen) == 4
+
+
+def test_results_and_what_the_program_keeps():
+    first, second, third = layers()
+    x, kept = mica.randn(2, 16, 24, 24), []
+
+    def function(x):
+        h = F.relu(first(x))
+        kept.append(h)
+        y = second(h)
+        kept.append(y.view(2, 48, -1)[:, ::2])
+        return third(y) + 1, h
+
+    both(function, x)
+    wanted = kept[:2]
+    for i in range(2, len(kept), 2):
+        assert mica.equal(kept[i], wanted[0]) and mica.equal(kept[i + 1], wanted[1])
+
+
+def test_another_thread_reads():
+    first, second, third = layers()
+    x, sums = mica.randn(2, 16, 24, 24), []
+
+    def function(x):
+        h = F.relu(first(x))
+        y = second(h)
+        thread = threading.Thread(target=lambda: sums.append((h[:, 3] * 1).sum().item()))
+        thread.start()
+        thread.join()
+        return third(F.relu(y) + 1), h
+
+    both(function, x)
+    assert len(set(sums)) == 1
+
+
+def test_a_function_that_fails_leaves_what_it_has_computed():
+    first, second, _ = layers()
+    x, kept = mica.randn(2, 16, 24, 24), []
+
+    def function(x):
+        h = F.relu(first(x))
+        kept.append(h)
+        second(h)
+        raise KeyError("x")
+
+    with mica.no_grad():
+        for run in (function, mica.compile(function), mica.compile(function)):
+            with pytest.raises(KeyError):
+                run(x)
+    assert mica.equal(kept[0], kept[1]) and mica.equal(kept[0], kept[2])
+
+
+def test_parts_that_are_not_compiled():
+    first, second, third = layers()
+    x = mica.randn(2, 16, 24, 24)
+    total = mica.compiler.disable(lambda h: h.sum((0, 2, 3)))
+
+    def function(x):
+        h = F.relu(first(x))
+        y = F.relu(second(h))
+        return third(y) + total(h)[:32].view(1, 32, 1, 1), total(y)
+
+    both(function, x)
+
+
+def test_gradients_are_those_of_the_plain_function():
+    first, second, third = layers()
+    x = mica.randn(2, 16, 24, 24, requires_grad=True)
+
+    def function(x):
+        return third(F.relu(second(F.relu(first(x))))).square().sum()
+
+    wanted = mica.autograd.grad(function(x), [x, *second.parameters()])
+    compiled = mica.compile(function)
+    for _ in range(3):
+        for a, b in zip(wanted, mica.autograd.grad(compiled(x), [x, *second.parameters()]), strict=True):
+            assert mica.equal(a, b)
+
+
+def test_no_memory_is_kept():
+    model, x = residual(), mica.randn(2, 3, 64, 64)
+    compiled = mica.compile(model)
+    with mica.no_grad():
+        for _ in range(3):
+            compiled(x)
+        before = _C._cpu_memory_stats()[0]
+        for _ in range(3):
+            compiled(x)
+        assert _C._cpu_memory_stats()[0] == before
