@@ -114,8 +114,9 @@ MICA_FEW_BITS_OP __m512i joined_planes(const __m256i (&low)[2], const __m256i (&
 
 // A tile reads scales from floats that were made of the pairs before. With one row that costs more than half of the
 // products, so here the pairs become floats where they are used. The next block's pairs are fetched meanwhile: no
-// processor foresees such strides.
+// processor foresees such strides. With as many strides at once it does not look far ahead in the weights either.
 MICA_FEW_BITS_TARGET void few_bits_pairs_row(const FewBitsPairsRow& row) {
+  constexpr int64_t kAhead = 4096;
   const __m512 sixteenths =
       _mm512_insertf32x8(_mm512_set1_ps(1.0f), _mm256_set1_ps(1.0f / 16), 1);  // what the upper columns are times
   const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u));
@@ -135,6 +136,7 @@ MICA_FEW_BITS_TARGET void few_bits_pairs_row(const FewBitsPairsRow& row) {
     for (const int8_t* const end = first + row.group; first != end; first += kFewBitsChunk, second += kFewBitsChunk) {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i, weights += few_bits_record(4)) {
+        if (i % 2 == 0) _mm_prefetch(weights + kAhead, _MM_HINT_T0);
         const __m256i both = Pairs::pairs(weights), lower = Pairs::low(both);
         low[0] = Pairs::dot<4>(low[0], lower, first, i);
         low[1] = Pairs::dot<4>(low[1], lower, second, i);

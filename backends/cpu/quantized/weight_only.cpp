@@ -15,8 +15,8 @@ namespace mica::cpu {
 
 namespace {
 
-constexpr int64_t kInt8Group = 512;            // depths that share a step
-constexpr int64_t kInt8TaskBytes = 32 * 1024;  // bytes of weights that are worth a thread
+constexpr int64_t kInt8Group = 512;             // depths that share a step
+constexpr int64_t kInt8TaskBytes = 32 * 1024;   // bytes of weights that are worth a thread
 constexpr int64_t kInt8RowsBytes = 256 * 1024;  // bytes of activations that stay in the second cache
 
 // out[r, n] = scales[n] * (a[r] . weights[n]).
