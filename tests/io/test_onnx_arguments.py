@@ -32,6 +32,7 @@ def relu_of_a_view(x):
 
 
 WRITTEN = {
+    "groups": lambda x: F.scaled_dot_product_attention(torch.cat([x, x], 1), x, x, enable_gqa=True),
     "div_floor": lambda x: torch.div(x, 0.3, rounding_mode="floor"),
     "div_trunc": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
     "div_integers": lambda x: torch.div((x * 10).long(), 3, rounding_mode="trunc"),
@@ -95,10 +96,6 @@ REFUSED = {
     "antialias": (
         lambda x: F.interpolate(x, size=3, mode="bicubic", antialias=True),
         "antialias is written of mode 'bilinear'",
-    ),
-    "groups": (
-        lambda x: F.scaled_dot_product_attention(torch.cat([x, x], 1), x, x, enable_gqa=True),
-        "repeat_interleave them before",
     ),
     "divisor": (lambda x: F.avg_pool2d(x, 4, ceil_mode=True, divisor_override=3), "not written with ceil_mode"),
 }

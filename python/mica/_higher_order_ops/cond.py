@@ -1,5 +1,7 @@
 """torch.cond: one of two functions."""
 
+import sys
+
 __all__ = ["cond"]
 
 
@@ -13,6 +15,9 @@ def cond(pred, true_fn, false_fn, operands=()):
         from mica._higher_order_ops.subgraphs import recorded_cond
 
         return recorded_cond(around, pred, true_fn, false_fn, operands)
+    branches = sys.modules.get("mica.onnx.branches")
+    if branches is not None and branches.writes_cond(pred):
+        return branches.written_cond(pred, true_fn, false_fn, operands)
     return (true_fn if bool(pred) else false_fn)(*operands)
 
 

@@ -1,5 +1,7 @@
 """torch.while_loop: repeats a function while a condition holds."""
 
+import sys
+
 __all__ = ["while_loop"]
 
 
@@ -13,7 +15,13 @@ def while_loop(cond_fn, body_fn, carried_inputs):
 
         return recorded_while(around, cond_fn, body_fn, carried_inputs)
     values = tuple(carried_inputs)
-    while bool(cond_fn(*values)):
+    branches = sys.modules.get("mica.onnx.branches")
+    while True:
+        goes_on = cond_fn(*values)
+        if branches is not None:
+            branches.check_loop(goes_on)
+        if not bool(goes_on):
+            break
         result = body_fn(*values)
         values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     return values

@@ -7,6 +7,7 @@ from mica.version import __version__
 producer_name = "mica"  # as files name who wrote them
 producer_version = __version__
 exporting = [False]
+writers = []  # the graph that is written, if one is
 symbolics = {}  # "namespace::name" -> {version of the opset: how the operator is written}
 
 

@@ -2,45 +2,7 @@
 
 import mica
 from mica.nn import functional as F
-
-
-def multi_head_attention_forward(
-    query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
-    dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True, attn_mask=None,
-    use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None,
-    static_v=None, average_attn_weights=True, is_causal=False,
-):  # fmt: skip
-    from mica.onnx._state import OnnxExporterError
-
-    if add_zero_attn or [each for each in (bias_k, bias_v, static_k, static_v) if each is not None]:
-        raise OnnxExporterError("attention with biases of keys or static keys is not written")
-    weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else in_proj_weight.chunk(3)
-    biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-    single = query.dim() == 2
-    if single:
-        query, key, value = (each.unsqueeze(1) for each in (query, key, value))
-    length, batch, width = query.shape
-
-    def heads(x, weight, bias):
-        return F.linear(x, weight, bias).reshape(x.shape[0], batch, num_heads, width // num_heads).permute(1, 2, 0, 3)
-
-    q, k, v = (heads(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
-    scores = mica.matmul(q, k.transpose(2, 3)) * (width // num_heads) ** -0.5
-    for mask, shape in ((attn_mask, None), (key_padding_mask, (batch, 1, 1, -1))):
-        if mask is None:
-            continue
-        mask = mask if shape is None else mask.reshape(shape)
-        if mask.dim() == 3:
-            mask = mask.reshape(batch, num_heads, *mask.shape[1:])
-        scores = scores.masked_fill(mask, -mica.inf) if mask.dtype == mica.bool else scores + mask
-    attention = mica.softmax(scores, -1)
-    out = mica.matmul(attention, v).permute(2, 0, 1, 3).reshape(length, batch, width)
-    out = F.linear(out, out_proj_weight, out_proj_bias)
-    if average_attn_weights and need_weights:
-        attention = attention.mean(1)
-    if single:
-        out, attention = out.squeeze(1), attention.squeeze(0)
-    return out, attention if need_weights else None
+from mica.onnx.decompositions_of_attention import multi_head_attention_forward, scaled_dot_product_attention
 
 
 def _normalized(x, dims, eps):
@@ -100,10 +62,10 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=1):
     correction = correction if unbiased is None else int(unbiased)
     dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    count = 1
-    for each in dims:
-        count *= input.shape[each]
     centred = input - input.mean(dims, keepdim=True)
+    if not correction:
+        return (centred * centred).mean(dims, keepdim=keepdim)
+    count = mica.ones_like(input).sum(dims, keepdim=keepdim)  # a size may be a dynamic one
     return (centred * centred).sum(dims, keepdim=keepdim) / (count - correction)
 
 
@@ -170,8 +132,9 @@ def roll(input, shifts, dims=None):
     for shift, dim in zip(shifts, [dims] if isinstance(dims, int) else dims, strict=True):
         size = input.shape[dim]
         if shift % size:
-            at = size - shift % size
-            input = mica.cat([input.narrow(dim, at, size - at), input.narrow(dim, 0, at)], dim)
+            shift = shift if abs(shift) < size else shift % size
+            before = (slice(None),) * (dim % input.dim())
+            input = mica.cat([input[*before, slice(-shift, None)], input[*before, slice(None, -shift)]], dim)
     return input
 
 
@@ -320,6 +283,93 @@ def channel_shuffle(input, groups):
     return input.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(batch, channels, *rest)
 
 
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    place = input.unsqueeze(-1)
+    made = ((place >= boundaries) if right else (place > boundaries)).to(mica.int64).sum(-1)
+    return made.to(mica.int32) if out_int32 else made
+
+
+def atan2(input, other):
+    turned = mica.where(input < 0, -mica.pi, mica.pi)
+    made = mica.atan(input / other) + mica.where(other < 0, turned, 0.0)
+    return mica.where((input == 0) & (other == 0), 0.0, made)
+
+
+def logaddexp(input, other):
+    return mica.maximum(input, other) + mica.log(1 + mica.exp(-mica.abs(input - other)))
+
+
+def hypot(input, other):
+    return mica.sqrt(input * input + other * other)
+
+
+def xlogy(input, other):
+    return mica.where(input == 0, 0.0, input * mica.log(other))
+
+
+def trunc(input):
+    return mica.sign(input) * mica.floor(mica.abs(input))
+
+
+def frac(input):
+    return input - trunc(input)
+
+
+def fmod(input, other):
+    return input - trunc(input / other) * other
+
+
+def deg2rad(input):
+    return input * (mica.pi / 180)
+
+
+def rad2deg(input):
+    return input * (180 / mica.pi)
+
+
+def erfc(input):
+    return 1 - mica.erf(input)
+
+
+def std_mean(input, dim=None, **options):
+    return std(input, dim, **options), input.mean(dim, keepdim=options.get("keepdim", False))
+
+
+def var_mean(input, dim=None, **options):
+    return var(input, dim, **options), input.mean(dim, keepdim=options.get("keepdim", False))
+
+
+def aminmax(input, *, dim=None, keepdim=False):
+    dims = list(range(input.dim())) if dim is None else [dim]
+    return input.amin(dims, keepdim), input.amax(dims, keepdim)
+
+
+def count_nonzero(input, dim=None):
+    counted = (input != 0).to(mica.int64)
+    return counted.sum() if dim is None else counted.sum(dim)
+
+
+def hardshrink(input, lambd=0.5):
+    return mica.where(mica.abs(input) > lambd, input, 0.0)
+
+
+def hstack(tensors):
+    tensors = [each.reshape(1) if each.dim() == 0 else each for each in tensors]
+    return mica.cat(tensors, 0 if tensors[0].dim() == 1 else 1)
+
+
+def vstack(tensors):
+    return mica.cat([each.reshape(1, -1) if each.dim() < 2 else each for each in tensors], 0)
+
+
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    return input * beta + mv(mat, vec) * alpha
+
+
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    return input * beta + mica.matmul(batch1, batch2) * alpha
+
+
 DECOMPOSED = {
     function.__name__: function
     for function in (
@@ -327,7 +377,8 @@ DECOMPOSED = {
         multi_head_attention_forward, group_norm, instance_norm, rms_norm, glu, mish, logsigmoid, square, normalize, var, std,
         norm, vector_norm, logsumexp, log1p, expm1, exp2, log2, log10, sinc, roll, repeat_interleave, floor_divide, remainder,
         addcmul, addcdiv, lerp, celu, tanhshrink, threshold, softmin, cosine_similarity, outer, mv, dot, isfinite,
-        channel_shuffle,
+        channel_shuffle, scaled_dot_product_attention, bucketize, atan2, logaddexp, hypot, xlogy, trunc, frac, fmod, deg2rad,
+        rad2deg, addmv, baddbmm, erfc, std_mean, var_mean, aminmax, count_nonzero, hardshrink, hstack, vstack,
     )
 }  # fmt: skip
 # Two operations have one name: F.unfold takes pictures apart, x.unfold a dimension.
@@ -337,3 +388,4 @@ DECOMPOSED["unfold"] = lambda input, *args, **kwargs: (
     else unfold(input, *args, **kwargs)
 )
 DECOMPOSED["__floordiv__"], DECOMPOSED["__mod__"] = floor_divide, remainder
+DECOMPOSED["fix"] = trunc

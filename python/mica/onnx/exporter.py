@@ -1,8 +1,8 @@
 """ONNX files: a module is run once on example inputs, and what it computes is written down.
 
 Every call of an operation is seen (TorchFunctionMode) and becomes nodes of ONNX's opset. Branches and loops of Python are
-those of the run. Sizes are those of the example, apart from axes that are declared dynamic, which reshapes and
-expansions follow.
+those of the run; torch.cond is an If. Sizes are those of the example, apart from axes that are declared dynamic: shapes,
+slices and ranges follow these, and a graph with another number that depends on one is refused.
 """
 
 import inspect
@@ -10,11 +10,12 @@ import os
 
 import mica
 from mica._functions.families import own_name
-from mica.onnx import operations_of_layers, operations_of_pools, operations_of_shapes  # noqa: F401 - what they write
-from mica.onnx._state import OnnxExporterError, TrainingMode, exporting, producer_name, producer_version
+from mica.onnx import branches, operations_of_layers, operations_of_pools, operations_of_shapes  # noqa: F401 - what they write
+from mica.onnx._state import OnnxExporterError, TrainingMode, exporting, producer_name, producer_version, writers
 from mica.onnx.custom import custom_domains, symbolic_of, write_symbolic
 from mica.onnx.decompositions import DECOMPOSED
 from mica.onnx.graph import Writer, _onnx, data_type
+from mica.onnx.inputs import dynamic_axes_of, inputs_of, with_telling_sizes
 from mica.onnx.operations import write
 from mica.onnx.own_operators import decomposition, own_operator, write_own
 from mica.onnx.programs import as_functional, program_inputs
@@ -68,39 +69,6 @@ def _is_in_place(function, args, kwargs):
     return "inplace" in inspect.signature(function).parameters and bool(
         inspect.signature(function).bind(*args, **kwargs).arguments.get("inplace")
     )
-
-
-def _inputs(model, args, kwargs):
-    """The example inputs in order, with the names of forward's parameters."""
-    args = args if isinstance(args, (tuple, list)) else (args,)
-    args = list(args)
-    if args and isinstance(args[-1], dict) and not kwargs:
-        kwargs = args.pop()
-    function = model.forward if isinstance(model, mica.nn.Module) else model
-    bound = inspect.signature(function).bind(*args, **(kwargs or {}))
-    tensors = [(name, value) for name, value in bound.arguments.items() if isinstance(value, mica.Tensor)]
-    return bound, tensors
-
-
-_PRIMES = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
-
-
-def _with_telling_sizes(writer, bound, tensors, names, axes):
-    """The inputs with dynamic axes as long as a prime that divides no size of a weight, one for each label: sizes that come from
-    them are then known as multiples of it."""
-    taken = {size for array in writer.weights() for size in array.shape}
-    taken |= {size for (_, tensor) in tensors for size in tensor.shape}
-    primes, sizes, made = iter(p for p in _PRIMES if all(size % p for size in taken if size)), {}, []
-    for name, (parameter, tensor) in zip(names, tensors, strict=True):
-        for axis, label in axes.get(name, {}).items():
-            if label not in sizes:
-                sizes[label] = next(primes)
-                writer.dynamic[sizes[label]] = (name, axis)
-            index = mica.arange(sizes[label], device=tensor.device) % tensor.shape[axis]
-            tensor = tensor.index_select(axis, index)
-        bound.arguments[parameter] = tensor
-        made.append((parameter, tensor))
-    return made
 
 
 def _save(model, destination, beside):
@@ -161,25 +129,39 @@ class ONNXProgram:
         return [mica.from_numpy(out) for out in session.run(None, given)]
 
 
-def _dynamic_axes(given, names, shapes):
-    """{input: {axis: label}} from dynamic_axes or dynamic_shapes."""
-    found = {}
-    for name, axes in (given or {}).items():
-        if axes is None:
-            continue
-        pairs = axes.items() if isinstance(axes, dict) else ((axis, f"{name}_{axis}") for axis in axes)
-        found[name] = {axis: str(getattr(label, "__name__", label)) for axis, label in pairs if label is not None}
-    if isinstance(shapes, (tuple, list)):
-        shapes = dict(zip(names, shapes, strict=False))
-    for name, axes in (shapes or {}).items():
-        if axes:
-            pairs = axes.items() if isinstance(axes, dict) else enumerate(axes)
-            found[name] = {
-                axis: str(getattr(label, "__name__", label))
-                for axis, label in pairs
-                if label is not None and not isinstance(label, int)
-            }
-    return found
+def _run(model, bound, writer, tensors, names):
+    """Run a module and write down what it computes; returns its result."""
+    for name, (_, tensor) in zip(names, tensors, strict=True):
+        writer.name_tensor(tensor, name)
+    exporting[0], before, writers[:] = True, writers[:], [writer]
+    try:
+        with mica.no_grad(), _Recorder(writer):
+            return model(*bound.args, **bound.kwargs)
+    finally:
+        exporting[0], writers[:] = False, before
+
+
+def _written(model, bound, tensors, names, axes, make_writer):
+    """(the graph, the inputs that it was written for, the result). Where axes are dynamic, the graph is written for several
+    sizes: it serves all sizes if nothing in it differs."""
+    kept, tries, told = dict(bound.arguments), [], []
+    for attempt in range(3):
+        writer = make_writer()
+        bound.arguments.update(kept)
+        sized = with_telling_sizes(writer, bound, tensors, names, axes, attempt)
+        result = _run(model, bound, writer, sized, names)
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, mica.Tensor):
+                writer.value(leaf)
+        tries.append((writer, sized, result))
+        if not writer.dynamic or (attempt and writer.is_like(tries[-2][0])):
+            return tries[-1]
+        told = told or list(writer.dynamic.values())
+    axis = ", ".join(f"{at} of {name}" for name, at in told)
+    raise OnnxExporterError(
+        f"a number in the graph depends on a size that is declared dynamic (axis {axis}), and would be that of the example: "
+        f"{tries[-1][0].difference_from(tries[-2][0])}. Compute it with tensors, or leave the axis fixed"
+    )
 
 
 def export(
@@ -213,24 +195,18 @@ def export(
     if isinstance(model, mica.export.ExportedProgram):
         source, model, args, kwargs, dynamic_shapes = program_inputs(model, args, kwargs, dynamic_shapes)
         training = TrainingMode.PRESERVE
-    bound, tensors = _inputs(model, args, kwargs)
+    bound, tensors = inputs_of(model, args, kwargs)
     is_module = isinstance(model, mica.nn.Module)
-    writer = Writer({**dict(model.named_parameters()), **dict(model.named_buffers())} if is_module else {}, opset)
+    weights = {**dict(model.named_parameters()), **dict(model.named_buffers())} if is_module else {}
     names = list(input_names or [])
     names += [name for name, _ in tensors][len(names) :]
-    axes = _dynamic_axes(dynamic_axes, names, dynamic_shapes)
-    tensors = _with_telling_sizes(writer, bound, tensors, names, axes)
-    for name, (_, tensor) in zip(names, tensors, strict=True):
-        writer.name_tensor(tensor, name)
+    axes = dynamic_axes_of(dynamic_axes, names, dynamic_shapes, bound)
     was_training = is_module and model.training
     if is_module and training != TrainingMode.PRESERVE:
         model.train(training == TrainingMode.TRAINING)
-    exporting[0] = True
     try:
-        with mica.no_grad(), _Recorder(writer):
-            result = model(*bound.args, **bound.kwargs)
+        writer, tensors, result = _written(model, bound, tensors, names, axes, lambda: Writer(dict(weights), opset))
     finally:
-        exporting[0] = False
         if is_module:
             model.train(was_training)
     results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, mica.Tensor)]

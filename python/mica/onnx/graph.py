@@ -91,6 +91,8 @@ class Writer:
                 )
             return self._names[id(x)]
         dtype = like.dtype if like is not None else mica.tensor(x).dtype
+        if (size := self.size(x, dtype)) is not None:
+            return size
         if isinstance(x, float) and not dtype.is_floating_point:
             dtype = mica.float32
         return self.constant(mica.tensor(x, dtype=dtype).numpy() if dtype != mica.bfloat16 else numpy.float32(x))
@@ -105,21 +107,65 @@ class Writer:
         attributes = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(_onnx().helper.make_node(op, list(inputs), list(outputs), **attributes))
 
+    def _own(self):
+        """The constants that are no weights."""
+        weights = set(self._parameters.values())
+        return {name: array for name, array in self.initializers.items() if name not in weights}
+
+    def is_like(self, other):
+        """Whether another writer has written the same nodes, with the same numbers."""
+        return self.difference_from(other) is None
+
+    def difference_from(self, other):
+        """What differs from the graph of another writer, in words; None if nothing does."""
+        import numpy
+
+        for mine, theirs in zip(self.nodes, other.nodes, strict=False):
+            if mine.SerializeToString(deterministic=True) != theirs.SerializeToString(deterministic=True):
+                return f"an operation is written as {theirs.op_type} or {mine.op_type}"
+        if len(self.nodes) != len(other.nodes):
+            return f"{len(other.nodes)} or {len(self.nodes)} operations are written"
+        mine, theirs = self._own(), other._own()
+        for name, array in mine.items():
+            if name not in theirs or not numpy.array_equal(array, theirs[name], equal_nan=array.dtype.kind == "f"):
+                used = next((node.op_type for node in self.nodes if name in node.input), "the results")
+                return f"a constant of {used} of shape {numpy.shape(theirs.get(name))} or {numpy.shape(array)}"
+        return None
+
     def bind(self, tensor, name):
         """Let a name of the graph stand for a tensor."""
         self.name_tensor(tensor, name)
 
+    def size(self, x, dtype):
+        """The name of a number that is a multiple of a dynamic size; None of another one."""
+        if type(x) is not int or x <= 0 or not any(x % unit == 0 for unit in self.dynamic):
+            return None
+        return self.add("Cast", [self.add("Reshape", [self.shape([x]), self.number()])], to=data_type(dtype))
+
+    def number(self):
+        """The shape of a number."""
+        import numpy
+
+        return self.constant(numpy.zeros(0, dtype=numpy.int64))
+
+    def place(self, number):
+        """The name of a list of one number: a place that is a multiple of a dynamic size stays one."""
+        return self.shape([number]) if number > 0 else self.ints([number])
+
     def shape(self, sizes):
         """The name of a list of sizes, of which those that are declared dynamic are asked of the input."""
-        found = [next((unit for unit in self.dynamic if size and size % unit == 0), None) for size in sizes]
-        if not any(found):
+        if not any(size and size % unit == 0 for size in sizes for unit in self.dynamic):
             return self.ints(sizes)
         parts = []
-        for size, unit in zip(sizes, found, strict=True):
-            if unit is None:
-                parts.append(self.ints([size]))
-                continue
-            source, axis = self.dynamic[unit]
-            part = self.add("Shape", [source], start=axis, end=axis + 1)
-            parts.append(part if size == unit else self.add("Mul", [part, self.ints([size // unit])]))
+        for size in sizes:
+            part = None
+            for unit, (source, axis) in self.dynamic.items():
+                while size and size % unit == 0:
+                    asked = self.add("Shape", [source], start=axis, end=axis + 1)
+                    part, size = asked if part is None else self.add("Mul", [part, asked]), size // unit
+            if part is None:
+                part = self.ints([size])
+            elif size != 1:
+                part = self.add("Mul", [part, self.ints([size])])
+            parts.append(part)
         return self.add("Concat", parts, axis=0)

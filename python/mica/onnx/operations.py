@@ -73,7 +73,7 @@ def write(writer, func, args, kwargs, out):
 
 # Constants that a program makes as long as an input: a class token for every picture, a mask for every sequence.
 _BY_SIZE = {"expand", "expand_as", "broadcast_to", "repeat", "tile", "zeros", "ones", "full", "new_zeros", "new_ones",
-            "new_full"}  # fmt: skip
+            "new_full", "arange", "__getitem__", "narrow"}  # fmt: skip
 
 
 def _follows_a_size(writer, name, out):
@@ -131,7 +131,7 @@ def _binary(writer, name, args, kwargs, out):
             given = writer.value(each)
             names.append(given if each.dtype == common else writer.add("Cast", [given], to=data_type(common)))
         else:
-            names.append(writer.constant(mica.tensor(each, dtype=common).numpy()))
+            names.append(writer.size(each, common) or writer.constant(mica.tensor(each, dtype=common).numpy()))
     alpha = kwargs.get("alpha", 1)
     if alpha != 1:
         names[1] = writer.add("Mul", [names[1], writer.value(alpha, like)])

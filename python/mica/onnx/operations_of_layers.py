@@ -94,12 +94,17 @@ def _scatter(writer, name, args, kwargs, out):
     x, dim, index, source = _arguments(args, kwargs, "input", "dim", "index", "src")
     source = kwargs.get("value", source)
     reduce = kwargs.get("reduce", args[4] if len(args) > 4 else None)
-    if not isinstance(source, mica.Tensor):
-        source = mica.full(index.shape, source, dtype=x.dtype)
+    if isinstance(source, mica.Tensor):
+        value = writer.value(source)
+        if source.shape != index.shape:  # torch reads as much of it as there are indices
+            sizes, dims = writer.shape(list(index.shape)), list(range(index.dim()))
+            value = writer.add("Slice", [value, writer.ints([0] * index.dim()), sizes, writer.ints(dims)])
+    else:
+        value = writer.add("Expand", [writer.value(source, x), writer.shape(list(index.shape))])
     how = {"reduction": "add"} if name == "scatter_add" else {}
     if reduce is not None:
         how = {"reduction": {"add": "add", "multiply": "mul"}[reduce]}
-    inputs = [writer.value(x), writer.value(index), writer.value(source)]
+    inputs = [writer.value(x), writer.value(index), value]
     writer.bind(out, writer.add("ScatterElements", inputs, axis=dim, **how))
 
 
@@ -215,3 +220,14 @@ def _setitem(writer, name, args, kwargs, out):
     flat = writer.add("Reshape", [writer.value(x), writer.ints([-1])])
     flat = writer.add("ScatterElements", [flat, writer.constant(places.reshape(-1).numpy()), source], axis=0)
     writer.bind(x, writer.add("Reshape", [flat, writer.ints(list(x.shape))]))
+
+
+@writes("_canonical_mask")
+def _mask(writer, name, args, kwargs, out):
+    """A mask of bools as one that is added to scores."""
+    mask = args[0]
+    if mask.dtype == mica.bool:
+        values = [writer.value(float("-inf"), out), writer.value(0.0, out)]
+        writer.bind(out, writer.add("Where", [writer.value(mask), *values]))
+    else:
+        writer.bind(out, writer.add("Cast", [writer.value(mask)], to=data_type(out.dtype)))

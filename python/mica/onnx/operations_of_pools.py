@@ -5,8 +5,10 @@ import math
 from mica.onnx._state import OnnxExporterError
 from mica.onnx.operations import _arguments, _pair, writes
 
+_WITH_INDICES = ("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 
-@writes("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+
+@writes(*_WITH_INDICES, "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _pool(writer, name, args, kwargs, out):
     is_max = name.startswith("max")
     names = [
@@ -19,7 +21,7 @@ def _pool(writer, name, args, kwargs, out):
         "return_indices" if is_max else "divisor_override",
     ]
     given = dict(zip(names, _arguments(args, kwargs, *names), strict=True))
-    dims = int(name[-2])
+    dims = int(name.removesuffix("_with_indices")[-2])
     kernel = _pair(given["kernel_size"], dims)
     strides, pads = _pair(given["stride"] or kernel, dims), _pair(given["padding"] or 0, dims)
     options = {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "ceil_mode": int(bool(given["ceil_mode"]))}
@@ -35,8 +37,17 @@ def _pool(writer, name, args, kwargs, out):
     result, x = out[0] if isinstance(out, tuple) else out, given["input"]
     value, alone = writer.value(x), x.dim() == dims + 1
     value = writer.add("Unsqueeze", [value, writer.ints([0])]) if alone else value
-    made = writer.add("MaxPool" if is_max else "AveragePool", [value], **options)
+    indices = None
+    if isinstance(out, tuple):
+        made, indices = writer.add("MaxPool", [value], 2, **options)
+    else:
+        made = writer.add("MaxPool" if is_max else "AveragePool", [value], **options)
     made = writer.add("Squeeze", [made, writer.ints([0])]) if alone else made
+    if indices is not None:  # ONNX counts them from the first element of all, torch from that of the channel
+        indices = writer.add("Squeeze", [indices, writer.ints([0])]) if alone else indices
+        sizes = writer.shape(list(x.shape[-dims:]))
+        plane = writer.add("ReduceProd", [sizes], keepdims=1)
+        writer.bind(out[1], writer.add("Mod", [indices, plane]))
     if divisor is not None:
         made = writer.add("Mul", [made, writer.value(math.prod(kernel) / divisor, x)])
     writer.bind(result, made)

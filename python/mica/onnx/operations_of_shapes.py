@@ -84,8 +84,28 @@ def _split(writer, name, args, kwargs, out):
 
 def _slice(writer, value, dim, start, stop, step):
     return writer.add(
-        "Slice", [value, writer.ints([start]), writer.ints([stop]), writer.ints([dim]), writer.ints([step])]
+        "Slice", [value, writer.place(start), writer.place(stop), writer.ints([dim]), writer.ints([step])]
     )
+
+
+@writes("arange")
+def _arange(writer, name, args, kwargs, out):
+    """Numbers as many as a size that is declared dynamic; others are a constant."""
+    start, end, step = (*args, *(kwargs[key] for key in ("start", "end", "step") if key in kwargs), None, None)[:3]
+    if end is None:
+        start = 0
+    step = 1 if step is None else step
+    count = writer.add("Reshape", [writer.shape([out.numel()]), writer.number()])
+    value = writer.add("Range", [writer.value(0), count, writer.value(1)])
+    if out.dtype != mica.int64:
+        value = writer.add("Cast", [value], to=data_type(out.dtype))
+    if step != 1:
+        value = writer.add("Mul", [value, writer.value(step, out)])
+    if isinstance(start, int) and out.dtype == mica.int64 and start:
+        value = writer.add("Add", [value, writer.place(start)])
+    elif start:
+        value = writer.add("Add", [value, writer.value(start, out)])
+    writer.bind(out, value)
 
 
 @writes("getitem")
@@ -106,8 +126,10 @@ def _getitem(writer, name, args, kwargs, out):
         elif isinstance(each, slice):
             if each != slice(None):
                 start, stop, step = each.indices(x.shape[dim])
-                whole = each.stop is None and step > 0
-                value = _slice(writer, value, dim, start, (1 << 62) if whole else stop, step)
+                if step > 0:  # ends that count from the back do so for any size
+                    start = each.start if each.start is not None and each.start < 0 else start
+                    stop = 1 << 62 if each.stop is None else each.stop if each.stop < 0 else stop
+                value = _slice(writer, value, dim, start, stop, step)
             dim += 1
             place += 1
         elif isinstance(each, int):
@@ -154,7 +176,8 @@ def _gather_all(writer, x, index):
 def _select(writer, name, args, kwargs, out):
     x, dim, start = args[0], args[1] % args[0].dim(), args[2]
     if name == "narrow":
-        writer.bind(out, _slice(writer, writer.value(x), dim, start, start + args[3], 1))
+        end = 1 << 62 if start < 0 and start + args[3] == 0 else start + args[3]
+        writer.bind(out, _slice(writer, writer.value(x), dim, start, end, 1))
         return
     writer.bind(out, writer.add("Gather", [writer.value(x), writer.constant(mica.tensor(start).numpy())], axis=dim))
 
@@ -212,7 +235,11 @@ def _cast(writer, name, args, kwargs, out):
 @writes("where", "masked_fill")
 def _where(writer, name, args, kwargs, out):
     if name == "where":
-        condition, a, b = args
+        if len(args) == 1 and not kwargs:
+            raise OnnxExporterError(
+                "torch.where(condition) has a size that values decide, which is not written: use a mask"
+            )
+        condition, a, b = _arguments(args, kwargs, "condition", "input", "other")
     else:
         b, condition, a = args
     names = [writer.value(each, out) if not isinstance(each, mica.Tensor) else writer.value(each) for each in (a, b)]
@@ -272,24 +299,3 @@ def _interpolate(writer, name, args, kwargs, out):
         factors = [float(scale)] * (x.dim() - 2) if isinstance(scale, (int, float)) else list(map(float, scale))
         target = [writer.constant(mica.tensor([1.0, 1.0, *factors], dtype=mica.float32).numpy())]
     writer.bind(out, writer.add("Resize", [writer.value(x), "", *target], **options))
-
-
-@writes("scaled_dot_product_attention")
-def _attention(writer, name, args, kwargs, out):
-    q, k, v, mask, dropout, causal, scale, grouped = _arguments(
-        args, kwargs, "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"
-    )
-    if dropout:
-        raise OnnxExporterError("attention that drops weights is not written: export in eval mode")
-    if grouped and q.shape[-3] != k.shape[-3]:
-        raise OnnxExporterError("attention with fewer heads of keys is not written: repeat_interleave them before")
-    order = [*range(k.dim() - 2), k.dim() - 1, k.dim() - 2]
-    scores = writer.add("MatMul", [writer.value(q), writer.add("Transpose", [writer.value(k)], perm=order)])
-    scores = writer.add("Mul", [scores, writer.value(q.shape[-1] ** -0.5 if scale is None else float(scale), q)])
-    if causal:
-        mask = mica.ones(q.shape[-2], k.shape[-2], dtype=mica.bool).tril()
-    if mask is not None and mask.dtype == mica.bool:
-        scores = writer.add("Where", [writer.value(mask), scores, writer.value(-mica.inf, q)])
-    elif mask is not None:
-        scores = writer.add("Add", [scores, writer.value(mask)])
-    writer.bind(out, writer.add("MatMul", [writer.add("Softmax", [scores], axis=-1), writer.value(v)]))
