@@ -104,7 +104,9 @@ void Cast::see(TensorList inputs) {
 
 void Cast::choose(Policy cpu, Policy cuda) {
   if (!device_ || !is_enabled(*device_)) return;
-  policy_ = *device_ == DeviceType::CPU ? cpu : cuda;
+  // Fake tensors lie on meta and stand for others: while they are computed, autocast is on there as it is for those.
+  const bool for_cpu = *device_ == DeviceType::CPU || (*device_ == DeviceType::Meta && is_enabled(DeviceType::CPU));
+  policy_ = for_cpu ? cpu : cuda;
   if (policy_ == Policy::None) return;
   target_ = policy_ == Policy::Float32 ? DType::Float32 : dtype(*device_);
   set_modes(mode_bit::kAutocast, false);

@@ -1,5 +1,6 @@
 """The class of tensors without data, and what it raises where a program asks for data."""
 
+import contextlib
 import math
 
 import mica
@@ -247,13 +248,31 @@ class FakeTensor(mica.Tensor):
             if name in _PLACES and isinstance(args[0], FakeTensor):
                 return _moved(mode, name, args, kwargs)
             try:
-                with mode:
+                with mode, _casts_like(fakes[0].fake_device.type):
                     made = mode._called(func, args, kwargs)
             except (RuntimeError, ValueError, IndexError) as error:
                 if mode.shape_env is not None:
                     open_sizes.raise_needs(func, args, kwargs, mode.shape_env, error)
                 raise
             return mode._all_fake(made, fakes)
+
+
+_NO_CASTS = contextlib.nullcontext()
+
+
+def _casts_like(kind):
+    """A block in which tensors on meta, that fake ones lie on, are cast as autocast casts those of a device."""
+    return _casts(kind) if mica.is_autocast_enabled(kind) and not mica.is_autocast_enabled("meta") else _NO_CASTS
+
+
+@contextlib.contextmanager
+def _casts(kind):
+    mica.set_autocast_dtype("meta", mica.get_autocast_dtype(kind))
+    mica.set_autocast_enabled("meta", True)
+    try:
+        yield
+    finally:
+        mica.set_autocast_enabled("meta", False)
 
 
 def _as_fake(tensor, mode, device):
