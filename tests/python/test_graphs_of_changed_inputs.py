@@ -95,3 +95,14 @@ def test_sizes_that_need_each_other_to_be_fixed(dynamic):
     for length in (6, 5, 7):
         x = torch.randn(2, length, 8)
         assert torch.equal(compiled(x), function(x))
+
+
+def test_a_generator_of_the_programs_own_is_left_to_the_first_run():
+    def function(x, generator):
+        return x + torch.randn(x.shape, generator=generator)
+
+    x, made = torch.zeros(3, requires_grad=True), []
+    for f in (function, torch.compile(function, backend=ahead)):
+        generator = torch.Generator().manual_seed(3)
+        made.append(torch.stack([f(x, generator), f(x, generator)]))
+    assert torch.equal(*made)

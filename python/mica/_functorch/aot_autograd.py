@@ -4,6 +4,7 @@ The function is traced once with its gradients (make_fx, below autograd), the gr
 part, each is handed to a compiler, and an autograd.Function runs what they return.
 """
 
+import contextlib
 import functools
 
 import mica
@@ -41,10 +42,17 @@ def _copied(values):
     return tree_map_only(_C.TensorBase, copied, values)
 
 
-def _draws_kept(values):
+@contextlib.contextmanager
+def _draws_kept(values, generators=()):
     """A block after which random numbers are drawn as if a trace within it had drawn none."""
     devices = {value.device for value in values if isinstance(value, _C.TensorBase) and value.device.type == "cuda"}
-    return mica.random.fork_rng(devices=sorted(devices, key=str))
+    states = [(each, each.get_state()) for each in generators]
+    try:
+        with mica.random.fork_rng(devices=sorted(devices, key=str)):
+            yield
+    finally:
+        for each, state in states:
+            each.set_state(state)
 
 
 def create_joint(fn):
@@ -70,7 +78,7 @@ class _Compiled:
     """A function that was traced and compiled for one kind of inputs."""
 
     def __init__(self, fn, flat_inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler,
-                 enables=False):  # fmt: skip
+                 enables=False, generators=()):  # fmt: skip
         from mica._functorch.functional_graphs import into_functional_graph
         from mica.fx.experimental.proxy_tensor import make_fx
 
@@ -79,7 +87,7 @@ class _Compiled:
         self.enables = not mica.is_grad_enabled() and enables
         if not any(self.needs) or not (mica.is_grad_enabled() or enables):
             self.backward = None
-            with mica.no_grad(), _draws_kept(flat_inputs):
+            with mica.no_grad(), _draws_kept(flat_inputs, generators):
                 traced = make_fx(into_functional_graph(lambda *primals: fn(*primals)), table)(*_copied(flat_inputs))
             _rename(traced, "primals", len(flat_inputs))
             self.forward = (inference_compiler or fw_compiler)(traced, list(flat_inputs))
@@ -89,7 +97,7 @@ class _Compiled:
         with mica.enable_grad():
             given = [v.clone() if isinstance(v, _C.TensorBase) else v for v in _copied(flat_inputs)]
         before = [v._version if _may_change(v) else None for v in given]
-        with _draws_kept(flat_inputs):
+        with _draws_kept(flat_inputs, generators):
             sample = fn(*given)
         sample = list(sample) if isinstance(sample, (list, tuple)) else [sample]
         # Inputs that are changed in place by what has a gradient: their new values are further outputs.
@@ -107,7 +115,7 @@ class _Compiled:
             outputs, gradients = create_joint(fn)(given[:count], given[count:])
             return [*outputs, *gradients]
 
-        with _draws_kept(flat_inputs):
+        with _draws_kept(flat_inputs, generators):
             joint = make_fx(into_functional_graph(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
         self.strides = [t.stride() if t.layout is mica.strided else None for t in tangents]
         _rename(joint, "primals", count)
@@ -313,8 +321,10 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
     nodes = mod.graph.nodes if isinstance(getattr(mod, "graph", None), Graph) else ()
     enables = any(node.target is _C._set_grad_enabled and node.args[0] for node in nodes)
 
+    generators = {value for node in nodes for value in node.kwargs.values() if isinstance(value, _C.Generator)}
+
     def compile(inputs):
-        options = (partition_fn, decompositions, inference_compiler, enables)
+        options = (partition_fn, decompositions, inference_compiler, enables, generators)
         return _Compiled(flat, inputs, fw_compiler, bw_compiler, *options)
 
     compiled = compile([*values, *args])
