@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <vector>
 
 #include "backends/cpu/linalg/packed_factor.h"
 #include "backends/cpu/linalg/shared_factor.h"
@@ -20,7 +21,12 @@ template <class T>
 class SharedLu {
  public:
   SharedLu(T* a, int64_t m, int64_t n, lapack::Integer* pivots)
-      : a_(a), m_(m), n_(n), steps_(std::min(m, n)), pivots_(pivots) {}
+      : a_(a),
+        m_(m),
+        n_(n),
+        steps_(std::min(m, n)),
+        pivots_(pivots),
+        exchanges_(static_cast<size_t>((steps_ + kSharedPanel - 1) / kSharedPanel)) {}
 
   // Leaves the matrix as getrf does. Pivots count from 1. Returns 0, or the number of the first zero on U's diagonal.
   lapack::Integer run() {
@@ -32,7 +38,8 @@ class SharedLu {
     // Columns of earlier panels follow the exchanges of later ones.
     parallel_for(0, steps_, 64, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c)
-        exchange_rows(a_ + c * m_, pivots_, (c / kSharedPanel + 1) * kSharedPanel, steps_);
+        for (size_t later = static_cast<size_t>(c / kSharedPanel) + 1; later < exchanges_.size(); ++later)
+          exchange(a_ + c * m_, later);
     });
     return first_zero_;
   }
@@ -60,7 +67,10 @@ class SharedLu {
     const lapack::Integer info = panels::lu(corner, lead, rows, width, pivots_ + k);
     for (int64_t c = 0; c < width; ++c) std::copy_n(corner + c * lead, rows, a_ + (k + c) * m_ + k);
     if (info > 0 && first_zero_ == 0) first_zero_ = static_cast<lapack::Integer>(k) + info;
-    for (int64_t i = k; i < from; ++i) pivots_[i] += static_cast<lapack::Integer>(k);
+    for (int64_t i = k; i < from; ++i) {
+      pivots_[i] += static_cast<lapack::Integer>(k);
+      if (pivots_[i] != i + 1) exchanges_[static_cast<size_t>(k / kSharedPanel)].push_back({i, pivots_[i] - 1});
+    }
     if (from == n_) return;
     alignas(64) T inverse[kSharedPanel * kSharedPanel];
     panels::invert_triangle(corner, lead, width, false, true, inverse);
@@ -69,13 +79,18 @@ class SharedLu {
     panel.below.pack(corner + width, width, m_ - from, lead, 1);
   }
 
+  // Exchanges the rows of a column that a panel exchanged.
+  void exchange(T* column, size_t panel) const {
+    for (const auto [row, other] : exchanges_[panel]) std::swap(column[row], column[other]);
+  }
+
   // Updates columns on the right of panel k.
   void update(int64_t k, const Panel& panel, int64_t first, int64_t count) const {
     const int64_t width = panel.width, from = k + width;
     alignas(64) T room[kSharedPanel * kSharedPanel];
     for (int64_t c = 0; c < count; ++c) {
       T* const column = a_ + (first + c) * m_;
-      exchange_rows(column, pivots_, k, from);
+      exchange(column, static_cast<size_t>(k / kSharedPanel));
       std::copy(column + k, column + from, room + c * width);
     }
     T* const above = a_ + first * m_ + k;
@@ -102,6 +117,11 @@ class SharedLu {
   int64_t m_, n_, steps_;
   lapack::Integer* pivots_;
   lapack::Integer first_zero_ = 0;
+  // The pairs of rows that each panel exchanged. There are none where a matrix has large diagonals.
+  struct Exchange {
+    int64_t row, other;
+  };
+  std::vector<std::vector<Exchange>> exchanges_;
 };
 
 template <class T>
