@@ -1,5 +1,6 @@
 """The graphs of a captured function that a backend has compiled: which are known, how many there may be, who is asked."""
 
+import re
 import threading
 import warnings
 import weakref
@@ -28,6 +29,10 @@ def _of_code(function, backend):
         return _shared.setdefault(backend, {}).setdefault(code, ({}, threading.RLock()))
     except TypeError:  # a backend that has no hash, or no weak references
         return {}, threading.RLock()
+
+
+def _without_numbers(code):
+    return re.sub(r"\d+", "0", code)
 
 
 def forget():
@@ -63,7 +68,7 @@ class CompiledGraphs:
             if key in self._made:
                 return self._made[key][0]
             before = sum(known_part == part for _, known_part, _ in self._made.values())
-            if self._is_left_alone(before):
+            if self._is_left_alone(before, key):
                 return module.forward
             counters["stats"]["unique_graphs"] += 1
             self._report(module, inputs, before)
@@ -87,7 +92,7 @@ class CompiledGraphs:
             )
         return made
 
-    def _is_left_alone(self, before):
+    def _is_left_alone(self, before, key):
         """Whether a new graph runs uncompiled, because the limit of compiled graphs is reached."""
         from mica._dynamo import config
 
@@ -106,12 +111,22 @@ class CompiledGraphs:
             f"torch._dynamo hit config.recompile_limit ({limit})\n   function: '{self._name}'\n"
             "Graphs that are new run as they are from now on; dynamic=True and mark_dynamic make graphs for more than one size"
         )
+        if self._fullgraph and not config.fail_on_recompile_limit_hit and self._differs_by_numbers(key):
+            return True
         if self._fullgraph or config.fail_on_recompile_limit_hit:
             raise FailOnRecompileLimitHit(said)
         if not self._warned:
             self._warned = True
             warnings.warn(said, stacklevel=2)
         return True
+
+    def _differs_by_numbers(self, key):
+        """Whether a known graph is the same but for numbers of Python's in it, for which torch has one graph."""
+        code, *others = key
+        return any(
+            known != code and other == others and _without_numbers(known) == _without_numbers(code)
+            for known, *other in self._made
+        )
 
     def _report(self, module, inputs, before):
         """Write what TORCH_LOGS asks for about a new graph."""

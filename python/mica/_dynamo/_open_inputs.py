@@ -7,6 +7,7 @@ then fixed to the example's, and the calls so far are computed once more: those 
 """
 
 import contextlib
+import warnings
 
 import mica
 from mica import _C
@@ -29,6 +30,9 @@ from mica.fx.node import map_arg
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 __all__ = ["OpenInputs", "SizeInput", "concrete"]
+
+
+_NOTHING = contextlib.nullcontext()
 
 
 class SizeInput:
@@ -212,7 +216,9 @@ class OpenInputs:
 
     def call(self, function, args, kwargs):
         """Call a function with fake tensors."""
-        with self.as_symbols():
+        with self.as_symbols(), _NOTHING if self.env is None else warnings.catch_warnings():
+            if self.env is not None:
+                warnings.simplefilter("ignore")  # the graph gives them, with sizes that there are
             try:
                 with self._fakes:
                     return function(*args, **kwargs)
@@ -239,7 +245,11 @@ class OpenInputs:
             return tree_flatten(function(*inner_args, **inner_kwargs))
 
         try:
-            with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
+            with (
+                _C.DisableTorchFunction(),
+                mica.utils._python_dispatch._disable_current_modes(),
+                mica.no_grad(),
+            ):
                 (leaves, spec), *others = [of_world(world) for world in range(len(env.worlds))]
                 near = open_sizes.near_sizes((args, kwargs), env)
                 for i, leaf in enumerate(leaves):

@@ -133,6 +133,8 @@ class Capture(RecordedGraph):
         if (array := self._array(func, args, kwargs)) is not None:
             return array
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
+        if any(tensor.is_nested for tensor in tensors):  # there are no fake ones
+            return self._run_now(func, args, kwargs, f"{_names.name_of(func)}() of a nested tensor", whole=False)
         other = next((tensor for tensor in tensors if not self._is_plain(tensor)), None)
         if other is not None:
             return self._of_class(type(other), func, types, args, kwargs, tensors)
