@@ -210,7 +210,9 @@ void div_kernel(const PointwiseLoop& loop) {
     if (is_number(loop, 2)) return run_short(loop, OverNumberLanes{exact_number(loop, 2)});
     if (is_number(loop, 1)) return run_short(loop, NumberOverLanes{exact_number(loop, 1)});
   }
-  if (is_floating(loop.dtype)) return run_floating<2>("div_cpu", loop, DivLanes{}, kMemoryGrain);
+  // The divider is slower than memory.
+  const int64_t grain = loop.dtype == DType::Float64 ? kHeavyGrain : kMemoryGrain;
+  if (is_floating(loop.dtype)) return run_floating<2>("div_cpu", loop, DivLanes{}, grain);
   visit_complex("div_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Div<T>{}); });
 }
 
@@ -224,7 +226,7 @@ void neg_kernel(const PointwiseLoop& loop) {
 }
 
 void reciprocal_kernel(const PointwiseLoop& loop) {
-  const int64_t grain = loop.dtype == DType::Float64 ? kMathGrain : kMemoryGrain;  // the divider is slower than memory
+  const int64_t grain = loop.dtype == DType::Float64 ? kHeavyGrain : kMemoryGrain;
   if (is_floating(loop.dtype)) return run_floating<1>("reciprocal_cpu", loop, ReciprocalLanes{}, grain);
   visit_complex("reciprocal_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Reciprocal<T>{}); });
 }

@@ -10,7 +10,7 @@
 namespace mica::cpu {
 
 inline constexpr int64_t kSoftmaxColumns = 1024;  // columns that are worked on side by side
-inline constexpr int64_t kSoftmaxGrain = 8192;    // elements that are worth a thread
+inline constexpr int64_t kSoftmaxGrain = 4096;    // elements that are worth a thread
 
 struct AroundDim {
   int64_t outer = 1, count = 1, inner = 1;
