@@ -106,3 +106,23 @@ def test_a_generator_of_the_programs_own_is_left_to_the_first_run():
         generator = torch.Generator().manual_seed(3)
         made.append(torch.stack([f(x, generator), f(x, generator)]))
     assert torch.equal(*made)
+
+
+def test_a_loss_that_is_detached_in_the_next_graph():
+    results = []
+    for wrap in (lambda f: f, lambda f: torch.compile(f, backend=ahead)):
+        torch.manual_seed(0)
+        layer = nn.Linear(3, 2)
+
+        def function(x, layer=layer):
+            total = 0
+            for part in x.chunk(2):
+                loss = layer(part).square().sum()
+                loss.backward()
+                total = total + loss.detach()
+            return total
+
+        total = wrap(function)(torch.randn(4, 3))
+        results.append((total, layer.weight.grad))
+    for a, b in zip(*results, strict=True):
+        assert torch.allclose(a, b)

@@ -122,6 +122,9 @@ class _Compiled:
         _rename(joint, "tangents", len(tangents), count)
         joint.graph.eliminate_dead_code()
         self.outputs = len(sample)
+        # Inputs that get no gradient: a pass that came to them would go on into the graph of what made them.
+        gradients = next(node for node in joint.graph.nodes if node.op == "output").args[0][self.outputs :]
+        self.apart = {i for i, each in enumerate(gradients) if each is None and self.needs[i]}
         forward, backward = (partition_fn or default_partition)(
             joint, (list(flat_inputs), tangents), num_fwd_outputs=self.outputs
         )
@@ -136,9 +139,10 @@ class _Compiled:
             return self._recorded(flat_inputs)
 
     def _recorded(self, flat_inputs):
+        inner = [v.detach() if i in self.apart else v for i, v in enumerate(flat_inputs)]
         if not self.changed:
-            return list(_Run.apply(self, *flat_inputs))
-        made = list(_Run.apply(self, *(v.clone() if i in self.changed else v for i, v in enumerate(flat_inputs))))
+            return list(_Run.apply(self, *inner))
+        made = list(_Run.apply(self, *(v.clone() if i in self.changed else v for i, v in enumerate(inner))))
         count = len(made) - len(self.changed)
         for i, value in zip(self.changed, made[count:], strict=True):
             # A leaf that requires grad is changed where no gradients are recorded.
@@ -167,7 +171,7 @@ class _Run(mica.autograd.Function):
     def forward(ctx, compiled, *inputs):
         made = list(_called(compiled.forward, [v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs]))
         outputs, saved = made[: compiled.outputs], made[compiled.outputs :]
-        ctx.given = [v for v in inputs if _needs_gradient(v)]
+        ctx.given = [v for v, needs in zip(inputs, compiled.needs, strict=True) if needs]
         ctx.compiled, ctx.plain = compiled, [None if isinstance(v, _C.TensorBase) else (v,) for v in saved]
         ctx.save_for_backward(*[v for v in saved if isinstance(v, _C.TensorBase)])
         ctx.mark_non_differentiable(*[
