@@ -248,3 +248,12 @@ def test_few_rows_with_narrow_matrices(dtype, columns):
             expected = (a[:, :, None] * b).sum(1)
             assert mica.equal(a.to(dtype) @ b.to(dtype), expected.to(dtype))
             assert mica.equal(b.t().to(dtype).contiguous() @ a.t().to(dtype), expected.t().to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [mica.bfloat16, mica.float16])
+def test_one_row_with_a_matrix_that_is_fetched_ahead(dtype):
+    mica.manual_seed(0)
+    weight, x = mica.randn(303, 700).to(dtype), mica.randn(1, 700).to(dtype)
+    expected = x.double() @ weight.double().t()
+    error = (mica.nn.functional.linear(x, weight).double() - expected).abs().max()
+    assert error < (5e-3 if dtype is mica.bfloat16 else 6e-4) * expected.abs().max()
