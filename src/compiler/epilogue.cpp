@@ -117,8 +117,9 @@ bool Epilogue::take_norm(const Call& call, Call& as) {
 bool Epilogue::take_reduction(const Call& call, Call& as) {
   const Operand& in = call.operands[1];
   Operand flat;
-  if (interleaving_ || !is_sum_or_mean(call) || call.ndim != kPosition || call.noperands != 2 ||
-      in.dtype != DType::Float32 || !flatten(in.sizes, in.ndim, in, flat) || !fills_its_storage(flat))
+  if (interleaving_ && call.operands[0].dtype != DType::Float32) return false;
+  if (!is_sum_or_mean(call) || call.ndim != kPosition || call.noperands != 2 || in.dtype != DType::Float32 ||
+      !flatten(in.sizes, in.ndim, in, flat) || !fills_its_storage(flat))
     return false;
   as = call;
   return true;
@@ -138,13 +139,12 @@ bool Epilogue::reads(int slot) const {
 
 std::unique_ptr<Epilogue> Epilogue::make(int convolution, const std::vector<int>& members, const Call* calls,
                                          const std::vector<Slot>& slots, const std::vector<char>& in_memory,
-                                         bool interleaved) {
+                                         bool interleaved, bool source_interleaved) {
   std::unique_ptr<Epilogue> e(new Epilogue);
-  const Operand &result = calls[convolution].operands[0], &source = calls[convolution].operands[1];
+  const Operand& result = calls[convolution].operands[0];
+  e->source_interleaved_ = source_interleaved;
   if (interleaved) {
     e->interleaving_ = interleaving_of(result);
-    e->source_interleaved_ = static_cast<bool>(slots[source.slot].interleaved);
-    if (e->source_interleaved_ && slots[source.slot].interleaved != interleaving_of(source)) return nullptr;
     e->whole_.resize(slots.size());
     e->partial_.resize(slots.size());
   }
@@ -262,7 +262,8 @@ void Epilogue::join_silus(const std::vector<char>& asked_for, std::vector<char>&
   }
 }
 
-bool Epilogue::take_factors(int index, const Call* calls, const std::vector<char>& in_memory) {
+bool Epilogue::take_factors(int index, const Call* calls, const std::vector<Slot>& slots,
+                            const std::vector<char>& in_memory) {
   int dense, numbers;
   const Call& product = calls[index];
   const Operand& in = call_->operands[1];
@@ -274,6 +275,12 @@ bool Epilogue::take_factors(int index, const Call* calls, const std::vector<char
     if (!in_memory[o->slot]) return false;
     for (const Call& call : calls_)
       if (call.operands[0].slot == o->slot) return false;
+  }
+  // The numbers themselves are in their own order.
+  if (slots[factors.slot].interleaved) return false;
+  if (slots[source.slot].interleaved) {
+    if (slots[source.slot].interleaved != interleaving_of(in)) return false;
+    source_interleaved_ = true;
   }
   product_ = index;
   source_ = &source;

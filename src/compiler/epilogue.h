@@ -14,15 +14,16 @@ class Epilogue {
  public:
   // Makes the epilogue of the calls `members`. Returns null where they cannot run on blocks. `in_memory` tells which
   // slots somebody else may read; it is false for the convolution's result where only the members read it.
-  // `interleaved` says how images lie that the convolution and the members write, and other images that they read.
+  // `interleaved` says how images lie that the convolution and the members write, and other images that they read, and
+  // `source_interleaved` how the convolution's input lies.
   static std::unique_ptr<Epilogue> make(int convolution, const std::vector<int>& members, const Call* calls,
                                         const std::vector<Slot>& slots, const std::vector<char>& in_memory,
-                                        bool interleaved);
+                                        bool interleaved, bool source_interleaved);
 
   // Lets the convolution multiply its input by one number for each channel as it reads it, so that the call `product`,
   // which computes that input, need not run. Returns false where the call is no such product or its operands are not in
   // memory.
-  bool take_factors(int product, const Call* calls, const std::vector<char>& in_memory);
+  bool take_factors(int product, const Call* calls, const std::vector<Slot>& slots, const std::vector<char>& in_memory);
 
   // Takes the numbers of calls that differ from those it was made of in nothing else. The convolution and the product
   // are not copied: whoever keeps the epilogue keeps them, with their numbers.
@@ -40,6 +41,7 @@ class Epilogue {
   bool reads(int slot) const;                       // whether the convolution reads the slot
   // How the results lie interleaved; none where they do not. Whether the members read and write whole images of a slot.
   const Interleaving& interleaving() const { return interleaving_; }
+  bool source_interleaved() const { return source_interleaved_; }
   bool takes_images(int slot) const { return whole_[slot]; }
   const std::vector<int>& order() const { return order_; }  // the members in the order in which they run
   const std::vector<Unit>& units() const { return units_; }

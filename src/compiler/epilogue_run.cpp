@@ -1,6 +1,7 @@
 // Runs an epilogue: a convolution, and on each block of its result the calls that follow it.
 #include <algorithm>
 #include <atomic>
+#include <memory>
 
 #include "compiler/epilogue.h"
 #include "core/channel_line.h"
@@ -46,15 +47,28 @@ class Epilogue::Work final : public BlockWork {
       for (int64_t p = 0; p < block.positions; p += positions)
         run_piece(ready, {block.image, block.channel + c, std::min(channels, block.channels - c), block.position + p,
                           std::min(positions, block.positions - p)});
+    if (!e_.interleaving_ || !reduces) return;
+    for (const Call& call : e_.calls_)
+      if (!is_pointwise(call)) reduce(call, block);
   }
 
   char* base(int slot) const { return bases_[slot]; }
   // Runs the reductions, if a block had only some positions of its channels: such a block cannot reduce.
   void reduce_the_rest() const {
     if (!unreduced_.load(std::memory_order_relaxed)) return;
-    for (const Call& call : e_.calls_)
-      for (int64_t i = 0; i < e_.images_ && !is_pointwise(call); ++i)
-        reduce(call, {i, 0, e_.channels_, 0, e_.positions_});
+    constexpr int64_t kTogether = 16;
+    const int64_t step = e_.interleaving_ ? kTogether : e_.channels_, parts = (e_.channels_ + step - 1) / step;
+    for (const Call& call : e_.calls_) {
+      if (is_pointwise(call)) continue;
+      parallel_for(0, e_.images_ * parts,
+                   e_.interleaving_ ? kBlockGrain / (step * e_.positions_) + 1 : e_.images_ * parts,
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       const int64_t first = i % parts * step;
+                       reduce(call, {i / parts, first, std::min(step, e_.channels_ - first), 0, e_.positions_});
+                     }
+                   });
+    }
   }
 
  private:
@@ -153,7 +167,7 @@ class Epilogue::Work final : public BlockWork {
       }
       const Call& call = e_.calls_[e_.order_[unit.first]];
       if (!is_pointwise(call)) {
-        if (b.positions == e_.positions_) reduce(call, b);
+        if (b.positions == e_.positions_ && !e_.interleaving_) reduce(call, b);
         continue;
       }
       PointwiseLoop& loop = ready.loops[u];
@@ -163,8 +177,25 @@ class Epilogue::Work final : public BlockWork {
     }
   }
 
+  // Sums or averages the positions of a block that has all of its channels.
+  void reduce_interleaved(const Call& call, const Block& b) const {
+    constexpr int64_t kTogether = 64;
+    const Operand& out = call.operands[0];
+    const char* from = bases_[call.operands[1].slot] + (b.image * e_.positions_ * e_.channels_ + b.channel) * kFloat;
+    char* to = bases_[out.slot] + out.offset + b.image * out.strides[kImage] + b.channel * out.strides[kChannel];
+    const double count = is_mean(call) ? static_cast<double>(e_.positions_) : 1;
+    for (int64_t first = 0; first < b.channels; first += kTogether) {
+      const int64_t channels = std::min(kTogether, b.channels - first);
+      double sums[kTogether] = {};
+      sum_positions(reinterpret_cast<const float*>(from) + first, e_.channels_, sums, channels, e_.positions_);
+      for (int64_t c = 0; c < channels; ++c)
+        *reinterpret_cast<float*>(to + (first + c) * out.strides[kChannel]) = static_cast<float>(sums[c] / count);
+    }
+  }
+
   // Runs a reduction on a block that has all positions of its channels.
   void reduce(const Call& call, const Block& b) const {
+    if (e_.interleaving_) return reduce_interleaved(call, b);
     int64_t sizes[2][kDims], strides[2][kDims];
     TensorView views[2];
     for (int k = 0; k < 2; ++k) {
@@ -205,7 +236,7 @@ void Epilogue::run(const std::vector<Slot>& slots) const {
     factors.image_step = factors_->strides[kImage] / kFloat;
     factors.channel_step = factors_->strides[kChannel] / kFloat;
   }
-  run_convolution(*call_, on.views, &work, source_ ? &factors : nullptr, static_cast<bool>(interleaving_));
+  run_convolution(*call_, on.views, &work, source_ ? &factors : nullptr, interleaving_ || source_interleaved_);
   if (work.is_done()) return work.reduce_the_rest();
   // The kernel has not told of its blocks: the calls run on the finished result, a few channels or positions at a time.
   const int64_t all = interleaving_ ? positions_ : channels_, inner = interleaving_ ? channels_ : positions_;

@@ -6,6 +6,7 @@
 
 #include "compiler/unfinished.h"
 #include "mica/allocator.h"
+#include "mica/parallel.h"
 
 namespace mica::recording {
 
@@ -29,7 +30,17 @@ void InterleavedMemory::separate(const StorageImpl* storage) {
   const auto give_back = [bytes](void* memory) { cpu_free(memory, bytes); };
   const std::unique_ptr<void, decltype(give_back)> copy(cpu_allocate(bytes), give_back);
   std::memcpy(copy.get(), storage->address(), bytes);
-  separate_channels(static_cast<const float*>(copy.get()), static_cast<float*>(storage->address()), entry->how);
+  constexpr int64_t kTogether = 16, kGrain = 1 << 14;  // channels whose lines stay in the first cache
+  const Interleaving& how = entry->how;
+  const int64_t parts = (how.channels + kTogether - 1) / kTogether, image = how.channels * how.positions;
+  parallel_for(0, how.images * parts, kGrain / (kTogether * how.positions) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t channel = i % parts * kTogether, first = i / parts * image;
+      separate_channels(static_cast<const float*>(copy.get()) + first + channel, how.channels,
+                        static_cast<float*>(storage->address()) + first + channel * how.positions,
+                        std::min(kTogether, how.channels - channel), how.positions);
+    }
+  });
   entry->storage->set_written_later(false);
   all_.erase(entry);
   any_.store(!all_.empty(), std::memory_order_relaxed);

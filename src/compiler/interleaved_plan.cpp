@@ -38,9 +38,10 @@ bool Plan::try_to_interleave(const Call* calls, const std::vector<Slot>& slots, 
     interleavings_[g] = e->interleaving();
     const int result = calls[e->convolution()].operands[0].slot;
     for (int s = 0; s < static_cast<int>(slots.size()); ++s) {
+      if (!e->takes_images(s)) continue;
       if (grouping_.writes(static_cast<int>(g), s) || s == result) {
         write(g, s);
-      } else if (e->takes_images(s)) {
+      } else {
         needed[s] = 1;
       }
     }
@@ -49,9 +50,9 @@ bool Plan::try_to_interleave(const Call* calls, const std::vector<Slot>& slots, 
     const Call& call = calls[grouping_.groups()[g].calls[0]];
     if (grouping_.groups()[g].calls.size() != 1 || !is_convolution(call) || epilogues_[g] || runs_later_[g]) continue;
     const int result = call.operands[0].slot;
-    const Interleaving& source = slots[call.operands[1].slot].interleaved;
     if (!needed[result] && !slots[result].wanted) continue;
-    if (!computes_interleaved(call) || (source && source != interleaving_of(call.operands[1]))) return false;
+    if (!computes_interleaved(call)) return false;
+    if (slots[call.operands[1].slot].interleaved && !takes_interleaved_source(call, slots)) return false;
     interleavings_[g] = interleaving_of(call.operands[0]);
     write(g, result);
   }
@@ -63,19 +64,31 @@ bool Plan::try_to_interleave(const Call* calls, const std::vector<Slot>& slots, 
   return true;
 }
 
+static bool is_source_or_result(const Call& convolution, int slot) {
+  return slot == convolution.operands[0].slot || slot == convolution.operands[1].slot;
+}
+
 // Whether the group takes a slot as it lies interleaved, or does not use it.
 bool Plan::uses_interleaved(size_t group, int slot, const Call* calls) const {
   const int g = static_cast<int>(group);
   if (!grouping_.reads(g, slot) && !grouping_.writes(g, slot)) return true;
-  if (const Epilogue* e = epilogues_[group].get())
-    return e->interleaving() && (e->takes_images(slot) || slot == calls[e->convolution()].operands[0].slot);
-  const Call& call = calls[grouping_.groups()[group].calls[0]];
-  if (!is_convolution(call)) return false;
-  if (slot != call.operands[0].slot && slot != call.operands[1].slot) return false;
-  if (!runs_later_[group]) return static_cast<bool>(interleavings_[group]);
+  if (const Epilogue* e = epilogues_[group].get()) return e->interleaving() && e->takes_images(slot);
+  const int index = grouping_.groups()[group].calls[0];
+  const Call& call = calls[index];
+  if (!runs_later_[group]) return static_cast<bool>(interleavings_[group]) && is_source_or_result(call, slot);
   return std::any_of(epilogues_.begin(), epilogues_.end(), [&](const auto& e) {
-    return e && e->interleaving() && e->convolution() == grouping_.groups()[group].calls[0];
+    if (!e) return false;
+    if (e->product() == index) return e->source_interleaved();  // it has looked at the product's operands
+    if (e->convolution() != index || !is_source_or_result(call, slot)) return false;
+    return slot == call.operands[0].slot ? static_cast<bool>(e->interleaving()) : e->source_interleaved();
   });
+}
+
+// Whether what the convolution reads lies interleaved as it has to.
+bool Plan::takes_interleaved_source(const Call& convolution, const std::vector<Slot>& slots) {
+  const Operand& source = convolution.operands[1];
+  const Interleaving& how = slots[source.slot].interleaved;
+  return how && how == interleaving_of(source);
 }
 
 ConvolutionViews::ConvolutionViews(const Call& call, const std::vector<Slot>& slots, bool source_interleaved,

@@ -144,11 +144,20 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     const bool alone = is_dead(slots[result]) && is_promised(slots[result]) && users[result] == 2;
     if (alone) in_memory_[result] = 0;
     const std::vector<int>& members = groups[reader].calls;
-    const auto is_wanted = [&](int c) { return wanted[calls[c].operands[0].slot]; };
-    if (interleaves && std::any_of(members.begin(), members.end(), is_wanted) && computes_interleaved(convolution))
-      epilogues_[reader] = Epilogue::make(groups[head].calls[0], members, calls, slots, in_memory_, true);
-    if (!epilogues_[reader])
-      epilogues_[reader] = Epilogue::make(groups[head].calls[0], members, calls, slots, in_memory_, false);
+    const bool takes = interleaves && computes_interleaved(convolution);
+    const bool source = takes && takes_interleaved_source(convolution, slots);
+    // An image whose channels are summed, and that somebody keeps, is one that a convolution will read.
+    const auto is_wanted = [&](int c) {
+      const Call& call = calls[c];
+      return wanted[call.operands[0].slot] ||
+             (source && is_sum_or_mean(call) && !is_dead(slots[call.operands[1].slot]));
+    };
+    const auto make = [&](bool interleaved) {
+      epilogues_[reader] =
+          Epilogue::make(groups[head].calls[0], members, calls, slots, in_memory_, interleaved, source);
+    };
+    if (takes && std::any_of(members.begin(), members.end(), is_wanted)) make(true);
+    if (!epilogues_[reader]) make(false);
     if (!epilogues_[reader]) {
       in_memory_[result] = in_memory;
       continue;
@@ -161,7 +170,6 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     // The convolution may also take a product that computes its input, if nobody else reads the product and no group
     // between changes what the product reads.
     const int read = convolution.operands[1].slot;
-    if (epilogues_[reader]->interleaving()) continue;
     if (head == 0 || groups[head - 1].calls.size() != 1 || !grouping_.writes(head - 1, read) || runs_later_[head - 1])
       continue;
     if (!is_dead(slots[read]) || !is_promised(slots[read]) || users[read] != 2) continue;
@@ -171,7 +179,7 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     for (int g = head + 1; g < reader; ++g)
       for (int k = 1; k < product.noperands; ++k)
         unchanged &= !product.operands[k].storage || !grouping_.writes(g, product.operands[k].slot);
-    if (!unchanged || !epilogues_[reader]->take_factors(index, calls, in_memory_)) continue;
+    if (!unchanged || !epilogues_[reader]->take_factors(index, calls, slots, in_memory_)) continue;
     runs_later_[head - 1] = 1;
     in_memory_[read] = 0;
     kept_ += static_cast<int64_t>(slots[read].storage->nbytes());

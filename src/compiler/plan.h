@@ -94,6 +94,7 @@ class Plan {
   bool interleave(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users);
   bool try_to_interleave(const Call* calls, const std::vector<Slot>& slots, const std::vector<int>& users);
   bool uses_interleaved(size_t group, int slot, const Call* calls) const;
+  static bool takes_interleaved_source(const Call& convolution, const std::vector<Slot>& slots);
   void cut(size_t group, const Call* calls);
   void give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers);
   bool can_take_over(const Call& call, int from, int to, size_t group) const;

@@ -18,12 +18,16 @@ struct Interleaving {
   friend bool operator==(const Interleaving&, const Interleaving&) = default;
 };
 
-// Whether the convolution is faster with images whose channels lie side by side, and then has the same bits. The views
-// have the tensors' strides, and may have no memory.
+// Whether the convolution is faster with images whose channels lie side by side, and then has the same bits. It takes
+// such an input, gives such a result, or does both. The views have the tensors' strides, and may have no memory.
 bool computes_interleaved(const TensorView& out, const TensorView& input, const TensorView& weight, IntArrayRef stride,
                           IntArrayRef padding, IntArrayRef dilation, int64_t groups);
 
-// to[image][channel][position] = from[image][position][channel]
-void separate_channels(const float* from, float* to, const Interleaving& how);
+// to[channel][position] = from[position][channel] of an image, whose positions are `step` floats apart.
+void separate_channels(const float* from, int64_t step, float* to, int64_t channels, int64_t positions);
+
+// sums[channel] += the sum of the positions of such an image, added in the order in which a kernel adds positions that
+// lie one after the other. Positions are `step` floats apart.
+void sum_positions(const float* from, int64_t step, double* sums, int64_t channels, int64_t positions);
 
 }  // namespace mica::recording

@@ -39,7 +39,14 @@ const TensorView& view_to_read(const Tensor& t);
 
 // Tells apart the arrangements of one weight: where the part begins, and how it is arranged.
 struct Key {
-  enum class Kind : int64_t { WinogradFilters, DirectFilters, MatrixPanels, ProductPanels, RecurrentPanels };
+  enum class Kind : int64_t {
+    WinogradFilters,
+    DirectFilters,
+    DepthwiseFilters,
+    MatrixPanels,
+    ProductPanels,
+    RecurrentPanels
+  };
   const void* data;
   Kind kind;
   int64_t numbers[12] = {};

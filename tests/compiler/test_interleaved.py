@@ -36,6 +36,16 @@ WAYS = {
     "columns, few positions": (lambda: conv(256, 256, 3, bias=False), (1, 7, 7)),
     "columns, few positions and a bias": (lambda: conv(256, 200, 3, stride=2), (1, 13, 11)),
     "depthwise": (lambda: conv(96, 96, 3, groups=96, bias=False), (2, 28, 28)),
+    "depthwise, a bias": (lambda: conv(96, 96, 5, groups=96), (3, 14, 17)),
+    "depthwise, small planes": (lambda: conv(240, 240, 5, groups=240), (2, 7, 7)),
+    "depthwise, strided": (lambda: conv(48, 48, 3, groups=48, stride=2, bias=False), (2, 57, 56)),
+    "depthwise, strided filters of 5": (lambda: conv(48, 48, 5, groups=48, stride=2), (1, 29, 31)),
+    "depthwise, large planes": (lambda: conv(16, 16, 7, groups=16, bias=False), (1, 100, 90)),
+    "depthwise, no padding": (lambda: conv(32, 32, 3, groups=32, padding=0), (2, 30, 30)),
+    "depthwise, much padding": (lambda: conv(32, 32, 3, groups=32, padding=5), (2, 12, 12)),
+    "depthwise, channels that leave vectors open": (lambda: conv(40, 40, 3, groups=40), (2, 20, 20)),
+    "depthwise, taps apart": (lambda: conv(32, 32, 3, groups=32, padding=2, dilation=2), (2, 24, 24)),
+    "depthwise, two filters": (lambda: conv(48, 96, 3, groups=48), (1, 40, 40)),
 }
 
 
@@ -86,6 +96,63 @@ def test_residual_networks():
     model, x = residual(), mica.randn(2, 3, 64, 64)
     both(model, x)
     assert ("channels side by side" in said(model, x)) == SIDE_BY_SIDE
+
+
+class SqueezeExcite(nn.Module):
+    def __init__(self, channels, inner):
+        super().__init__()
+        self.down, self.up = conv(channels, inner, 1), conv(inner, channels, 1)
+
+    def forward(self, x):
+        return x * mica.sigmoid(self.up(F.silu(self.down(F.adaptive_avg_pool2d(x, 1)))))
+
+
+class Inverted(nn.Module):
+    def __init__(self, given, inner, outer, kernel, stride):
+        super().__init__()
+        self.body = nn.Sequential(
+            conv(given, inner, 1, bias=False), norm(inner, 1), nn.SiLU(),
+            conv(inner, inner, kernel, stride=stride, groups=inner, bias=False), norm(inner, 2), nn.SiLU(),
+            SqueezeExcite(inner, 8), conv(inner, outer, 1, bias=False), norm(outer, 3),
+        )  # fmt: skip
+        self.adds = given == outer and stride == 1
+
+    def forward(self, x):
+        return x + self.body(x) if self.adds else self.body(x)
+
+
+def squeezing():
+    return nn.Sequential(
+        conv(3, 32, 3, stride=2), nn.SiLU(), Inverted(32, 96, 24, 3, 2), Inverted(24, 144, 24, 5, 1),
+        Inverted(24, 144, 40, 5, 2), Inverted(40, 240, 40, 3, 1), conv(40, 64, 1), nn.SiLU(), nn.AdaptiveAvgPool2d(1),
+    ).eval()  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("images", [1, 3])
+def test_squeeze_and_excitation(threads, images):
+    model, x = squeezing(), mica.randn(images, 3, 112, 112)
+    count = mica.get_num_threads()
+    mica.set_num_threads(threads)
+    try:
+        both(model, x)
+    finally:
+        mica.set_num_threads(count)
+    assert ("channels side by side" in said(model, x)) == SIDE_BY_SIDE
+
+
+def test_values_that_are_not_finite():
+    """Zeros around an image are multiplied too, so that an infinite weight gives NaN there."""
+    before, layer, after = conv(16, 32, 1), conv(32, 32, 3, groups=32), conv(32, 16, 1)
+    layer.weight.data[3, 0, 0, 1] = float("inf")
+    x = mica.randn(1, 16, 20, 20)
+    with mica.no_grad():
+        wanted, found = layer(F.relu(before(x))), []
+        compiled = mica.compile(lambda x: (lambda h: (after(h), found.append(h)))(layer(F.relu(before(x)))))
+        for _ in range(3):
+            compiled(x)
+    for each in found:
+        assert mica.allclose(each, wanted, rtol=0, atol=0, equal_nan=True)
 
 
 def layers():

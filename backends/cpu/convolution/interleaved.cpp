@@ -6,6 +6,7 @@
 
 #include "backends/cpu/convolution/columns.h"
 #include "backends/cpu/convolution/correlation.h"
+#include "backends/cpu/convolution/depthwise.h"
 #include "backends/cpu/convolution/filter_panels.h"
 #include "backends/cpu/convolution/parts.h"
 #include "backends/cpu/convolution/winograd.h"
@@ -38,6 +39,7 @@ class InterleavedProduct {
     group_ = equal_part(panels_, std::min(kGroupPanels, most));
     // Rows are read where they lie if they are whole positions of the source, and not in few sets of the cache.
     in_place_ = p.is_pointwise() && p.input.channels_last() && !p.factors && depth_ % kSetFloats != 0;
+    turned_ = !p.output.channels_last();
     row_ = in_place_ ? p.input.position_stride() : round_up(depth_, kLineFloats) + kLineFloats;
   }
 
@@ -65,16 +67,30 @@ class InterleavedProduct {
     if (p_.is_pointwise() && !in.channels_last()) {
       gemm_impl::copy_to_sums(DType::Float32)(from + first * in.position_stride(), to,
                                               {count, channels, in.position_stride(), in.channel_stride, row_, 1});
+      for (int64_t i = 0; i < count && p_.factors; ++i, to += row_) multiply_row(image, to, to);
       return;
     }
     for (int64_t i = 0; i < count; ++i, to += row_) {
       const int64_t y = (first + i) / width * p_.stride[1], x = (first + i) % width * p_.stride[2];
       const float* at = from + y * in.strides[1] + x * in.strides[2];
-      if (in.channel_stride == 1) {
+      if (in.channel_stride == 1 && p_.factors) {
+        multiply_row(image, at, to);
+      } else if (in.channel_stride == 1) {
         std::memcpy(to, at, bytes_of_floats(channels));
       } else {
         for (int64_t c = 0; c < channels; ++c) to[c] = at[c * in.channel_stride];
       }
+    }
+  }
+
+  // Multiplies the channels of a position by their factors.
+  void multiply_row(int64_t image, const float* from, float* to) const {
+    const recording::ChannelFactors& f = *p_.factors;
+    const float* factors = f.data + image * f.image_step;
+    if (f.channel_step == 1) {
+      for (int64_t c = 0; c < p_.channels; ++c) to[c] = from[c] * factors[c];
+    } else {
+      for (int64_t c = 0; c < p_.channels; ++c) to[c] = from[c] * factors[c * f.channel_step];
     }
   }
 
@@ -85,12 +101,14 @@ class InterleavedProduct {
     if (!in_place_) copy_rows(image, position, count, rows);
     const float* factors = in_place_ ? source(image) + position * row_ : rows;
     float* target = reinterpret_cast<float*>(p_.output_at(image, 0)) + position * step_;
+    const int64_t filter_step = p_.output.channel_stride;
     MicroTile tile;
     tile.a_row_stride = row_;
     tile.a_k_stride = 1;
     tile.b_k_stride = kernel_.cols;
     tile.b_padded = true;
-    tile.c_row_stride = step_;
+    tile.c_row_stride = turned_ ? filter_step : step_;
+    tile.turned = turned_;
     tile.k = depth_;
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
@@ -101,7 +119,7 @@ class InterleavedProduct {
       for (int64_t panel = first; panel < last; ++panel) {
         const int64_t row = (panel - first) * kernel_.rows;
         tile.a = factors + row * row_;
-        tile.c = target + row * step_ + filter;
+        tile.c = target + row * step_ + filter * filter_step;
         tile.rows = static_cast<int>(std::min<int64_t>(kernel_.rows, count - row));
         if (panel + 1 == last && i + 1 < columns_) tile.next_b = filters_.panel(i + 1);
         const bool lone = has_lone(image) && panel + 1 == panels_;
@@ -112,7 +130,7 @@ class InterleavedProduct {
     }
     const int64_t filter = column * kernel_.cols;
     const int64_t filters = std::min(p_.filters, (column + columns) * kernel_.cols) - filter;
-    if (p_.bias) add_bias(target + filter, filter, filters, count);
+    if (p_.bias) add_bias(target + filter * filter_step, filter, filters, count);
     if (p_.work) p_.work->run({image, filter, filters, position, count});
   }
 
@@ -129,13 +147,18 @@ class InterleavedProduct {
     tile.a = static_cast<const float*>(tile.a) + tile.rows * row_;
     tile.c = static_cast<float*>(tile.c) + tile.rows * step_;
     tile.rows = 1;
-    tile.c_row_stride = 1;
+    tile.c_row_stride = p_.output.channel_stride;
     tile.turned = tile.as_column = true;
     kernel_.run(tile);
   }
 
   void add_bias(float* to, int64_t filter, int64_t filters, int64_t count) const {
     const float* bias = static_cast<const float*>(p_.bias) + filter;
+    if (turned_) {
+      for (int64_t j = 0; j < filters; ++j, to += p_.output.channel_stride)
+        for (int64_t i = 0; i < count; ++i) to[i] += bias[j];
+      return;
+    }
     for (int64_t i = 0; i < count; ++i, to += step_)
       for (int64_t j = 0; j < filters; ++j) to[j] += bias[j];
   }
@@ -147,12 +170,14 @@ class InterleavedProduct {
   const FilterPanels filters_{
       reinterpret_cast<const float*>(p_.weight), p_.filters, depth_, p_.filter_stride, 1, kernel_.cols};
   int64_t group_, row_;
-  bool in_place_;
+  bool in_place_, turned_;
 };
 
 }  // namespace
 
 bool suits_interleaved(const Problem& p) {
+  // Where large planes are turned as they are stored, each row of them is in a page of its own.
+  if (!p.output.channels_last() && p.interleaved && p.output.positions() >= kFewPositions) return false;
   if (p.dtype != DType::Float32 || p.groups != 1 || !gemm_impl::micro_kernel_f32().turns) return false;
   if (p.kernel[0] != 1 || p.input.sizes[0] != 1 || p.padding[0] != 0) return false;
   if (p.weight_channel_stride != p.taps() || !filters_are_ordered(p, false)) return false;
@@ -166,13 +191,17 @@ bool suits_interleaved(const Problem& p) {
 void convolve_interleaved(const Problem& p) { InterleavedProduct(p).run(); }
 
 SeparatedProblem::SeparatedProblem(const Problem& p) : original_(p), problem_(p) {
-  make_dense(problem_.output, p.filters, output_.as<float>());
-  problem_.work = nullptr;
   problem_.interleaved = false;
+  if (p.output.channels_last()) {
+    make_dense(problem_.output, p.filters, output_.as<float>());
+    problem_.work = nullptr;
+  }
   if (!p.input.channels_last()) return;
   input_.emplace(bytes_of_floats(p.batch * p.channels * p.input.positions()));
-  recording::separate_channels(reinterpret_cast<const float*>(p.input.data), input_->as<float>(),
-                               {p.batch, p.channels, p.input.positions()});
+  const int64_t positions = p.input.positions();
+  for (int64_t i = 0; i < p.batch; ++i)
+    transpose_floats(reinterpret_cast<const float*>(p.input_at(i, 0)), p.channels,
+                     input_->as<float>() + i * p.channels * positions, positions, positions, p.channels);
   make_dense(problem_.input, p.channels, input_->as<float>());
 }
 
@@ -186,6 +215,7 @@ void SeparatedProblem::make_dense(Images& images, int64_t channels, float* data)
 
 void SeparatedProblem::finish() const {
   const Problem& p = original_;
+  if (!p.output.channels_last()) return;
   const int64_t positions = p.output.positions(), image = p.filters * positions;
   for (int64_t i = 0; i < p.batch; ++i) {
     transpose_floats(output_.as<float>() + i * image, positions, reinterpret_cast<float*>(p.output_at(i, 0)), p.filters,
@@ -203,27 +233,19 @@ using namespace cpu::convolution;
 
 bool computes_interleaved(const TensorView& out, const TensorView& input, const TensorView& weight, IntArrayRef stride,
                           IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
-  if (out.ndim != 4 || groups != 1 || !cpu::gemm_impl::micro_kernel_f32().turns) return false;
+  if (out.ndim != 4 || !cpu::gemm_impl::micro_kernel_f32().turns) return false;
   const Problem p = make_problem(input, out, weight, {}, stride, padding, dilation, groups);
-  constexpr int64_t kLeastChannels = 16;
-  if (p.channels < kLeastChannels || p.filters < kLeastChannels) return false;
+  if (is_depthwise(p)) return suits_depthwise_interleaved(p);
+  constexpr int64_t kLeastFilters = 16;
+  if (groups != 1 || p.filters < kLeastFilters) return false;
   if (suits_interleaved(p)) return true;
   if (!is_planar(p) || p.taps() == 1) return false;
   const Correlation c = forward_correlation(p);
   return suits_winograd(c) || is_short(c) || suits_direct(c);
 }
 
-void separate_channels(const float* from, float* to, const Interleaving& how) {
-  constexpr int64_t kTogether = 16;  // channels whose lines stay in the first cache
-  const int64_t parts = divide_up(how.channels, kTogether), plane = how.positions * how.channels;
-  parallel_for(0, how.images * parts, divide_up(int64_t{1} << 14, kTogether * how.positions),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   const int64_t channel = i % parts * kTogether, image = i / parts * plane;
-                   transpose_floats(from + image + channel, how.channels, to + image + channel * how.positions,
-                                    how.positions, how.positions, std::min(kTogether, how.channels - channel));
-                 }
-               });
+void separate_channels(const float* from, int64_t step, float* to, int64_t channels, int64_t positions) {
+  transpose_floats(from, step, to, positions, positions, channels);
 }
 
 }  // namespace mica::recording

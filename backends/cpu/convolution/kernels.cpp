@@ -106,6 +106,8 @@ void convolve(Problem& p) {
   drop_unmet_taps(p);
   if (p.interleaved) {
     if (suits_interleaved(p)) return convolve_interleaved(p);
+    if (p.input.channels_last() && p.output.channels_last() && suits_depthwise_interleaved(p))
+      return convolve_depthwise_interleaved(p);
     if (const Correlation c = forward_correlation(p); is_short(c) && !suits_winograd(c)) {
       SeparatedProblem separated(p);
       convolve(separated.problem());
@@ -122,6 +124,16 @@ void convolve(Problem& p) {
 void multiply_input(Problem& p, float* products) {
   const int64_t positions = p.input.positions();
   const float* from = reinterpret_cast<const float*>(p.input.data);
+  if (p.input.channels_last()) {
+    parallel_for(0, p.batch * positions, std::max<int64_t>(1, (1 << 14) / p.channels), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        for (int64_t c = 0; c < p.channels; ++c)
+          products[i * p.channels + c] = from[i * p.channels + c] * factor_of(*p.factors, i / positions, c);
+    });
+    p.input.data = reinterpret_cast<char*>(products);
+    p.factors = nullptr;
+    return;
+  }
   parallel_for(0, p.batch * p.channels, std::max<int64_t>(1, (1 << 14) / positions), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float factor = factor_of(*p.factors, i / p.channels, i % p.channels);
@@ -139,7 +151,7 @@ void convolution_kernel(const TensorView& out, const TensorView& input, const Te
   p.work = recording::take_block_work();
   p.factors = recording::take_channel_factors();
   p.interleaved = recording::take_interleaved();
-  if (p.factors && !takes_factors(p)) {
+  if (p.factors && !(p.interleaved ? suits_interleaved(p) : takes_factors(p))) {
     const Scratch products(static_cast<size_t>(input.numel) * sizeof(float));
     multiply_input(p, products.as<float>());
     return convolve(p);

@@ -4,9 +4,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <vector>
+
 #include "backends/cpu/reduce/reduction-inl.h"
 #include "backends/cpu/reduce/sum_op-inl.h"
 #include "backends/cpu/simd_register.h"
+#include "core/interleaved.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -126,6 +129,20 @@ void mean_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
   });
 }
 
+// mica::recording::sum_positions
+void sum_positions(const float* from, int64_t step, double* sums, int64_t channels, int64_t positions) {
+  int64_t channel = 0;
+#if HWY_TARGET <= HWY_AVX3
+  for (constexpr int64_t kLanes = 16; channel + kLanes <= channels; channel += kLanes)
+    sum_run_of_columns(from + channel, step, positions, sums + channel);
+#endif
+  std::vector<float> plane(static_cast<size_t>(channel < channels ? positions : 0));
+  for (; channel < channels; ++channel) {
+    for (int64_t i = 0; i < positions; ++i) plane[static_cast<size_t>(i)] = from[i * step + channel];
+    sum_run<Itself>(plane.data(), positions, sums[channel]);
+  }
+}
+
 void nansum_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
   visit_loaded(self.dtype, [&]<class T>(Tag<T>) {
     if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
@@ -144,8 +161,17 @@ namespace mica::cpu {
 HWY_EXPORT(sum_kernel);
 HWY_EXPORT(mean_kernel);
 HWY_EXPORT(nansum_kernel);
+HWY_EXPORT(sum_positions);
 MICA_REGISTER_SIMD(reduce_sum, sum_kernel);
 MICA_REGISTER_SIMD(reduce_mean, mean_kernel);
 MICA_REGISTER_SIMD(reduce_nansum, nansum_kernel);
+static void sum_positions(const float* from, int64_t step, double* sums, int64_t channels, int64_t positions) {
+  HWY_DYNAMIC_DISPATCH(sum_positions)(from, step, sums, channels, positions);
+}
 }  // namespace mica::cpu
+
+void mica::recording::sum_positions(const float* from, int64_t step, double* sums, int64_t channels,
+                                    int64_t positions) {
+  cpu::sum_positions(from, step, sums, channels, positions);
+}
 #endif

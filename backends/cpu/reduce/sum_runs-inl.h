@@ -132,6 +132,60 @@ HWY_INLINE void sum_run(const T* x, int64_t n, Total& result) {
   total.add_to(result);
 }
 
+#if HWY_TARGET <= HWY_AVX3
+// The same as sum_run() for each of a vector of neighbouring columns, with the same bits: a lane of a vector there is a
+// vector of columns here. Adds the sums to total[column]. For vectors of sixteen floats.
+HWY_INLINE void sum_run_of_columns(const float* x, int64_t row_stride, int64_t n, double* result) {
+  constexpr int64_t kLanes = 16, kStep = 8 * kLanes;
+  const hn::FixedTag<float, 16> d;
+  const hn::FixedTag<double, 8> dd;
+  const hn::Half<decltype(d)> dh;
+  HWY_ALIGN double totals[kLanes][kLanes] = {};  // by lane, then column
+  const auto add = [&](int64_t lane, auto sum) HWY_ATTR {
+    double* to = totals[lane];
+    hn::Store(hn::Add(hn::Load(dd, to), hn::PromoteTo(dd, hn::LowerHalf(dh, sum))), dd, to);
+    hn::Store(hn::Add(hn::Load(dd, to + 8), hn::PromoteTo(dd, hn::UpperHalf(dh, sum))), dd, to + 8);
+  };
+  int64_t i = 0;
+  while (n - i >= kStep) {
+    const int64_t end = i + std::min<int64_t>((n - i) / kStep, 16) * kStep;
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+#define MICA_AT(k) hn::LoadU(d, x + (at + k * kLanes) * row_stride)
+      int64_t at = i + lane;
+      auto a = MICA_AT(0), b = MICA_AT(1), c = MICA_AT(2), e = MICA_AT(3), f = MICA_AT(4), g = MICA_AT(5),
+           h = MICA_AT(6), k = MICA_AT(7);
+      for (at += kStep; at < end; at += kStep) {
+        a = hn::Add(a, MICA_AT(0));
+        b = hn::Add(b, MICA_AT(1));
+        c = hn::Add(c, MICA_AT(2));
+        e = hn::Add(e, MICA_AT(3));
+        f = hn::Add(f, MICA_AT(4));
+        g = hn::Add(g, MICA_AT(5));
+        h = hn::Add(h, MICA_AT(6));
+        k = hn::Add(k, MICA_AT(7));
+      }
+#undef MICA_AT
+      add(lane, sum_of_eight(a, b, c, e, f, g, h, k));
+    }
+    i = end;
+  }
+  for (int64_t lane = 0; lane < kLanes && i + lane < n; ++lane) {
+    auto rest = hn::Zero(d);
+    for (int64_t at = i + lane; at < n; at += kLanes) rest = hn::Add(rest, hn::LoadU(d, x + at * row_stride));
+    add(lane, rest);
+  }
+  // The lanes of doubles, and then their sum, as VectorTotal::add_to() has them.
+  for (int64_t half = 0; half < kLanes; half += 8) {
+    const auto lanes = [&](int64_t k) HWY_ATTR {
+      return hn::Add(hn::Load(dd, totals[k] + half), hn::Load(dd, totals[k + 8] + half));
+    };
+    const auto even = hn::Add(hn::Add(lanes(0), lanes(4)), hn::Add(lanes(2), lanes(6)));
+    const auto odd = hn::Add(hn::Add(lanes(1), lanes(5)), hn::Add(lanes(3), lanes(7)));
+    hn::StoreU(hn::Add(hn::LoadU(dd, result + half), hn::Add(even, odd)), dd, result + half);
+  }
+}
+#endif
+
 template <class V, class D>
 HWY_INLINE void add_columns(double* total, D, V v) {
   const hn::Repartition<double, D> dd;
