@@ -61,7 +61,9 @@ bool Plan::try_to_interleave(const Call* calls, const std::vector<Slot>& slots, 
     for (size_t g = 0; g < groups && lies[s]; ++g)
       if (!uses_interleaved(g, static_cast<int>(s), calls)) return false;
   }
-  return true;
+  // A plan without such images may be kept for calls whose storages lie otherwise.
+  return std::any_of(interleavings_.begin(), interleavings_.end(), [](const Interleaving& how) { return !!how; }) ||
+         std::any_of(epilogues_.begin(), epilogues_.end(), [](const auto& e) { return e && e->source_interleaved(); });
 }
 
 static bool is_source_or_result(const Call& convolution, int slot) {

@@ -146,6 +146,7 @@ bool add_calls(Key& key, const Call* calls, int count, const std::vector<Slot>& 
     const Interleaving& how = slots[s].interleaved;
     key.add(static_cast<uint64_t>(slots[s].storage->nbytes()) << 3 | packed(is_promised(slots[s])) << 2 |
             packed(slots[s].wanted) << 1 | packed(static_cast<bool>(how)));
+    if (key.differs()) return false;
     if (!how) continue;
     key.add(static_cast<uint64_t>(how.channels));
     key.add(static_cast<uint64_t>(how.positions));

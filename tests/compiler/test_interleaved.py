@@ -4,6 +4,7 @@ import threading
 
 import mica
 import pytest
+import random_layers
 from convolution_parts import both, conv, norm, said
 from mica import _C
 
@@ -253,6 +254,12 @@ def test_a_function_that_fails_leaves_what_it_has_computed():
             with pytest.raises(KeyError):
                 run(x)
     assert mica.equal(kept[0], kept[1]) and mica.equal(kept[0], kept[2])
+
+
+def test_kept_plans_of_calls_without_convolutions():
+    """A plan of calls that read an image in its own order is none for the same calls of one that lies otherwise."""
+    random_layers.check(855)  # its plans are kept for the next program
+    random_layers.check(894)
 
 
 def test_parts_that_are_not_compiled():
