@@ -1,7 +1,6 @@
 // Runs an epilogue: a convolution, and on each block of its result the calls that follow it.
 #include <algorithm>
 #include <atomic>
-#include <memory>
 
 #include "compiler/epilogue.h"
 #include "core/channel_line.h"
