@@ -44,6 +44,7 @@ _LAZY = {
     "_assert_async": "mica._functions.conditions",
     "_check": "mica._functions.conditions",
     "_check_index": "mica._functions.conditions",
+    "_check_is_size": "mica._functions.conditions",
     "_check_not_implemented": "mica._functions.conditions",
     "_check_tensor_all": "mica._functions.conditions",
     "_check_type": "mica._functions.conditions",

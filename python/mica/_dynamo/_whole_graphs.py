@@ -16,6 +16,7 @@ from mica._dynamo.exc import Unsupported
 from mica._subclasses.fake_tensor import FakeTensorMode
 from mica._subclasses.open_sizes import NeedsStatic
 from mica.fx._pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
+from mica.fx.experimental import _facts_of_data
 from mica.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
@@ -190,6 +191,7 @@ def _in_aten(module, given, axes, table, pre_dispatch):
     trace = make_fx(lambda *tensors: interpreter.run(*tensors), table, pre_dispatch=pre_dispatch)
     while True:
         env = ShapeEnv()
+        env.facts = _facts_of_data.among(presets)
         env.presets, env.avoid = presets, {size for value in module.state_dict().values() for size in value.shape}
         fakes = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env, static_shapes=True)
         inputs = [_opened(fakes, *each) for each in zip(given, axes, strict=True)]

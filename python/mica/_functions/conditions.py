@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+import warnings
 
 from mica import _C
 from mica._functions.wrapping import asked_among
@@ -70,6 +71,19 @@ def _checked_all(error, cond, message):
 def _check(cond, message=None):
     """Raise RuntimeError, with the text that `message` returns, unless the condition holds."""
     _checked(RuntimeError, cond, message)
+
+
+def _check_is_size(i, message=None, *, max=None):
+    """Raise RuntimeError unless a number may be a size, which is not negative, and not above `max`."""
+    warnings.warn(
+        "_check_is_size will be removed in a future PyTorch release along with guard_size_oblivious. "
+        "Use _check(i >= 0) instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    _check(i >= 0, message)
+    if max is not None:
+        _check(i <= max, message)
 
 
 def _check_index(cond, message=None):

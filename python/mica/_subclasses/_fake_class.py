@@ -148,7 +148,7 @@ class FakeTensor(mica.Tensor):
             if number is not None:
                 for recorder in self.fake_mode.shape_env.recorders[-1:]:
                     recorder.note_number(self, number)
-                return number
+                return self.fake_mode.shape_env.known_number(number)
         return self._asked("item")
 
     def _asked(self, name, *args, **kwargs):

@@ -145,8 +145,8 @@ class FakeTensorMode(TorchDispatchMode):
         args, kwargs = tree_map_only(_C.TensorBase, lambda t: self._checked(t, func), (args, kwargs))
         if (made := of_data.result(self, func, name, args, kwargs)) is not None:
             return made
-        if name == "slice" and self.shape_env is not None and self.shape_env.has_data():
-            made = open_pieces.sliced(self, *args, **kwargs)
+        if name in ("slice", "select") and self.shape_env is not None and self.shape_env.has_data():
+            made = (open_pieces.sliced if name == "slice" else open_pieces.selected)(self, *args, **kwargs)
             if made is not None:
                 return made
         if name == "slice" and self.shape_env is not None:

@@ -52,8 +52,9 @@ def result(mode, func, name, args, kwargs):
             return None
         if env is None or env.refuses_data:
             raise mica._subclasses.fake_tensor.DynamicOutputShapeException(func)
-        return mode.__torch_dispatch__(func, (), (args[0], _rows_of_masks(mode, args[1])))
-    if name not in NAMES:
+        places, count = _rows_of_masks(mode, args[1])
+        return _by_own_name(mode.__torch_dispatch__(func, (), (args[0], places)), count, env)
+    if name not in NAMES and func is not mica.ops.aten.repeat_interleave.Tensor:
         return None
     if env is None or env.refuses_data or name not in _RULES:
         raise mica._subclasses.fake_tensor.DynamicOutputShapeException(func)
@@ -62,6 +63,8 @@ def result(mode, func, name, args, kwargs):
 
 def _made(mode, like, sizes, dtype):
     sizes = tuple(size.number if hasattr(size, "is_number") and size.is_number else size for size in sizes)
+    for size in sizes:
+        mode.shape_env.size_like |= set() if isinstance(size, int) else size.free_symbols
     with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
         meta, sizes, others = open_sizes.of_sizes(sizes, mode.shape_env, dtype)
     fake = mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device)
@@ -76,18 +79,32 @@ def _own_sizes(fake):
 
 
 def _rows_of_masks(mode, indices):
-    """Indices with lists of places for masks. Lists that stand side by side are of one length, or the call is an error."""
+    """(indices with lists of places for masks, how many places that are). Lists that stand side by side are of one length,
+    or the call is an error."""
     masks = [index for index in indices if index is not None and index.dtype in _MASKS]
     others = [index for index in indices if index is not None and index.dtype not in _MASKS and index.dim()]
     length = next((size for index in others if (size := _own_sizes(index)[-1]) != 1), None)
-    made = []
+    count, made = length, []
     for index in indices:
         if index is None or index.dtype not in _MASKS:
             made.append(index)
         else:
-            count = _count(masks[0], mode.shape_env) if length is None else length
+            count = _count(masks[0], mode.shape_env) if count is None else count
             made += [_made(mode, index, (count,), mica.int64) for _ in range(index.dim())]
-    return made
+    return made, count
+
+
+def _by_own_name(fake, count, env):
+    """A result with the symbol of the number that it is made of, where that is known to be something else: by the result the
+    graph has that number, and asserts what it is."""
+    if isinstance(count, int) or not (count.is_symbol and next(iter(count.free_symbols)) in env.to_assert):
+        return fake
+    known, sizes = env.replace(count), _own_sizes(fake)
+    return open_sizes.attach(
+        fake,
+        tuple(count if known == size else size for size in sizes),
+        fake.__dict__.get("_others") or [_C.TensorBase.detach(fake)] * (len(env.worlds) - 1),
+    )
 
 
 def _nonzero(mode, env, x):
@@ -118,5 +135,12 @@ def _bincount(mode, env, x, weights=None, minlength=0):
     return _made(mode, x, (count,), dtype)
 
 
+def _repeat_interleave(mode, env, repeats, dim=None, *, output_size=None):
+    total = output_size
+    if total is None:
+        total = _remembered(repeats, "repeat_interleave", lambda: env.create_unbacked_symint(least=0).node._expr)
+    return _made(mode, repeats, (total,), repeats.dtype)
+
+
 _RULES = {"nonzero": _nonzero, "argwhere": _nonzero, "masked_select": _masked_select, "_unique2": _unique,
-          "unique_consecutive": _unique_consecutive, "bincount": _bincount}  # fmt: skip
+          "unique_consecutive": _unique_consecutive, "bincount": _bincount, "repeat_interleave": _repeat_interleave}  # fmt: skip

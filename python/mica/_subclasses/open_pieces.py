@@ -8,9 +8,9 @@ import mica
 from mica import _C
 from mica._subclasses import open_sizes
 
-__all__ = ["NAMES", "pieces", "rely_on_places", "sliced"]
+__all__ = ["NAMES", "pieces", "rely_on_places", "selected", "sliced"]
 
-_PLACED = frozenset(["narrow", "select", "__getitem__"])
+_PLACED = frozenset(["narrow", "__getitem__"])
 NAMES = frozenset(
     ["chunk", "unsafe_chunk", "split", "unsafe_split", "split_with_sizes", "tensor_split", "glu", *_PLACED]
 )
@@ -25,18 +25,20 @@ def pieces(name, args, kwargs, env):
     names = ("input", "dim") if name == "glu" else ("input", _ARGUMENTS[name], "dim")
     given = dict(zip(names, args, strict=False)) | {_renamed(key, name): value for key, value in kwargs.items()}
     x, dim = given.get("input"), given.get("dim", -1 if name == "glu" else 0)
-    sizes = getattr(x, "__dict__", {}).get("_sizes", ())
+    if not isinstance(x, mica._subclasses.FakeTensor):
+        return None
+    sizes = x.__dict__.get("_sizes") or _C.TensorBase.size(x)
     if not isinstance(dim, int) or not -len(sizes) <= dim < len(sizes) or not given.keys() <= set(names):
         return None
     dim %= len(sizes)
     if name == "glu":
-        return None if isinstance(sizes[dim], int) else _glu(x, dim, env.create_symintnode(sizes[dim]))
+        return None if isinstance(sizes[dim], int) else _glu(x, dim, env.create_symintnode(sizes[dim]), env)
     how = _opened(given.get(names[1]), env)
     if isinstance(sizes[dim], int) and not _has_open(how):
         return None
     size = sizes[dim] if isinstance(sizes[dim], int) else env.create_symintnode(sizes[dim])
     lengths = _lengths(name, size, how, env)
-    return None if lengths is None else _cut(x, dim, lengths)
+    return None if lengths is None else _cut(x, dim, lengths, env)
 
 
 def _renamed(key, name):
@@ -64,7 +66,7 @@ def _lengths(name, size, how, env):
     if isinstance(how, (list, tuple)):
         if name == "tensor_split" or not all(isinstance(each, (int, mica.SymInt)) for each in how):
             return None
-        return list(how) if sum(how) == size else None
+        return list(how) if _stated(sum(how) == size, env) else None
     if not isinstance(how, (int, mica.SymInt)) or not how > 0:
         return None
     if name == "tensor_split":
@@ -83,23 +85,38 @@ def _lengths(name, size, how, env):
     return [length] * (count - 1) + [size - length * (count - 1)]
 
 
+def _stated(truth, env):
+    """Whether something holds, which is believed and asserted if only data decide it."""
+    if not isinstance(truth, mica.SymBool):
+        return truth
+    if not any(name.startswith("u") for name in truth.node._expr.free_symbols):
+        return bool(truth)
+    if not _is_known(truth):
+        env.assume(truth.node._expr)
+    return True
+
+
 def _least(size, env):
     low = env.bound_sympy(env.replace(size.node._expr)).lower
     return 0 if low is None else low
 
 
-def _cut(x, dim, lengths):
+def _cut(x, dim, lengths, env):
     made, start = [], 0
     for length in lengths:
-        made.append(mica.ops.aten.slice.Tensor(x, dim, start, start + length))
-        start = start + length
+        end = start + length
+        if _data(length, env) is not None:  # it lies within, since the lengths are those of all of them
+            _stated(length >= 0, env)
+            _stated(end <= _size(x, dim, env), env)
+        made.append(mica.ops.aten.slice.Tensor(x, dim, start, end))
+        start = end
     return tuple(made)
 
 
-def _glu(x, dim, size):
+def _glu(x, dim, size, env):
     if size % 2 != 0:
         return None
-    first, second = _cut(x, dim, [size // 2, size // 2])
+    first, second = _cut(x, dim, [size // 2, size // 2], env)
     return first * mica.sigmoid(second)
 
 
@@ -120,11 +137,6 @@ def _data(value, env):
 def _placed(name, env, x, *args, **kwargs):
     if name == "__getitem__":
         return _subscripted(x, args[0], env)
-    if name == "select":
-        dim, index = _given(("dim", "index"), args, kwargs, env)
-        if _data(index, env) is None:
-            return None
-        return _within(x, dim, index, 1, env).squeeze(dim)
     dim, start, length = _given(("dim", "start", "length"), args, kwargs, env)
     if not isinstance(start, (int, mica.SymInt)) or all(_data(each, env) is None for each in (start, length)):
         return None
@@ -134,8 +146,7 @@ def _placed(name, env, x, *args, **kwargs):
 def _within(x, dim, start, length, env):
     """The slice at a place that has to lie within: that is asserted, and relied on."""
     for truth in (start >= 0, length >= 0, start + length <= _size(x, dim, env)):
-        if isinstance(truth, mica.SymBool) and not _is_known(truth):
-            env.assume(truth.node._expr)
+        _stated(truth, env)
     return mica.ops.aten.slice.Tensor(x, dim, start, start + length)
 
 
@@ -196,6 +207,13 @@ def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
         if isinstance(length, int) and "_sizes" not in x.__dict__
         else open_sizes.attach(fake, tuple(sizes), made[1:])
     )
+
+
+def selected(mode, x, dim, index):
+    """The operator select at a place that only data decide: None of other places. Where it is, the sizes do not say."""
+    if _data(_opened(index, mode.shape_env), mode.shape_env) is None:
+        return None
+    return mode.__torch_dispatch__(mica.ops.aten.select.int, (), (x, dim, 0))
 
 
 def rely_on_places(env, x, dim=0, start=None, end=None, step=1):

@@ -10,6 +10,7 @@ import math
 import mica
 from mica import _C
 from mica.fx.experimental import _expressions as expressions
+from mica.fx.experimental import _facts_of_data
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["attach", "engine_values", "open_input", "run", "shape_of"]
@@ -172,6 +173,10 @@ def run(mode, func, args, kwargs):
     return made, others
 
 
+class NoExpression(NotImplementedError):
+    """The sizes of a result are none of the expressions that Mica knows."""
+
+
 class NeedsStatic(Exception):
     """An operation does not work for open sizes: `presets` says which are to be static, or equal to another one."""
 
@@ -183,11 +188,62 @@ class NeedsStatic(Exception):
 def raise_needs(func, args, kwargs, env, error):
     """Raise NeedsStatic if an error is one of open sizes, which do not fit where the example's do."""
     found = _needed(func, args, kwargs, env)
+    if not found and env.facts is not None and not isinstance(error, NoExpression):
+        found = _needed_of_data(func, args, kwargs, env)
     if found:
         raise NeedsStatic(found, func, error) from error
 
 
 _MANY_PAIRS = 16  # above which only single ones are tried
+
+
+def _works(func, leaves, spec, env, values):
+    """Whether an operation works in a world."""
+
+    def number(value):
+        known = env.worlds.known(value)
+        return known if isinstance(known, int) else known.value(values)
+
+    def in_it(leaf):
+        sizes = getattr(leaf, "__dict__", {}).get("_sizes")
+        if sizes is not None:
+            numbers = [size if isinstance(size, int) else size.value(values) for size in sizes]
+            strides = [number(each) for each in _C.TensorBase.stride(leaf)]
+            return _C.empty_strided(numbers, strides, dtype=leaf.dtype, device="meta")
+        if isinstance(leaf, _C.TensorBase):
+            return _C.empty_strided(leaf.shape, _C.TensorBase.stride(leaf), dtype=leaf.dtype, device="meta")
+        return number(leaf) if type(leaf) is int else leaf
+
+    try:
+        inner_args, inner_kwargs = tree_unflatten([in_it(leaf) for leaf in leaves], spec)
+        func(*inner_args, **inner_kwargs)
+    except Exception:
+        return False
+    return True
+
+
+def _needed_of_data(func, args, kwargs, env):
+    """{symbol: fact} about sizes that only data decide, with which an operation works."""
+    leaves, spec = tree_flatten((args, kwargs))
+    sizes, wholes, totals, numbers = [], [], [], []
+    for leaf in leaves:
+        if isinstance(leaf, _C.TensorBase) and (own := leaf.__dict__.get("_sizes") or tuple(_C.TensorBase.size(leaf))):
+            sizes += own
+            wholes.append(math.prod(own[1:], start=own[0]))
+    for value in (*args, *kwargs.values()):
+        if not isinstance(value, (list, tuple)) or not value or not all(type(each) is int for each in value):
+            continue
+        given = [env.worlds.known(each) for each in value]
+        fixed = [each for each in given if isinstance(each, int)]
+        numbers += [each for each in (math.prod(each for each in fixed if each > 0), *fixed) if each > 1]
+        if -1 not in fixed:
+            totals += [(math.prod(given[1:], start=given[0]), whole) for whole in wholes]
+            totals += [(sum(given[1:], start=given[0]), size) for size in sizes] if len(given) > 1 else []
+    with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
+        for facts in _facts_of_data.candidates(env, sizes, totals, numbers):
+            if _works(func, leaves, spec, env, _facts_of_data.trial_values(facts, env.worlds.values[0])):
+                return facts
+    return None
 
 
 def _needed(func, args, kwargs, env):
@@ -200,29 +256,8 @@ def _needed(func, args, kwargs, env):
             names |= known.free_symbols
     names = sorted(name for name in names if name in env.var_to_val)
 
-    def number(value, values):
-        known = env.worlds.known(value)
-        return known if isinstance(known, int) else known.value(values)
-
     def works(fixed):
-        values = {**first, **fixed}
-
-        def in_it(leaf):
-            sizes = getattr(leaf, "__dict__", {}).get("_sizes")
-            if sizes is not None:
-                numbers = [size if isinstance(size, int) else size.value(values) for size in sizes]
-                strides = [number(each, values) for each in _C.TensorBase.stride(leaf)]
-                return _C.empty_strided(numbers, strides, dtype=leaf.dtype, device="meta")
-            if isinstance(leaf, _C.TensorBase):
-                return _C.empty_strided(leaf.shape, _C.TensorBase.stride(leaf), dtype=leaf.dtype, device="meta")
-            return number(leaf, values) if type(leaf) is int else leaf
-
-        try:
-            inner_args, inner_kwargs = tree_unflatten([in_it(leaf) for leaf in leaves], spec)
-            func(*inner_args, **inner_kwargs)
-        except Exception:
-            return False
-        return True
+        return _works(func, leaves, spec, env, {**first, **fixed})
 
     hints = env.var_to_val
     with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
@@ -280,7 +315,7 @@ def result(tensor, others, near, env, func):
         vector = (_C.TensorBase.size(tensor, axis), *(_C.TensorBase.size(other, axis) for other in others))
         size = env.worlds.fitting(vector, near)
         if size is None:
-            raise NotImplementedError(
+            raise NoExpression(
                 f"{func}: Mica finds no expression for size {axis} of the result in the open sizes of its arguments"
             )
         sizes.append(size)

@@ -119,6 +119,8 @@ def _compare(mod, program, args, kwargs):
             with unchanged(mod, leaves):
                 theirs = _copies(program.module(check_guards=False)(*args, **kwargs))
         except Exception as error:
+            if _fails(mod, args, kwargs):
+                return  # what the example is refused for is asserted by the program, too
             raise RuntimeError(f"torch.export: the graph does not run on the example: {error}") from error
         mica.set_rng_state(state)
         with unchanged(mod, leaves), kept_attributes(mod, warns=False):
@@ -129,6 +131,16 @@ def _compare(mod, program, args, kwargs):
                 "torch.export: the graph's result on the example is not the module's. The program computes in a way that "
                 "tracing does not see"
             )
+
+
+def _fails(mod, args, kwargs):
+    """Whether the module itself refuses the example."""
+    with unchanged(mod, tree_leaves((args, kwargs))), kept_attributes(mod, warns=False):
+        try:
+            mod(*args, **kwargs)
+        except Exception:
+            return True
+    return False
 
 
 def _names(value, name):
@@ -274,6 +286,7 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
         mica._C._set_grad_enabled(has_gradients)
     if opened is not None:
         opened.check()
+        opened.env.facts = None  # the trace stays as it is
     recorder.finish(results)
     wrap_regions(recorder.graph, recorder.modules)
     made = next(node for node in reversed(recorder.graph.nodes) if node.op == "output").args[0]

@@ -55,14 +55,15 @@ def sym_int(value):
 
 def tensor_meta(value, requires_grad=None):
     """The schema's TensorMeta of a tensor."""
-    is_open = any(isinstance(size, mica.SymInt) for size in value.shape)
+    offset = value.storage_offset()
+    is_open = isinstance(offset, mica.SymInt) or any(isinstance(size, mica.SymInt) for size in value.shape)
     return {
         "dtype": DTYPES[name_of(value.dtype)],
         "sizes": [sym_int(size) for size in value.shape],
         "requires_grad": bool(value.requires_grad if requires_grad is None else requires_grad),
         "device": device_of(value.device),
         "strides": [sym_int(stride) for stride in value.stride()],
-        "storage_offset": {"as_int": 0 if is_open else int(value.storage_offset())},
+        "storage_offset": {"as_int": 0 if is_open else int(offset)},
         "layout": LAYOUTS[name_of(value.layout)],
     }
 

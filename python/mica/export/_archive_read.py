@@ -14,7 +14,7 @@ from mica.export import graph_signature as _signature
 from mica.export._archive import DTYPES, FORMATS, LAYOUTS, OVERLOADS
 from mica.export._archive_signatures import ArchiveError, only_entry, read_call, read_input, read_output
 from mica.export._nodes import placeholder
-from mica.fx.experimental._expressions import parse
+from mica.fx.experimental._expression_texts import parse
 from mica.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, ValueRange
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule

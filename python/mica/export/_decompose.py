@@ -18,6 +18,7 @@ from mica.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from mica.fx.experimental._facts_of_data import symbols_of_data
 from mica.fx.experimental._unseen_calls import UnseenCalls
 from mica.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
@@ -25,7 +26,6 @@ from mica.fx.experimental.proxy_tensor import (
     disable_proxy_modes_tracing,
     track_tensor_tree,
 )
-from mica.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from mica.fx.interpreter import Interpreter
 from mica.fx.node import Node
 from mica.utils._python_dispatch import _disable_current_modes
@@ -175,8 +175,8 @@ class _Steps(Interpreter):
     def run_node(self, n):
         count, env = len(self._made.nodes), self._mode.shape_env
         if env is not None and n.op == "call_function":  # values that only data decide keep their names
-            found = free_unbacked_symbols(n.meta.get("val")) if env.has_data() else set()
-            env.expected = sorted(found - self._seen)
+            found = symbols_of_data(n.meta.get("val")) if env.has_data() else set()
+            env.expected = sorted(found - self._seen, key=lambda name: (len(name), name))
             self._seen |= found
         try:
             result = super().run_node(n)

@@ -7,7 +7,8 @@ from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensorMode, _as_fake
 from mica.export._violations import Violations
 from mica.export.dynamic_shapes import DerivedDim, is_hint
-from mica.fx.experimental._expressions import make
+from mica.fx.experimental import _facts_of_data
+from mica.fx.experimental._expressions import is_fractional, make
 from mica.fx.experimental._truths import ValueRange
 from mica.fx.experimental.symbolic_shapes import ConstraintViolationError, DimDynamic, ShapeEnv
 
@@ -20,6 +21,7 @@ class OpenInputs:
     def __init__(self, leaves, named, names, state, presets=()):
         self.env = ShapeEnv(duck_shape=False)
         self.env.takes_relations = True
+        self.env.facts = _facts_of_data.among(presets)
         self.presets, self._by_where = dict(presets), {}
         self.env.avoid = {
             size for value in (*state, *leaves) if isinstance(value, _C.TensorBase) for size in value.shape
@@ -180,6 +182,8 @@ class OpenInputs:
         key, low, high = self.labels[name]
         where, line = self.where[name], _line(guard)
         new = self.env.replacements.get(name)
+        if key is None and guard.expr.sign == "==" and is_fractional(guard.expr.difference):
+            return  # a quotient was made a number: torch, too, fixes the size without a word
         if new is not None and new.is_number:
             found.fixed(key, where, new.number, line)
         elif key is None:  # Dim.DYNAMIC: what the program relies on narrows it

@@ -4,7 +4,6 @@ An expression is a polynomial whose variables are symbols and calls (FloorDiv, M
 are equal objects, so that comparing two sizes needs no search.
 """
 
-import ast
 import math
 
 __all__ = [
@@ -12,11 +11,11 @@ __all__ = [
     "Expression",
     "Symbol",
     "floordiv",
+    "is_fractional",
     "make",
     "maximum",
     "minimum",
     "modulo",
-    "parse",
     "power",
     "symbol",
     "truediv",
@@ -54,10 +53,12 @@ class Call:
         return f"{self.name}({', '.join(map(str, self.args))})"
 
     def value(self, values):
-        return _FUNCTIONS[self.name](*(each.value(values) for each in self.args))
+        if self in values:  # a number that was invented for it (_worlds.py)
+            return values[self]
+        return FUNCTIONS[self.name](*(each.value(values) for each in self.args))
 
 
-_FUNCTIONS = {
+FUNCTIONS = {
     "FloorDiv": lambda a, b: a // b,
     "Mod": lambda a, b: a % b,
     "TrueDiv": lambda a, b: a / b,
@@ -119,7 +120,7 @@ class Expression:
                 if isinstance(atom, Symbol):
                     product *= changes.get(atom, symbol(atom))
                 else:
-                    product *= _call(atom.name, *(each.substituted(changes) for each in atom.args))
+                    product *= call(atom.name, *(each.substituted(changes) for each in atom.args))
             total += product
         return total
 
@@ -247,6 +248,12 @@ def _atom_bounds(atom, ranges):
     return None, None
 
 
+def is_fractional(expr):
+    """Whether an expression has quotients or powers that are no whole numbers."""
+    calls = [atom for atoms in expr.terms for atom in atoms if isinstance(atom, Call)]
+    return any(call.name in ("TrueDiv", "FloatPow") or any(map(is_fractional, call.args)) for call in calls)
+
+
 def make(value):
     """A number as an expression; an expression as it is."""
     return value if isinstance(value, Expression) else Expression({(): value})
@@ -323,7 +330,7 @@ def minimum(a, b):
     return Expression({(Call("Min", sorted((a, b), key=str)),): 1})
 
 
-def _call(name, *args):
+def call(name, *args):
     functions = {
         "FloorDiv": floordiv,
         "Mod": modulo,
@@ -333,69 +340,3 @@ def _call(name, *args):
         "Min": minimum,
     }
     return functions[name](*args)
-
-
-# ---- reading
-
-
-def parse(text):
-    """An expression from sympy's words or plain arithmetic; nothing in the text is run."""
-    try:
-        return _read(ast.parse(text, mode="eval").body)
-    except (SyntaxError, RecursionError) as error:
-        raise ValueError(f"no expression of sizes: {text!r}") from error
-
-
-def _read(node):
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return make(node.value)
-    if isinstance(node, ast.Name):
-        return symbol(node.id)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_read(node.operand)
-    if isinstance(node, ast.BinOp):
-        return _combined(type(node.op).__name__, _read(node.left), _read(node.right))
-    if isinstance(node, ast.Call):
-        return _read_call(node)
-    raise ValueError(f"no expression of sizes: {ast.unparse(node)}")
-
-
-def _combined(sign, left, right):
-    if sign == "Pow" and right.is_number and isinstance(right.number, int) and 0 <= right.number <= 16:
-        return math.prod([left] * right.number, start=make(1))
-    found = {"Add": "__add__", "Sub": "__sub__", "Mult": "__mul__", "FloorDiv": "__floordiv__", "Mod": "__mod__"}.get(
-        sign
-    )
-    if found is None:
-        raise ValueError(f"sizes are not computed with {sign}")
-    return getattr(left, found)(right)
-
-
-_ALIASES = {"CleanDiv": "FloorDiv", "PythonMod": "Mod", "FloatTrueDiv": "TrueDiv", "IntTrueDiv": "TrueDiv"}
-
-
-def _read_call(node):
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name in ("Symbol", "Integer", "Float") and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
-        value = node.args[0].value
-        if name == "Symbol":
-            return symbol(str(value))
-        return make(float(value) if name == "Float" else int(value))
-    if name == "Integer":
-        return _read(node.args[0])
-    args = [_read(each) for each in node.args]
-    if name == "Add":
-        return sum(args, make(0))
-    if name == "Mul":
-        return math.prod(args, start=make(1))
-    if name == "Pow" and len(args) == 2:
-        return _combined("Pow", *args)
-    name = _ALIASES.get(name, name)
-    if name in ("Max", "Min") and args:
-        made = args[0]
-        for each in args[1:]:
-            made = _call(name, made, each)
-        return made
-    if name in _FUNCTIONS and len(args) == 2:
-        return _call(name, *args)
-    raise ValueError(f"sizes are not computed with {name}")

@@ -7,7 +7,7 @@ import inspect
 import mica
 from mica import _C
 from mica.export._record import Recorder
-from mica.fx.experimental import _invented_numbers
+from mica.fx.experimental import _facts_of_data, _invented_numbers
 from mica.fx.experimental._proxy_arguments import PytreeInputs, placeholder_names
 from mica.fx.experimental._unseen_calls import UnseenCalls
 from mica.fx.experimental.proxy_tensor import (
@@ -95,7 +95,7 @@ class Trace:
                 made = self._run(args, presets)
                 break
             except NeedsStatic as need:
-                if need.presets.items() <= presets.items():
+                if not self._own_env or need.presets.items() <= presets.items():
                     raise need.error from need
                 presets |= need.presets
         if self._own_env and _invented_numbers.has_large(made):
@@ -115,8 +115,8 @@ class Trace:
         """One run. Sizes that an earlier one has found not to be open are static, or equal to others."""
         leaves, in_spec = tree_flatten(tuple(args))
         fake_mode = self._fake_mode(leaves)
-        if fake_mode is not None and fake_mode.shape_env is not None and presets:
-            fake_mode.shape_env.presets = presets
+        if self._own_env:
+            fake_mode.shape_env.presets, fake_mode.shape_env.facts = presets, _facts_of_data.among(presets)
         env = None if fake_mode is None else fake_mode.shape_env
         tracer = PythonKeyTracer()
         mode = ProxyTorchDispatchMode(tracer, self.tracing_mode, self.table, env)
@@ -172,8 +172,8 @@ class PreDispatchTrace(Trace):
     def _run(self, args, presets):
         leaves, in_spec = tree_flatten(tuple(args))
         fake_mode = self._fake_mode(leaves)
-        if fake_mode is not None and fake_mode.shape_env is not None and presets:
-            fake_mode.shape_env.presets = presets
+        if self._own_env:
+            fake_mode.shape_env.presets, fake_mode.shape_env.facts = presets, _facts_of_data.among(presets)
         recorder = Recorder(None if fake_mode is None else fake_mode.shape_env)
         names, given = placeholder_names(self.function, args), []
         for name, leaf in zip(names, leaves, strict=True):

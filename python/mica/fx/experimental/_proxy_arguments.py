@@ -6,7 +6,7 @@ import operator
 import mica
 from mica import _C
 from mica.fx._codegen import CodeGen
-from mica.fx.experimental._expressions import Symbol
+from mica.fx.experimental._expressions import Symbol, is_fractional, symbol
 from mica.fx.experimental._truths import Joined
 from mica.fx.node import Node
 from mica.utils._pytree import tree_flatten
@@ -105,11 +105,18 @@ class SizeNodes:
                 continue
             if size.is_symbol:
                 ((name,),) = size.terms
-                self._inputs.setdefault(name, (node, None if isinstance(value, mica.SymInt) else axis))
+                self._bind(name, node, None if isinstance(value, mica.SymInt) else axis)
             elif len(size.terms) == 1 and not isinstance(value, mica.SymInt):  # a size of 2 * k says what k is
                 ((atoms, factor),) = size.terms.items()
                 if len(atoms) == 1 and isinstance(atoms[0], Symbol):
                     self._multiples.setdefault(atoms[0], (node, axis, factor))
+
+    def _bind(self, name, node, axis):
+        """A symbol is known by a node. What the trace has relied on about it is asserted there (_facts_of_data.py)."""
+        if name not in self._inputs:
+            self._inputs[name] = (node, axis)
+            if name in self._env.to_assert and node.op != "placeholder":
+                self.assertion(self._env.to_assert[name])
 
     def has(self, symbol):
         return symbol in self._inputs or symbol in self._multiples
@@ -118,7 +125,7 @@ class SizeNodes:
         """A node that computes a number which only data decide."""
         ((name,),) = value.node._expr.terms
         node.meta.setdefault("val", value)
-        self._inputs.setdefault(name, (node, None))
+        self._bind(name, node, None)
 
     def assertion(self, relation):
         """Nodes that assert what a program states of data."""
@@ -196,7 +203,7 @@ class SizeNodes:
 
     def _note(self, node, expr):
         self._made[expr] = node
-        if any(name.startswith("z") for name in expr.free_symbols):
+        if is_fractional(expr) or any(name.startswith("z") for name in expr.free_symbols):
             return  # not a whole number: the node knows its value
         node.meta["val"] = self._env.create_symintnode(expr)
 
@@ -207,6 +214,11 @@ class SizeNodes:
         if expr in self._made:
             return self._made[expr]
         if isinstance(atom, Symbol):
+            if atom not in self._inputs and atom in self._env.parts:
+                whole, factor = self._env.parts[atom]
+                node = self._call(operator.floordiv, (self.node(symbol(whole)), factor))
+                self._note(node, expr)
+                return node
             if atom not in self._inputs and atom in self._multiples:
                 node, axis, factor = self._multiples[atom]
                 size = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")

@@ -4,9 +4,14 @@ The engine's shape rules are written for numbers. So a tensor with open sizes is
 each world every symbol has another value, and the last world is the example. A size of a result is then known as one
 number per world, and the expression is the one among few forms that gives all of them. The first world's numbers are
 primes that no program mentions: where a composite operation hands a size on, the number alone tells which size it is.
+
+What min, max and % make of sizes would be one of their arguments, or a small number, in every invented world. So it has numbers
+of its own there: larger than the arguments for max, and with the right remainder for %.
 """
 
-from mica.fx.experimental._expressions import floordiv, make, symbol
+from fractions import Fraction
+
+from mica.fx.experimental._expressions import Expression, Symbol, floordiv, make, symbol
 
 __all__ = ["Worlds"]
 
@@ -14,8 +19,11 @@ __all__ = ["Worlds"]
 # and quarters, which convolutions make of them, are not numbers that programs use either.
 _PRIMES = (
     31397, 30391, 29629, 28607, 27827, 27211, 26297, 25693, 24923, 24251, 23633, 22921, 22193, 21589, 20921, 20297,
+    32429, 31907, 31159, 30911, 30649, 30071, 29867, 29363, 28817, 28351, 28087, 27583, 26813, 25933, 25423, 25219,
+    24709, 23929, 23431, 23227, 22717, 22433, 21929, 21383, 20663, 20089, 19867, 19609, 19391, 19121, 18869, 18617,
 )  # fmt: skip
 _COUNT = 9  # worlds beside that of the example
+_SMALL = 256  # quotients below are numbers that programs may mention, too
 
 
 def _offset(world, index):
@@ -29,6 +37,8 @@ class Worlds:
         self.values = [{} for _ in range(_COUNT + 1)]
         self._by_vector, self._by_value = {}, {}
         self._primes, self._fixed = list(_PRIMES), set()
+        self._atoms, self._unhinted, self._ready = {}, set(), set()  # symbols and calls; those without an example
+        self._waiting = {}  # symbols that get their numbers when they are first needed -> what to avoid
 
     def __len__(self):
         return len(self.values)
@@ -47,16 +57,71 @@ class Worlds:
 
     def add(self, name, hint, avoid=()):
         """A new symbol."""
+        prime, index = self._next(avoid)
+        for world in range(_COUNT):
+            self.values[world][name] = prime + _offset(world, index)
+        # Without an example, the last world is one more with invented numbers.
+        self.values[_COUNT][name] = prime + _offset(_COUNT, index) if hint is None else hint
+        if hint is None:
+            self._unhinted.add(name)
+        self._atoms[name] = symbol(name)
+        self._note(self._atoms[name])
+
+    def add_later(self, name, avoid=()):
+        """A new symbol without an example, which need not be the size of any tensor."""
+        self._waiting[name] = avoid
+
+    def _next(self, avoid):
         prime = next(iter(self._usable(avoid)), None)
         if prime is None:
             raise NotImplementedError(f"a ShapeEnv of Mica holds up to {len(_PRIMES)} open sizes")
         index = len(_PRIMES) - len(self._primes)
         self._primes.remove(prime)
-        for world in range(_COUNT):
-            self.values[world][name] = prime + _offset(world, index)
-        # Without an example, the last world is one more with invented numbers.
-        self.values[_COUNT][name] = prime + _offset(_COUNT, index) if hint is None else hint
-        self._note(symbol(name))
+        return prime, index
+
+    def prepare(self, expr):
+        """Give numbers to what an expression is made of."""
+        if isinstance(expr, int) or expr in self._ready:
+            return
+        self._ready.add(expr)
+        for atom in {atom for atoms in expr.terms for atom in atoms}:
+            if isinstance(atom, Symbol):
+                if atom in self._waiting:
+                    self.add(atom, None, self._waiting.pop(atom))
+                continue
+            for each in atom.args:
+                self.prepare(each)
+            if atom not in self._atoms and self._is_opaque(atom):
+                self._invent(atom)
+
+    def _is_opaque(self, call):
+        if call.name == "FloorDiv":
+            return abs(call.value(self.values[0])) < _SMALL
+        return call.name in ("Max", "Min", "Mod")
+
+    def _invent(self, call):
+        """Numbers of its own for what a function makes of sizes."""
+        is_of_example = not self._unhinted & Expression({(call,): 1}).free_symbols
+        real = [call.value(values) for values in self.values]
+        prime, index = self._next(())
+        for world in range(_COUNT if is_of_example else _COUNT + 1):
+            number = prime + _offset(world, index)
+            if call.name == "Max":
+                number += real[world]
+            elif call.name == "Mod" and call.args[1].is_number:
+                number += (real[world] - number) % call.args[1].number
+            self.values[world][call] = number
+        if is_of_example:
+            self.values[_COUNT][call] = real[_COUNT]
+        self._atoms[call] = Expression({(call,): 1})
+        self._note(self._atoms[call])
+
+    def derive(self, name, expr):
+        """A new symbol that is an expression of others in every world. Its numbers are not known by it."""
+        self.prepare(expr)
+        for values in self.values:
+            values[name] = expr.value(values)
+        self._fixed.add(name)
 
     def is_fixed(self, name):
         return name in self._fixed
@@ -67,15 +132,17 @@ class Worlds:
             values[name] = expr.value(values)
         self._fixed.add(name)
         self._by_vector, self._by_value = {}, {}
-        for other in self.values[0]:
+        for other, each in self._atoms.items():
             if other not in self._fixed:
-                self._note(symbol(other))
+                self._note(each)
 
     def vector(self, expr):
+        self.prepare(expr)
         return tuple(expr.value(values) for values in self.values)
 
     def number(self, expr, world=0):
         """The value in a world of an expression; of a number, itself."""
+        self.prepare(expr)
         return expr if isinstance(expr, int) else expr.value(self.values[world])
 
     def numbers(self):
@@ -84,6 +151,7 @@ class Worlds:
 
     def noted(self, expr):
         """The first world's value of an expression, which is known by it from now on."""
+        self.prepare(expr)
         return expr.number if expr.is_number else self._note(expr).value(self.values[0])
 
     def _note(self, expr):
@@ -100,12 +168,16 @@ class Worlds:
         if number in self._by_value:
             return self._by_value[number]
         found, rest = make(1), number
-        for name, value in self.values[0].items():
+        for name, atom in self._atoms.items():
+            value = self.values[0][name]
             while name not in self._fixed and rest and rest % value == 0:
                 rest //= value
-                found = found * symbol(name)
+                found = found * atom
         if not found.is_number:
             return self._note(found * make(self.known(rest, near) if abs(rest) > 64 else rest))
+        for value, expr in list(self._by_value.items()):
+            if value > 4096 and len(expr.terms) > 1 and number % value == 0 and 0 < number // value <= 4096:
+                return self._note(expr * (number // value))  # the elements of rows that a sum of sizes counts
         for value, expr in list(self._by_value.items()) if near else ():
             if value > 4096 and abs(number - value) <= 64:
                 return expr + (number - value)  # not noted, because it may be a number of the program's after all
@@ -122,7 +194,7 @@ class Worlds:
 
     def _searched(self, vector, near):
         candidates = {self.vector(each): each for each in near if not isinstance(each, int)}
-        candidates |= {self.vector(symbol(name)): symbol(name) for name in self.values[0] if name not in self._fixed}
+        candidates |= {self.vector(atom): atom for name, atom in self._atoms.items() if name not in self._fixed}
         for values, expr in candidates.items():
             made = _linear(vector, values, expr) or _quotient(vector, values, expr)
             if made is not None:
@@ -148,7 +220,32 @@ class Worlds:
                 made = _linear(vector, tuple(x * y * z for x, y, z in zip(a, b, c, strict=True)), p * q * r)
                 if made is not None:
                     return made
+        return _combination(vector, pairs[:6])
+
+
+def _combination(vector, pairs):
+    """A sum of whole multiples of expressions and a number, which all worlds decide together: 2 * a + b + 1."""
+    rows = [
+        [Fraction(x) for x in (*row, 1, value)]
+        for *row, value in zip(*(values for values, _ in pairs), vector, strict=True)
+    ]
+    done = {}  # column -> row; columns that follow from others are left out
+    for column in range(len(pairs) + 1):
+        at = len(done)
+        pivot = next((i for i in range(at, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        rows[at] = [x / rows[at][column] for x in rows[at]]
+        for i, row in enumerate(rows):
+            if i != at and row[column]:
+                rows[i] = [x - row[column] * y for x, y in zip(row, rows[at], strict=True)]
+        done[column] = at
+    factors = {column: rows[at][-1] for column, at in done.items()}
+    if any(row[-1] for row in rows[len(done) :]) or any(factor.denominator != 1 for factor in factors.values()):
         return None
+    terms = [expr for _, expr in pairs] + [make(1)]
+    return sum((terms[column] * int(factor) for column, factor in factors.items()), make(0))
 
 
 def _linear(vector, values, expr):

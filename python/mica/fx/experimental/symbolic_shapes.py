@@ -1,11 +1,21 @@
 """Open sizes: which there are, what is known of them, and what a graph has come to rely on (guards)."""
 
-import enum
 import logging
-from typing import Any, NamedTuple
 
 import mica
-from mica.fx.experimental._expressions import Expression, Symbol, make, symbol
+from mica.fx.experimental import _facts_of_data
+from mica.fx.experimental._expressions import Expression, Symbol, is_fractional, make, symbol
+from mica.fx.experimental._size_contexts import (
+    Constraint,
+    ConstraintViolationError,
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeGuard,
+    StatefulSymbolicContext,
+    StatelessSymbolicContext,
+    SymbolicContext,
+    unanswerable,
+)
 from mica.fx.experimental._size_questions import (
     canonicalize_bool_expr,
     free_symbols,
@@ -50,56 +60,6 @@ __all__ = [
 log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 
 
-class GuardOnDataDependentSymNode(RuntimeError):
-    """A question about a size that only data decide."""
-
-    def __init__(self, cond, *args):
-        super().__init__(*args)
-        self.cond = cond
-
-
-class ConstraintViolationError(RuntimeError):
-    """Raised when the program fixes a size that was declared open."""
-
-
-class DimDynamic(enum.Enum):
-    """What is open about a size."""
-
-    DYNAMIC, DUCK, STATIC, SIZE_LIKE_UNBACKED, UNBACKED, INFER_STRIDE, OBLIVIOUS_SIZE = range(7)
-
-
-class Constraint:
-    """What a program's writer says of a size."""
-
-
-class SymbolicContext:
-    """How the sizes of one input become symbols."""
-
-
-class StatelessSymbolicContext(SymbolicContext):
-    """For every dimension of an input, whether it is open, and the constraints on it."""
-
-    def __init__(self, dynamic_sizes=(), dynamic_strides=(), constraint_sizes=(), constraint_strides=(), **options):
-        self.dynamic_sizes, self.constraint_sizes = list(dynamic_sizes), list(constraint_sizes)
-        self.dynamic_strides, self.constraint_strides = list(dynamic_strides), list(constraint_strides)
-
-
-class StatefulSymbolicContext(StatelessSymbolicContext):
-    """A StatelessSymbolicContext that is remembered for a tensor."""
-
-    def __init__(self, *args, tensor_source=None, **options):
-        super().__init__(*args, **options)
-        self.tensor_source = tensor_source
-
-
-class ShapeGuard(NamedTuple):
-    """A truth that a graph relies on."""
-
-    expr: Any
-    stack: Any = None
-    size_oblivious: bool = False
-
-
 def _solved(relation):
     """[(sign, symbol, number)] of a relation between one symbol and numbers: s + 2 <= 64 says that s <= 62."""
     terms = dict(relation.difference.terms)
@@ -134,6 +94,13 @@ class ShapeEnv:
         self.shown = None
         self.refuses_data = False  # sizes that only data decide are an error
         self.takes_relations = False  # whether a preset may be (key of another size, distance from it)
+        # What is known of symbols of data before they are there (_facts_of_data.py); None where no trace begins anew.
+        self.facts = None
+        self.size_like = set()  # symbols of data that sizes of tensors are made of
+        self.parts, self.to_assert = (
+            {},
+            {},
+        )  # part of a size -> (the size, how many parts); symbol -> fact as a relation
 
     backed_var_to_val = property(lambda self: self.var_to_val)
 
@@ -193,8 +160,16 @@ class ShapeEnv:
         name = self._data_symbol("u")
         if name not in self._ranges:
             self._ranges[name] = (least, greatest)
-            self.worlds.add(name, None)
-        return self.create_symintnode(symbol(name))
+            if name in (self.facts or ()):
+                _facts_of_data.apply(self, name, self.facts[name])
+            else:
+                self.worlds.add_later(name, self.avoid)
+        # The symbol itself, by which its node is known, even if it is known to be something else.
+        return mica.SymInt(mica._functions.symbolic.SymNode(symbol(name), self, int))
+
+    def known_number(self, number):
+        """A number of data as what it is known to be."""
+        return self.create_symintnode(number.node._expr) if isinstance(number, mica.SymInt) else number
 
     def create_unbacked_symfloat(self):
         """A number that only data decide."""
@@ -256,7 +231,7 @@ class ShapeEnv:
         except KeyError:
             if allow_none:
                 return None
-            raise _unanswerable(expr) from None
+            raise unanswerable(expr, self, is_question=False) from None
 
     def bound_sympy(self, expr, size_oblivious=False):
         return ValueRange(*expr.bounds(self._ranges))
@@ -275,7 +250,7 @@ class ShapeEnv:
         except KeyError:
             if fallback_value is not None:
                 return fallback_value
-            raise _unanswerable(orig_expr) from None
+            raise unanswerable(orig_expr, self) from None
         self.add_guard(orig_expr if answer else orig_expr.negated())
         return answer
 
@@ -285,6 +260,10 @@ class ShapeEnv:
         if not expr.is_number:
             value = self.size_hint(expr)
             self.add_guard(Relation("==", expr, make(value)))
+            if is_fractional(expr):  # no size follows from a quotient, so that all in it are fixed
+                for name in expr.free_symbols:
+                    number = self.var_to_val[name]
+                    self.replacements[name], self._ranges[name] = make(number), (number, number)
             return value
         return expr.number
 
@@ -316,6 +295,10 @@ class ShapeEnv:
 
     def assume(self, relation):
         """Believe what a program asserts of data, and write the assertion down."""
+        if self.facts is not None and (found := _facts_of_data.of_relation(self, relation)):
+            raise mica._subclasses.open_sizes.NeedsStatic(
+                found, "a statement about sizes", unanswerable(relation, self)
+            )
         for recorder in self.recorders[-1:]:
             recorder.note_statement(relation)
         self.deferred_runtime_asserts.setdefault(max(relation.free_symbols), []).append(relation)
@@ -339,9 +322,13 @@ class ShapeEnv:
                 if right.is_number and isinstance(right.number, int):
                     self._ranges[name] = (right.number, right.number)
                 return
-            if right.is_number and sign in ("<", "<=", ">", ">="):
+            if right.is_number and sign != "==":
                 number = right.number
                 if not isinstance(number, int) or name.startswith("z"):
+                    return
+                if sign == "!=":
+                    low, high = self._ranges.get(name, (0, None))
+                    self._narrow(name, low + 1 if low == number else None, high - 1 if high == number else None)
                     return
                 self._narrow(
                     name,
@@ -387,9 +374,3 @@ class ShapeEnv:
 
     def produce_guards_expression(self, placeholders, *, guards=None, ignore_static=True):
         return " and ".join(str(guard.expr) for guard in (guards or self.guards)) or None
-
-
-def _unanswerable(expr):
-    return GuardOnDataDependentSymNode(
-        expr, f"Could not guard on data-dependent expression {expr} (unhinted: {expr}): only data decide this size"
-    )
