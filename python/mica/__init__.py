@@ -59,15 +59,15 @@ _LAZY = {
     "SymBool": "mica._functions.symbolic",
     "SymFloat": "mica._functions.symbolic",
     "SymInt": "mica._functions.symbolic",
-    "sym_float": "mica._functions.symbolic",
-    "sym_int": "mica._functions.symbolic",
-    "sym_ite": "mica._functions.symbolic",
-    "sym_max": "mica._functions.symbolic",
-    "sym_min": "mica._functions.symbolic",
-    "sym_not": "mica._functions.symbolic",
-    "sym_sum": "mica._functions.symbolic",
-    "sym_sqrt": "mica._functions.symbolic",
-    "sym_fresh_size": "mica._functions.symbolic",
+    "sym_float": "mica._functions.symbolic_functions",
+    "sym_int": "mica._functions.symbolic_functions",
+    "sym_ite": "mica._functions.symbolic_functions",
+    "sym_max": "mica._functions.symbolic_functions",
+    "sym_min": "mica._functions.symbolic_functions",
+    "sym_not": "mica._functions.symbolic_functions",
+    "sym_sum": "mica._functions.symbolic_functions",
+    "sym_sqrt": "mica._functions.symbolic_functions",
+    "sym_fresh_size": "mica._functions.symbolic_functions",
     "classes": "mica._classes",
     "ScriptModule": "mica.jit",
     "ScriptFunction": "mica.jit",
@@ -150,7 +150,7 @@ _LAZY |= dict.fromkeys(
 )  # fmt: skip
 _LAZY |= dict.fromkeys(
     [f"_sym_{name}" for name in ("acos", "asin", "atan", "cos", "cosh", "log2", "sin", "sinh", "sqrt", "tan", "tanh")],
-    "mica._functions.symbolic",
+    "mica._functions.symbolic_functions",
 )
 _SUBMODULES = {
     "_VF", "__config__", "__future__", "_custom_ops", "_dynamo", "_functorch", "_guards", "_higher_order_ops", "_inductor", "_library", "_logging", "_ops", "_prims_common",

@@ -28,10 +28,31 @@ def test_whole_numbers_of_quotients_stay_open(name, way):
         assert not env.guards
 
 
-def test_factors_that_are_not_what_they_look_like_fix_the_size():
+def test_factors_that_are_not_what_they_look_like():
     env = ShapeEnv()
-    n = env.create_symintnode(env.create_symbol(7, "x", least=2))
-    assert math.floor(n * 0.1) == 0 and len(env.guards) == 1
+    n = env.create_symintnode(env.create_symbol(27, "x", least=2))
+    made = math.floor(n * 0.1)
+    assert made.node.hint == 2 and not env.guards
+    assert made.node.expr.value({"s0": 49}) == math.floor(49 * 0.1)
+    assert math.ceil(n * 0.1) == 3 and len(env.guards) == 1, "what is rounded up by such a factor is fixed"
+
+
+def test_a_share_of_an_open_size_is_exported():
+    import io
+
+    def share(x):
+        part = x[: math.floor(x.shape[0] * 0.3)]
+        return part, part.shape[0], torch.zeros(part.shape[0])
+
+    program, file = export(Of(share), (torch.randn(20, 2),), dynamic_shapes=(({0: Dim.DYNAMIC},),)), io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    for each in (program, program.run_decompositions(), torch.export.load(file)):
+        for n in (20, 7, 19):
+            x = torch.randn(n, 2)
+            assert [torch.as_tensor(v).tolist() for v in each.module()(x)] == [
+                torch.as_tensor(v).tolist() for v in share(x)
+            ]
 
 
 class Of(torch.nn.Module):
@@ -68,7 +89,7 @@ def test_assertions_about_data_are_part_of_the_program():
     exec(CHECKED, names)
     program = export(Of(names["checked"]), (torch.zeros(4, dtype=torch.int32),)).module()
     assert program(torch.arange(4, dtype=torch.int32)).tolist() == [1, 2, 3, 4]
-    with pytest.raises(RuntimeError, match="Runtime assertion failed for expression u0 > 0"):
+    with pytest.raises(RuntimeError, match="Runtime assertion failed for expression u0 >= 1"):
         program(torch.full((4,), -5, dtype=torch.int32))
 
 

@@ -22,12 +22,18 @@ def test_numbers_of_sizes_are_computed_by_the_graph(name):
         assert mica.allclose(made(x), WRITTEN[name](x), atol=1e-5), size
 
 
-@pytest.mark.parametrize("scale", [0.7, 1.7])
-def test_numbers_that_are_not_seen_are_refused(scale):
-    with pytest.raises(NotImplementedError, match="depends on an open size in a way that Mica does not see"):
-        make_fx(lambda x: F.interpolate(x, scale_factor=scale), tracing_mode="symbolic")(mica.randn(2, 3, 6, 6))
-    made = make_fx(lambda x: F.interpolate(x, scale_factor=scale), tracing_mode="fake")(mica.randn(2, 3, 6, 6))
-    assert made(mica.ones(2, 3, 6, 6)).shape == (2, 3, int(6 * scale), int(6 * scale))
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize("scale", [0.1, 0.5, 0.7, 1.7, 2.0])
+def test_sizes_of_scaled_images_follow(scale, mode):
+    def scaled(x):
+        y = F.interpolate(x, scale_factor=scale, mode=mode)
+        return y, y.new_ones(y.shape[2]), y.shape[3] + 1
+
+    made = make_fx(scaled, tracing_mode="symbolic")(mica.randn(2, 3, 20, 16))
+    for size in ((20, 16), (11, 31), (40, 17)):
+        x = mica.randn(2, 3, *size)
+        for ours, theirs in zip(made(x), scaled(x), strict=True):
+            assert mica.equal(mica.as_tensor(ours), mica.as_tensor(theirs))
 
 
 def test_large_numbers_of_the_program_stay():

@@ -89,7 +89,7 @@ class WholeCapture(Capture):
             raise RuntimeError(f"a Tensor with {tensor.numel()} elements cannot be converted to Scalar")
         fake = tensor if isinstance(tensor, FakeTensor) else self.aside(self._fake, (tensor,), {})
         number = of_data.number(fake, self._env())
-        if number is None:
+        if number is None or isinstance(number, mica.SymBool):
             self.flush("item() asks for values")
         self._size_nodes.add_number(self._node(_C.Tensor.item, (tensor,), {}), number)
         return number

@@ -4,6 +4,7 @@ import builtins
 import functools
 import sys
 import threading
+import types
 
 from mica.utils._shared_patch import SharedPatch
 
@@ -55,8 +56,11 @@ def _in_place_of(name):
 
     @functools.wraps(plain)
     def extreme(*args, **kwargs):
-        if not kwargs and getattr(_here, "depth", 0) and (values := _values(args)) is not None and _is_programs():
-            made = _recorded(name, values)
+        if not kwargs and getattr(_here, "depth", 0) and _is_programs():
+            if len(args) == 1 and isinstance(args[0], types.GeneratorType):
+                args = (list(args[0]),)
+            values = _values(args)
+            made = None if values is None else _recorded(name, values)
             if made is not None:
                 return made
         return plain(*args, **kwargs)

@@ -48,7 +48,7 @@ def _traced(around, functions, operands, carried=0):
     The first `carried` operands have other values from step to step.
     """
     leaves, spec = tree_flatten(tuple(operands))
-    given_leaves = [*_others(around, leaves[:carried]), *leaves[carried:]]
+    given_leaves = [*_counters(around, _others(around, leaves[:carried])), *leaves[carried:]]
     parts = []
     for function in functions:
         graph, result, lifted = around.subgraph(
@@ -76,8 +76,32 @@ def _traced(around, functions, operands, carried=0):
 
 def _kinds(leaves):
     return [
-        (tuple(map(str, leaf.shape)), leaf.dtype) if isinstance(leaf, mica.Tensor) else type(leaf) for leaf in leaves
+        (tuple(map(str, leaf.shape)), leaf.dtype)
+        if isinstance(leaf, mica.Tensor)
+        else (int if isinstance(leaf, mica.SymInt) else type(leaf))
+        for leaf in leaves
     ]
+
+
+def _counters(around, leaves):
+    """What a loop carries, with open numbers for whole numbers, which have other values from step to step."""
+    if not any(_is_counter(leaf) for leaf in leaves):
+        return leaves
+    env = around.sizes._env
+    if env is None and getattr(around, "runs_again", False):
+        from mica.export._data import NeedsData
+
+        raise NeedsData
+    if env is None:
+        raise NotImplementedError(
+            "torch.while_loop: a whole number is among what is carried, and the graph is made without open sizes. A tensor of "
+            "no dimensions counts as well"
+        )
+    return [env.create_unbacked_symint() if _is_counter(leaf) else leaf for leaf in leaves]
+
+
+def _is_counter(leaf):
+    return isinstance(leaf, (int, mica.SymInt)) and not isinstance(leaf, bool)
 
 
 def recorded_cond(around, pred, true_fn, false_fn, operands):
@@ -109,7 +133,7 @@ def recorded_while(around, cond_fn, body_fn, carried):
         for name, module in zip(("while_loop_cond_graph", "while_loop_body_graph"), modules, strict=True)
     ]
     count = len(leaves)
-    args = (*graphs, tuple(given[:count]), tuple(given[count:]))
+    args, ours = (*graphs, tuple(given[:count]), tuple(given[count:])), _counters(around, ours)
     around.record_call(mica.ops.higher_order.while_loop, args, tuple(ours), "while_loop")
     return tree_unflatten(ours, spec)
 

@@ -164,7 +164,7 @@ class FakeTensor(mica.Tensor):
 
     def tolist(self):
         is_listed = self.fake_mode.shape_env is not None and self.dim() < 2 and "_sizes" not in self.__dict__
-        if is_listed and self.fake_mode.before_values is None and self.dtype is not mica.bool:
+        if is_listed and self.fake_mode.before_values is None:
             return [each.item() for each in self.unbind()] if self.dim() else self.item()
         return self._asked("tolist")
 

@@ -6,7 +6,7 @@ The class is in _fake_class.py; here is the mode that computes with its tensors.
 import mica
 from mica import _C
 from mica._library.sizes_of_data import SizeOfData, fake_result
-from mica._subclasses import constants, of_data, open_pieces, open_sizes
+from mica._subclasses import constants, of_data, open_pieces, open_sizes, open_views
 from mica._subclasses._fake_class import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -173,6 +173,8 @@ class FakeTensorMode(TorchDispatchMode):
         with _C.DisableTorchFunctionSubclass():
             asks = False  # for a size that only data decide
             try:
+                if is_open and name.startswith("upsample_"):
+                    open_views.note_scaled(self.shape_env, func, args, kwargs)
                 if is_open:
                     return self._open_result(func, args, kwargs, fakes, place)
                 made = func(*args, **kwargs)
@@ -191,6 +193,9 @@ class FakeTensorMode(TorchDispatchMode):
             except (RuntimeError, ValueError, IndexError) as error:
                 if is_open:
                     open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
+                made = open_views.viewed(self, name, *args, **kwargs) if is_open and name in open_views.VIEWS else None
+                if made is not None:
+                    return made
                 raise
         if asks:
             return fake_result(self, func._op, args, kwargs)
@@ -251,7 +256,7 @@ class FakeTensorMode(TorchDispatchMode):
         if isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
             return self.with_open_sizes(tensor)
         if self.allow_non_fake_inputs:
-            return self.from_tensor(tensor)
+            return self.from_tensor(tensor, static_shapes=True)
         raise AssertionError(
             "Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode with 'allow_non_fake_inputs'. "
             f"Found in {func}: a tensor of {tuple(tensor.shape)} on {tensor.device}"

@@ -3,9 +3,12 @@
 What is asked of the same tensor again, unchanged, is the same symbol: x[mask] and y[mask] have as many rows.
 """
 
+import math
+
 import mica
 from mica import _C
 from mica._subclasses import open_sizes
+from mica.fx.experimental._expressions import make
 
 __all__ = ["NAMES", "number", "result"]
 
@@ -25,9 +28,11 @@ def _remembered(fake, what, make):
 
 
 def number(fake, env):
-    """The one number of a tensor; None of bools and complex numbers, which have no open form."""
-    if fake.dtype is mica.bool or fake.dtype.is_complex:
+    """The one number of a tensor, or its truth; None of complex numbers, which have no open form."""
+    if fake.dtype.is_complex:
         return None
+    if fake.dtype is mica.bool:  # its number is 0 or 1
+        return _remembered(fake, "item", lambda: env.create_unbacked_symint(least=0, greatest=1)) == 1
     if fake.dtype.is_floating_point:
         return _remembered(fake, "item", env.create_unbacked_symfloat)
     low, high = _BYTES.get(fake.dtype, (None, None))
@@ -36,7 +41,7 @@ def number(fake, env):
 
 def _count(fake, env, what="nonzero", least=0):
     """How many elements of a tensor are chosen."""
-    total = _C.TensorBase.numel(fake) if "_sizes" not in fake.__dict__ else None
+    total = math.prod(map(make, _own_sizes(fake)), start=make(1)).bounds(env._ranges)[1]
 
     def made():
         return env.create_unbacked_symint(least=least, greatest=total).node._expr

@@ -239,4 +239,4 @@ def _is_known(truth):
     if not isinstance(truth, mica.SymBool):
         return bool(truth)
     relation, env = truth.node._expr, truth.node.shape_env
-    return relation.decided(env) is True or any(relation in each for each in env.deferred_runtime_asserts.values())
+    return relation.decided(env) is True or env.is_stated(relation)

@@ -9,6 +9,7 @@ import math
 
 import mica
 from mica import _C
+from mica._functions.families import own_name
 from mica.fx.experimental import _expressions as expressions
 from mica.fx.experimental import _facts_of_data
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -43,6 +44,8 @@ def engine_values(values, needs_numbers=True):
     """
 
     def plain(value):
+        if isinstance(value, mica.SymBool):
+            value = number_of_truth(value)
         if isinstance(value, mica.SymInt):
             env = value.node.shape_env
             return env.worlds.noted(env.replace(value.node._expr))
@@ -55,6 +58,13 @@ def engine_values(values, needs_numbers=True):
         return slice(*map(plain, (value.start, value.stop, value.step))) if isinstance(value, slice) else value
 
     return tree_map(plain, values)
+
+
+def number_of_truth(truth):
+    """A truth that a tensor holds as 0 or 1, as that number; another one as it is."""
+    relation = truth.node._expr
+    is_held = getattr(relation, "sign", None) == "==" and relation.left.is_symbol and relation.right == 1
+    return mica.SymInt(type(truth.node)(relation.left, truth.node.shape_env, int)) if is_held else truth
 
 
 def shape_of(fake, env):
@@ -197,6 +207,10 @@ def raise_needs(func, args, kwargs, env, error):
 _MANY_PAIRS = 16  # above which only single ones are tried
 
 
+# Operations that are given as many elements, or rows, as there are.
+_REARRANGING = frozenset(["view", "reshape", "_unsafe_view", "unflatten", "split_with_sizes", "split"])
+
+
 def _works(func, leaves, spec, env, values):
     """Whether an operation works in a world."""
 
@@ -225,6 +239,7 @@ def _works(func, leaves, spec, env, values):
 def _needed_of_data(func, args, kwargs, env):
     """{symbol: fact} about sizes that only data decide, with which an operation works."""
     leaves, spec = tree_flatten((args, kwargs))
+    name = own_name(getattr(func, "overloadpacket", func))
     sizes, wholes, totals, numbers = [], [], [], []
     for leaf in leaves:
         if isinstance(leaf, _C.TensorBase) and (own := leaf.__dict__.get("_sizes") or tuple(_C.TensorBase.size(leaf))):
@@ -235,8 +250,8 @@ def _needed_of_data(func, args, kwargs, env):
             continue
         given = [env.worlds.known(each) for each in value]
         fixed = [each for each in given if isinstance(each, int)]
-        numbers += [each for each in (math.prod(each for each in fixed if each > 0), *fixed) if each > 1]
-        if -1 not in fixed:
+        numbers += [each for each in (math.prod(each for each in fixed if each > 0), *fixed) if 1 < each <= 4096]
+        if -1 not in fixed and name in _REARRANGING:
             totals += [(math.prod(given[1:], start=given[0]), whole) for whole in wholes]
             totals += [(sum(given[1:], start=given[0]), size) for size in sizes] if len(given) > 1 else []
     with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():

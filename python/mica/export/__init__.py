@@ -30,6 +30,8 @@ from mica.export.graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
     SymIntArgument,
     TensorArgument,
 )
@@ -324,9 +326,10 @@ def _tensor_attributes(mod):
 
 
 def _output_argument(node, value, i):
-    if isinstance(value, mica.SymInt):
-        return SymIntArgument(node.name)
-    return TensorArgument(node.name) if hasattr(node, "name") else ConstantArgument(f"output_{i}", node)
+    if not hasattr(node, "name"):
+        return ConstantArgument(f"output_{i}", node)
+    kinds = {mica.SymInt: SymIntArgument, mica.SymFloat: SymFloatArgument, mica.SymBool: SymBoolArgument}
+    return kinds.get(type(value), TensorArgument)(node.name)
 
 
 def draft_export(mod, args, kwargs=None, *, dynamic_shapes=None, preserve_module_call_signature=(), strict=False,

@@ -130,9 +130,9 @@ class _GraphWriter:
             is_single = "cond_graph" in node.target
             return {"as_graph": {"name": node.name, "graph": _GraphWriter(inner.graph).write(is_single)}}
         value = node.meta.get("val")
-        if isinstance(value, (int, mica.SymInt)):
+        if isinstance(value, (int, mica.SymInt)) and not isinstance(value, bool):
             return {"as_sym_int": {"as_name": node.name}}
-        if isinstance(value, mica.SymBool):
+        if isinstance(value, (bool, mica.SymBool)):
             return {"as_sym_bool": {"as_name": node.name}}
         if isinstance(value, mica.SymFloat):
             return {"as_sym_float": {"as_name": node.name}}

@@ -42,6 +42,10 @@ def written_input(spec, writer):
     return {"user_input": {"arg": {"as_tensor": {"name": name}}}}
 
 
+_NUMBERS = {_signature.SymIntArgument: "as_sym_int", _signature.SymFloatArgument: "as_sym_float",
+            _signature.SymBoolArgument: "as_sym_bool"}  # fmt: skip
+
+
 def written_output(spec, writer):
     kinds, name = _signature.OutputKind, spec.arg.name
     if spec.kind is kinds.BUFFER_MUTATION:
@@ -50,8 +54,8 @@ def written_output(spec, writer):
         return {"user_input_mutation": {"arg": {"name": name}, "user_input_name": spec.target}}
     if isinstance(spec.arg, _signature.ConstantArgument):
         return {"user_output": {"arg": writer.argument(spec.arg.value)}}
-    if isinstance(spec.arg, _signature.SymIntArgument):
-        return {"user_output": {"arg": {"as_sym_int": {"as_name": name}}}}
+    if type(spec.arg) in _NUMBERS:
+        return {"user_output": {"arg": {_NUMBERS[type(spec.arg)]: {"as_name": name}}}}
     return {"user_output": {"arg": {"as_tensor": {"name": name}}}}
 
 
@@ -63,8 +67,8 @@ def written_call(entry, writer):
     def argument(each):
         if isinstance(each, _signature.ConstantArgument):
             return writer.argument(each.value)
-        if isinstance(each, _signature.SymIntArgument):
-            return {"as_sym_int": {"as_name": each.name}}
+        if type(each) in _NUMBERS:
+            return {_NUMBERS[type(each)]: {"as_name": each.name}}
         return {"as_tensor": {"name": each.name}}
 
     kept = entry.signature
@@ -102,8 +106,9 @@ def read_argument(union, reader):
     kind, value = only_entry(union)
     if kind == "as_tensor":
         return _signature.TensorArgument(reader.name_of(value["name"]))
-    if kind == "as_sym_int" and "as_name" in value:
-        return _signature.SymIntArgument(reader.name_of(value["as_name"]))
+    for argument, known in _NUMBERS.items():
+        if kind == known and "as_name" in value:
+            return argument(reader.name_of(value["as_name"]))
     return _signature.ConstantArgument("", reader.argument(union))
 
 

@@ -7,6 +7,7 @@ from mica import _C
 from mica._functorch.functionalized import functionalized
 from mica._higher_order_ops.operators import OPERATORS
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from mica._subclasses.open_sizes import number_of_truth
 from mica.export._core import COMPOSITES, is_mark
 from mica.export._nodes import placeholder
 from mica.export.graph_signature import (
@@ -15,6 +16,8 @@ from mica.export.graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
     SymIntArgument,
     TensorArgument,
 )
@@ -29,12 +32,12 @@ from mica.fx.experimental.proxy_tensor import (
 from mica.fx.interpreter import Interpreter
 from mica.fx.node import Node
 from mica.utils._python_dispatch import _disable_current_modes
-from mica.utils._pytree import tree_map
+from mica.utils._pytree import tree_map, tree_map_only
 
 __all__ = ["decomposed"]
 
 aten = mica.ops.aten
-_NAMED = (TensorArgument, SymIntArgument)
+_NAMED = (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)
 _CHANGED = {
     InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
     InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
@@ -196,6 +199,8 @@ class _Steps(Interpreter):
             return None
         if target is OPERATORS["wrap_with_set_grad_enabled"]:  # it records no gradients
             return _Steps(args[1], self._mode, self._table, self._kept_names).run(*args[2:])
+        if target is not aten._assert_scalar.default and target not in OPERATORS.values():
+            args, kwargs = tree_map_only(mica.SymBool, number_of_truth, (tuple(args), dict(kwargs)))
         rule = self._table.get(target)
         if rule is not None and not is_mark(rule):
             out = rule(*args, **kwargs)

@@ -39,7 +39,7 @@ class ProgramGraph:
         self.modules = {}  # graphs of branches and loops, by name
         self._sources = {}  # function -> how often it was called
         self.of_inputs = set()  # nodes that depend on the inputs
-        self.first_input, self.is_inner = None, False
+        self.first_input, self.outer = None, None  # the graph around, of a graph of a branch
         self.fakes = None  # the mode of a run on fake tensors
         self.runs_again = False  # whether NeedsData is answered by a run on fake tensors
         self.watches_sizes, self._of_data = False, set()  # nodes whose sizes follow from data, in a run on the example
@@ -63,6 +63,13 @@ class ProgramGraph:
         self._nodes[id(tensor)] = node
         self._kept.append(tensor)
 
+    def depends(self, tensor):
+        """Whether a tensor follows from the inputs of the program."""
+        node = self._nodes.get(id(tensor))
+        if node is None and self.outer is not None:
+            return self.outer.depends(tensor)
+        return node in self.of_inputs
+
     def node_of(self, tensor):
         """The node of a tensor; one that is not known is a constant of the program."""
         node = self._nodes.get(id(tensor))
@@ -84,13 +91,15 @@ class ProgramGraph:
             with self.graph.inserting_before(self.first_input):
                 node = self.graph.create_node("placeholder", name, (), {}, name)
         node.meta["val"] = meta_of(tensor)
+        if self.outer is not None and self.outer.depends(tensor):
+            self.of_inputs.add(node)
         self.originals[node.name] = tensor
         if target is not None:
             self.targets[node.name] = target
         elif id(tensor) not in self._fresh:
             self.unknown += 1
         if isinstance(tensor, FakeTensor):
-            if not self.is_inner:
+            if self.outer is None:
                 raise UnseenError(
                     "torch.export: the program uses a tensor that was made by a call which Mica does not see, such as "
                     "a gradient that the program computes by itself (autograd.grad, func.grad, jvp)"
@@ -178,6 +187,9 @@ class ProgramGraph:
                 if tensors_in((each,)):
                     part = self.graph.create_node("call_function", operator.getitem, (node, i), {}, "getitem")
                     self._name_result(each, part, depends)
+                elif isinstance(each, mica.SymInt):  # a number that a loop has counted
+                    part = self.graph.create_node("call_function", operator.getitem, (node, i), {}, "getitem")
+                    self.sizes.add_number(part, each)
 
     @staticmethod
     def likeness(tensor):

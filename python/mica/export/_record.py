@@ -22,7 +22,9 @@ from mica.export._data import (
     SizeOfData,
     has_open_float,
     has_sizes_of_data,
+    refused_value,
     tensors_in,
+    with_numbers,
 )
 from mica.export._graph import ProgramGraph
 from mica.export._nodes import Parts, Unseen
@@ -37,7 +39,7 @@ _VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__ind
 _ITEMS = {"item", "tolist"}
 _CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
 
-_SIZES = (mica.SymInt, mica.SymFloat)
+_SIZES = (mica.SymInt, mica.SymFloat, mica.SymBool)
 
 # They are one thing, whatever they are made of.
 _WHOLE_CALLS = frozenset(["new_tensor", "lstm", "gru", "rnn_tanh", "rnn_relu"])
@@ -96,17 +98,20 @@ class Recorder(ProgramGraph, TorchFunctionMode):
 
     def _recorded(self, func, args, kwargs):
         name = own_name(func)
-        depends = any(self._nodes.get(id(t)) in self.of_inputs for t in tensors_in((args, kwargs)))
+        if name not in ("_assert_scalar", "tensor"):
+            args, kwargs = tree_map_only(mica.SymBool, open_sizes.number_of_truth, (tuple(args), dict(kwargs)))
+        depends = any(map(self.depends, tensors_in((args, kwargs))))
+        if depends:
+            with self:
+                changed = with_numbers(name, args, kwargs, self.depends)
+                if changed is not None:
+                    return func(*changed[0], **changed[1])
         if depends and self.runs_again and (name in _ITEMS or has_sizes_of_data(name, args)):
             raise NeedsData
         if depends and name in open_sizes.NEEDS_NUMBERS and has_open_float((args, kwargs)):
             raise DataDependentError(f"the size of what {name}() makes follows from a number that only data decide")
         if name in _VALUES and depends:
-            raise DataDependentError(
-                f"Could not guard on data-dependent expression: the program calls {name}() on a tensor that depends on "
-                "its inputs, and an exported graph cannot follow the value. torch.where or torch.cond says it within "
-                "the graph"
-            )
+            raise refused_value(name)
         if name == "multi_head_attention_forward":
             from mica.onnx.decompositions import multi_head_attention_forward
 
@@ -245,7 +250,10 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         return self._constant(index, mica.int64, device) if is_list else index
 
     def _bound(self, value):
-        is_known = isinstance(value, _C.TensorBase) and self._nodes.get(id(value)) not in self.of_inputs
+        if isinstance(value, _C.TensorBase) and self.depends(value) and value.numel() == 1:
+            with self:
+                return value.item()
+        is_known = isinstance(value, _C.TensorBase) and not self.depends(value)
         if not is_known or isinstance(value, mica._subclasses.FakeTensor) or value.device.type == "meta":
             return value
         with _disable_current_modes(), _aside(self):
@@ -284,9 +292,10 @@ class Recorder(ProgramGraph, TorchFunctionMode):
     def subgraph(self, function, leaves):
         """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
         inner = Recorder(self.sizes._env)
-        inner.is_inner, inner.runs_again, inner.fakes = True, self.runs_again, self.fakes
-        for i, leaf in enumerate(leaves):
-            inner.placeholder(f"arg{i}_1", leaf, is_input=True)
+        inner.outer, inner.runs_again, inner.fakes = self, self.runs_again, self.fakes
+        with _aside(self):
+            for i, leaf in enumerate(leaves):
+                inner.placeholder(f"arg{i}_1", leaf, is_input=True)
         with _aside(self), inner:
             result = function(*leaves)
         lifted, made = [], tuple(inner.argument(each) for each in tree_leaves(result))
@@ -308,13 +317,15 @@ _active = []
 def _tensor_of_sizes(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
     """torch.tensor(data) with open sizes among the numbers."""
     if dtype is None:
-        numbers = [leaf for leaf in tree_leaves(data) if not isinstance(leaf, bool)]
+        numbers = [leaf for leaf in tree_leaves(data) if not isinstance(leaf, (bool, mica.SymBool))]
         is_float = any(isinstance(leaf, (float, mica.SymFloat)) for leaf in numbers)
-        dtype = mica.get_default_dtype() if is_float else mica.int64
+        dtype = mica.get_default_dtype() if is_float else mica.int64 if numbers else mica.bool
 
     def made(value):
         if isinstance(value, (list, tuple)):
             return mica.stack([made(each) for each in value])
+        if isinstance(value, mica.SymBool):
+            value = open_sizes.number_of_truth(value)
         return mica.full((), value, dtype=dtype, device=device)
 
     return made(data).requires_grad_() if requires_grad else made(data)

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 
 __all__ = ["ArgumentSpec", "ConstantArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind", "InputSpec",
-           "OutputKind", "OutputSpec", "SymIntArgument", "TensorArgument"]  # fmt: skip
+           "OutputKind", "OutputSpec", "SymBoolArgument", "SymFloatArgument", "SymIntArgument", "TensorArgument"]  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -22,6 +22,20 @@ class SymIntArgument:
 
 
 @dataclasses.dataclass
+class SymFloatArgument:
+    """A number that a node computes, by the node's name."""
+
+    name: str
+
+
+@dataclasses.dataclass
+class SymBoolArgument:
+    """A truth that a node computes, by the node's name."""
+
+    name: str
+
+
+@dataclasses.dataclass
 class ConstantArgument:
     """A value that is the same in every call."""
 
@@ -29,7 +43,7 @@ class ConstantArgument:
     value: object
 
 
-ArgumentSpec = TensorArgument | SymIntArgument | ConstantArgument
+ArgumentSpec = TensorArgument | SymIntArgument | SymFloatArgument | SymBoolArgument | ConstantArgument
 
 
 class InputKind(enum.Enum):

@@ -41,7 +41,8 @@ def _combined(sign, left, right):
     return getattr(left, found)(right)
 
 
-_ALIASES = {"CleanDiv": "FloorDiv", "PythonMod": "Mod", "FloatTrueDiv": "TrueDiv", "IntTrueDiv": "TrueDiv"}
+_ALIASES = {"CleanDiv": "FloorDiv", "PythonMod": "Mod", "FloatTrueDiv": "TrueDiv", "IntTrueDiv": "TrueDiv",
+            "FloorToInt": "TruncToInt"}  # fmt: skip
 
 
 def _read_call(node):
@@ -66,6 +67,6 @@ def _read_call(node):
         for each in args[1:]:
             made = call(name, made, each)
         return made
-    if name in FUNCTIONS and len(args) == 2:
+    if name in FUNCTIONS and len(args) == (1 if name == "TruncToInt" else 2):
         return call(name, *args)
     raise ValueError(f"sizes are not computed with {name}")

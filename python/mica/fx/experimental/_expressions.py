@@ -19,6 +19,7 @@ __all__ = [
     "power",
     "symbol",
     "truediv",
+    "truncated",
 ]
 
 
@@ -65,6 +66,7 @@ FUNCTIONS = {
     "FloatPow": lambda a, b: float(a) ** b,
     "Max": max,
     "Min": min,
+    "TruncToInt": math.trunc,
 }
 
 
@@ -234,6 +236,8 @@ def _product(bounds):
 def _atom_bounds(atom, ranges):
     if isinstance(atom, Symbol):
         return ranges.get(atom, (0, None))
+    if atom.name == "TruncToInt":
+        return tuple(None if end is None else math.trunc(end) for end in atom.args[0].bounds(ranges))
     (a, b), (c, d) = (each.bounds(ranges) for each in atom.args)
     if atom.name == "FloorDiv" and a is not None and a >= 0 and c is not None and c > 0:
         return (0 if d is None else a // d), (None if b is None else b // c)
@@ -251,7 +255,10 @@ def _atom_bounds(atom, ranges):
 def is_fractional(expr):
     """Whether an expression has quotients or powers that are no whole numbers."""
     calls = [atom for atoms in expr.terms for atom in atoms if isinstance(atom, Call)]
-    return any(call.name in ("TrueDiv", "FloatPow") or any(map(is_fractional, call.args)) for call in calls)
+    return any(
+        call.name in ("TrueDiv", "FloatPow") or (call.name != "TruncToInt" and any(map(is_fractional, call.args)))
+        for call in calls
+    ) or any(isinstance(factor, float) for factor in expr.terms.values())
 
 
 def make(value):
@@ -318,6 +325,11 @@ def power(a, b):
     return Expression({(Call("FloatPow", (a, b)),): 1})
 
 
+def truncated(a):
+    """The whole number that is left of a float."""
+    return make(math.trunc(a.number)) if a.is_number else Expression({(Call("TruncToInt", (a,)),): 1})
+
+
 def maximum(a, b):
     if a == b or (a.is_number and b.is_number):
         return a if a == b else make(max(a.number, b.number))
@@ -338,5 +350,6 @@ def call(name, *args):
         "FloatPow": power,
         "Max": maximum,
         "Min": minimum,
+        "TruncToInt": truncated,
     }
     return functions[name](*args)

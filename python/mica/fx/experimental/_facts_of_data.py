@@ -10,10 +10,21 @@ from typing import NamedTuple
 
 import mica
 from mica.fx.experimental._expressions import Call, Expression, Symbol, make, modulo, symbol
-from mica.fx.experimental._truths import Relation
+from mica.fx.experimental._truths import TURNED, Relation, solve
 from mica.utils._pytree import tree_leaves
 
-__all__ = ["Multiple", "among", "apply", "candidates", "of_data", "of_relation", "symbols_of_data", "trial_values"]
+__all__ = [
+    "Multiple",
+    "among",
+    "apply",
+    "candidates",
+    "canonical",
+    "follows",
+    "of_data",
+    "of_relation",
+    "symbols_of_data",
+    "trial_values",
+]
 
 _FIRST_PART = 1000  # numbers of symbols that stand for a part of a size: u1000
 
@@ -38,7 +49,7 @@ def symbols_of_data(value):
     """The symbols that only data decide in a value, by which they are known, whatever is known of them."""
     found = set()
     for leaf in tree_leaves(value):
-        number = [leaf.node._expr] if isinstance(leaf, (mica.SymInt, mica.SymFloat)) else ()
+        number = [leaf.node._expr] if isinstance(leaf, (mica.SymInt, mica.SymFloat, mica.SymBool)) else ()
         for size in (*number, *getattr(leaf, "__dict__", {}).get("_sizes", ())):
             found |= set() if isinstance(size, int) else size.free_symbols
     return {name for name in found if name.startswith(("u", "zuf"))}
@@ -69,6 +80,8 @@ def of_relation(env, relation):
         return {}
     difference = env.replace(relation.difference)
     for name in sorted(of_data(difference), key=_order, reverse=True):
+        if env._ranges.get(name) == (0, 1):
+            continue  # a truth
         fact = _solved(name, difference)
         if fact is not None:
             fits = all(number >= 2 for number in env.worlds.vector(fact)) or (fact.is_number and fact.number >= 0)
@@ -81,6 +94,40 @@ def of_relation(env, relation):
     return {}
 
 
+_IMPLIED = {"==": ("==", ">=", "<="), "<": ("<", "<=", "!="), ">": (">", ">=", "!="), "<=": ("<=",), ">=": (">=",),
+            "!=": ("!=",)}  # fmt: skip
+
+
+def follows(truth, env):
+    """Whether a truth is one that a program has stated of data, or a weaker one of the same difference."""
+    stated = [each for relations in env.deferred_runtime_asserts.values() for each in relations]
+    if truth in stated or not isinstance(truth, Relation):
+        return truth in stated
+    difference = env.replace(truth.difference)
+    for each in stated:
+        if isinstance(each, Relation):
+            known = env.replace(each.difference)
+            if known == difference and truth.sign in _IMPLIED[each.sign]:
+                return True
+            if known == -difference and truth.sign in _IMPLIED[TURNED[each.sign]]:
+                return True
+    return False
+
+
+def canonical(relation):
+    """The relation with its number moved to the right, as torch writes what it asserts: u0 >= 3 for u0 > 2, Eq(u0, u1)."""
+    if not isinstance(relation, Relation):
+        return relation
+    solved = solve(relation)
+    if len(solved) == 1:
+        ((sign, left, right),) = solved
+        if isinstance(right.number, int) and not str(left).startswith("z"):
+            if sign in ("<", ">"):
+                sign, right = sign + "=", right + (1 if sign == ">" else -1)
+            return Relation(sign, left, right)
+    return relation
+
+
 def apply(env, name, fact):
     """A new symbol about which a fact is known; what the graph has to assert of it."""
     least, greatest = env._ranges[name]
@@ -89,12 +136,14 @@ def apply(env, name, fact):
         env.parts[part] = (name, fact.of)
         env._ranges[part] = (None if least is None else -(-least // fact.of), greatest and greatest // fact.of)
         env.worlds.add_later(part)
-        expr, relation = symbol(part) * fact.of, Relation("==", modulo(symbol(name), make(fact.of)), make(0))
+        expr, stated = symbol(part) * fact.of, [Relation("==", modulo(symbol(name), make(fact.of)), make(0))]
+    elif fact.is_number:
+        expr, stated = fact, [Relation(sign, symbol(name), fact) for sign in (">=", "<=")]
     else:
-        expr, relation = fact, Relation("==", symbol(name), fact)
+        expr, stated = fact, [Relation("==", *((fact, symbol(name)) if fact.is_symbol else (symbol(name), fact)))]
     env.replacements[name] = expr
     env.worlds.derive(name, expr)
-    env.to_assert[name] = relation
+    env.to_assert[name] = stated
 
 
 def candidates(env, sizes, totals, numbers):

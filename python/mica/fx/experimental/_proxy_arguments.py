@@ -93,6 +93,7 @@ class SizeNodes:
     def __init__(self, graph, env):
         self._graph, self._env = graph, env
         self._inputs, self._made = {}, {}  # symbol -> (placeholder, axis or None); expression -> node
+        self._truths = {}  # truth that data hold -> node
         self._multiples = {}  # symbol -> (placeholder, axis, factor of the symbol)
 
     def add_input(self, node, value):
@@ -116,15 +117,19 @@ class SizeNodes:
         if name not in self._inputs:
             self._inputs[name] = (node, axis)
             if name in self._env.to_assert and node.op != "placeholder":
-                self.assertion(self._env.to_assert[name])
+                for relation in self._env.to_assert[name]:
+                    self.assertion(relation)
 
     def has(self, symbol):
         return symbol in self._inputs or symbol in self._multiples
 
     def add_number(self, node, value):
         """A node that computes a number which only data decide."""
-        ((name,),) = value.node._expr.terms
+        expr = value.node._expr
+        (name,) = expr.free_symbols
         node.meta.setdefault("val", value)
+        if isinstance(value, mica.SymBool):
+            self._truths[expr] = node
         self._bind(name, node, None)
 
     def assertion(self, relation):
@@ -139,6 +144,8 @@ class SizeNodes:
         return self._truth(value.node._expr)
 
     def _truth(self, relation):
+        if relation in self._truths:
+            return self._truths[relation]
         if isinstance(relation, Joined):
             first, *others = map(self._truth, relation.parts)
             for each in others:
@@ -233,6 +240,8 @@ class SizeNodes:
                 node = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")
         elif atom.name in _FUNCTIONS:
             node = self._call(_FUNCTIONS[atom.name], tuple(map(self.node, atom.args)))
+        elif atom.name == "TruncToInt":
+            node = self._call(mica.sym_int, tuple(map(self.node, atom.args)))
         else:
             node = self._call(mica.sym_max if atom.name == "Max" else mica.sym_min, tuple(map(self.node, atom.args)))
         self._note(node, expr)

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from mica.fx.experimental._expressions import Expression, Symbol, floordiv, make, modulo
+from mica.fx.experimental._expressions import Expression, Symbol, floordiv, make, modulo, truncated
 
 __all__ = ["rounded"]
 
@@ -34,6 +34,8 @@ def _of_atom(atom):
         made = _fractions(atom.args[0])
         by = Fraction(atom.args[1].number)
         return None if made is None else {key: value / by for key, value in made.items()}
+    if atom.name == "TruncToInt":
+        return {(atom,): Fraction(1)}
     is_whole = atom.name in ("FloorDiv", "Mod", "Max", "Min") and all(map(_is_whole, atom.args))
     return {(atom,): Fraction(1)} if is_whole else None
 
@@ -71,7 +73,9 @@ def rounded(expr, way, ranges):
     """The expression as a whole number: "floor", "ceil", "trunc" or "round"; None where it has no such form."""
     found = _quotient(expr)
     if found is None:
-        return None
+        low, _ = expr.bounds(ranges)  # a factor such as 0.7 stays a float
+        is_above = low is not None and low >= 0 and not any(name.startswith("z") for name in expr.free_symbols)
+        return truncated(expr) if is_above and way in ("floor", "trunc") else None
     above, below = found
     if way == "floor":
         return floordiv(above, below)

@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from mica.fx.experimental._expressions import make
+from mica.fx.experimental._expressions import Symbol, make, symbol
 
-__all__ = ["Joined", "Relation", "ValueRange"]
+__all__ = ["TURNED", "Joined", "Relation", "ValueRange", "solve"]
 
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SYMPYS = {"==": "Equality", "!=": "Unequality", "<": "StrictLessThan", "<=": "LessThan", ">": "StrictGreaterThan",
@@ -117,3 +117,14 @@ class ValueRange(NamedTuple):
         )
 
     __str__ = __repr__
+
+
+def solve(relation):
+    """[(sign, symbol, number)] of a relation between one symbol and numbers: s + 2 <= 64 says that s <= 62."""
+    terms = dict(relation.difference.terms)
+    number = terms.pop((), 0)
+    ((atoms, factor),) = terms.items() if len(terms) == 1 else [((), 0)]
+    if len(atoms) != 1 or not isinstance(atoms[0], Symbol) or factor not in (1, -1):
+        return []
+    sign = relation.sign if factor == 1 else TURNED[relation.sign]
+    return [(sign, symbol(atoms[0]), make(-number * factor))]

@@ -36,6 +36,13 @@ class UnseenCalls(TorchFunctionMode):
 
             with self:
                 return _tensor_of_sizes(*args, **kwargs)
+        if mode.shape_env is not None and mode.enable_tracing:
+            from mica.export._data import with_numbers
+
+            with self:
+                changed = with_numbers(name, args, kwargs, lambda tensor: _is_tracked(tensor, mode.tracer))
+                if changed is not None:
+                    return func(*changed[0], **changed[1])
         if mode.shape_env is not None:
             from mica._subclasses.open_sizes import NEEDS_NUMBERS, engine_values
 
@@ -114,7 +121,7 @@ class UnseenCalls(TorchFunctionMode):
 
 
 def _has_sizes(values):
-    return any(isinstance(leaf, (mica.SymInt, mica.SymFloat)) for leaf in tree_leaves(values))
+    return any(isinstance(leaf, (mica.SymInt, mica.SymFloat, mica.SymBool)) for leaf in tree_leaves(values))
 
 
 def _is_tracked(values, tracer):

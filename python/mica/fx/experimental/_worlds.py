@@ -84,7 +84,7 @@ class Worlds:
         if isinstance(expr, int) or expr in self._ready:
             return
         self._ready.add(expr)
-        for atom in {atom for atoms in expr.terms for atom in atoms}:
+        for atom in sorted({atom for atoms in expr.terms for atom in atoms}, key=str):
             if isinstance(atom, Symbol):
                 if atom in self._waiting:
                     self.add(atom, None, self._waiting.pop(atom))
@@ -176,8 +176,8 @@ class Worlds:
         if not found.is_number:
             return self._note(found * make(self.known(rest, near) if abs(rest) > 64 else rest))
         for value, expr in list(self._by_value.items()):
-            if value > 4096 and len(expr.terms) > 1 and number % value == 0 and 0 < number // value <= 4096:
-                return self._note(expr * (number // value))  # the elements of rows that a sum of sizes counts
+            if value > 4096 and not expr.is_symbol and number % value == 0 and 0 < number // value <= 4096:
+                return self._note(expr * (number // value))  # the elements of rows that a sum or a quotient counts
         for value, expr in list(self._by_value.items()) if near else ():
             if value > 4096 and abs(number - value) <= 64:
                 return expr + (number - value)  # not noted, because it may be a number of the program's after all

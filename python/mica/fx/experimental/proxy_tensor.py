@@ -159,6 +159,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         track_tensor_tree(out, node, tracer=self.tracer, constant=None)
         if self.shape_env is not None and self.shape_env.has_data() and isinstance(out, _C.TensorBase):
             self.sizes.add_input(node, out)
+        for user in list(node.users) if isinstance(out, (list, tuple)) else ():
+            if isinstance(user.meta.get("val"), mica.SymInt):  # a number that a loop has counted
+                self.sizes.add_number(user, user.meta["val"])
         return node
 
     # ---- numbers that only data decide

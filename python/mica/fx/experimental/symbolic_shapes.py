@@ -46,7 +46,7 @@ from mica.fx.experimental._size_questions import (
     sym_eq,
     sym_or,
 )
-from mica.fx.experimental._truths import TURNED, Joined, Relation, ValueRange
+from mica.fx.experimental._truths import TURNED, Joined, Relation, ValueRange, solve
 
 __all__ = [
     "Constraint", "ConstraintViolationError", "DimDynamic", "GuardOnDataDependentSymNode", "ShapeEnv", "ShapeGuard",
@@ -58,17 +58,6 @@ __all__ = [
     "sym_or",
 ]  # fmt: skip
 log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-
-
-def _solved(relation):
-    """[(sign, symbol, number)] of a relation between one symbol and numbers: s + 2 <= 64 says that s <= 62."""
-    terms = dict(relation.difference.terms)
-    number = terms.pop((), 0)
-    ((atoms, factor),) = terms.items() if len(terms) == 1 else [((), 0)]
-    if len(atoms) != 1 or not isinstance(atoms[0], Symbol) or factor not in (1, -1):
-        return []
-    sign = relation.sign if factor == 1 else TURNED[relation.sign]
-    return [(sign, symbol(atoms[0]), make(-number * factor))]
 
 
 class ShapeEnv:
@@ -248,6 +237,9 @@ class ShapeEnv:
         try:
             answer = orig_expr.value(self.var_to_val)
         except KeyError:
+            for answer, truth in ((True, orig_expr), (False, orig_expr.negated())):
+                if self.is_stated(truth):
+                    return answer
             if fallback_value is not None:
                 return fallback_value
             raise unanswerable(orig_expr, self) from None
@@ -299,10 +291,15 @@ class ShapeEnv:
             raise mica._subclasses.open_sizes.NeedsStatic(
                 found, "a statement about sizes", unanswerable(relation, self)
             )
+        relation = _facts_of_data.canonical(relation)
         for recorder in self.recorders[-1:]:
             recorder.note_statement(relation)
         self.deferred_runtime_asserts.setdefault(max(relation.free_symbols), []).append(relation)
         self._learn(relation)
+
+    def is_stated(self, truth):
+        """Whether the program has stated something about data, or what is the same with the sides changed."""
+        return _facts_of_data.follows(truth, self)
 
     def _learn(self, relation):
         if isinstance(relation, Joined):
@@ -312,11 +309,13 @@ class ShapeEnv:
         for sign, left, right in (
             (relation.sign, relation.left, relation.right),
             (TURNED[relation.sign], relation.right, relation.left),
-            *_solved(relation),
+            *solve(relation),
         ):
             if not left.is_symbol:
                 continue
             ((name,),) = left.terms
+            if sign == "==" and name.startswith("u"):
+                continue  # a trace that is to know it begins anew; a graph that is run again has to assert it again
             if sign == "==" and name not in right.free_symbols:
                 self.replacements[name] = right
                 if right.is_number and isinstance(right.number, int):

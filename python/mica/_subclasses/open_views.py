@@ -1,0 +1,106 @@
+"""Views and scaled images of fake tensors with open sizes, where the sizes of the result are known and the worlds cannot tell.
+
+A view of what only data choose is of as many elements because the program says so, and that is asserted. The sizes that a scale
+makes of open ones are computed outside of the engine, which is handed their numbers.
+"""
+
+import math
+
+import mica
+from mica import _C
+from mica._subclasses import open_sizes
+from mica._subclasses._fake_class import _as_fake
+from mica.fx.experimental._expressions import is_fractional, make, modulo
+from mica.fx.experimental._rounding import rounded
+from mica.fx.experimental._truths import Relation
+
+__all__ = ["VIEWS", "note_scaled", "viewed"]
+
+VIEWS = frozenset(["view", "reshape", "_unsafe_view", "expand"])
+
+
+def _stated(env, sign, left, right):
+    truth = Relation.make(sign, env.replace(make(left)), env.replace(make(right)))
+    if not isinstance(truth, bool) and not truth.decided(env) and not env.is_stated(truth):
+        env.assume(truth)
+    return truth is not False
+
+
+def viewed(mode, name, x, shape, *rest, **named):
+    """The result of a view whose sizes only data decide, by what the program says; None where that cannot be."""
+    env = mode.shape_env
+    if not isinstance(shape, (list, tuple)) or not all(type(each) is int for each in shape):
+        return None
+    own = x.__dict__.get("_sizes") or tuple(_C.TensorBase.size(x))
+    sizes = [env.worlds.known(each) for each in shape]
+    if not any(name.startswith("u") for each in (*own, *sizes) for name in make(each).free_symbols):
+        return None
+    sizes = _expanded(env, own, sizes) if name == "expand" else _rearranged(env, own, sizes)
+    if sizes is None:
+        return None
+    sizes = tuple(each if isinstance(each, int) else each.number if each.is_number else each for each in sizes)
+    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
+        if name == "expand":
+            meta, *others = _repeated(env, own, sizes, x.dtype)
+        else:
+            meta, sizes, others = open_sizes.of_sizes(sizes, env, x.dtype)
+    return open_sizes.attach(_as_fake(meta, mode, x.fake_device), sizes, others)
+
+
+def _repeated(env, own, sizes, dtype):
+    """The tensors of all worlds of an expanded one: what is repeated has no steps."""
+    is_repeated = [True] * (len(sizes) - len(own)) + [size == 1 for size in own]
+    made = []
+    for world in range(len(env.worlds)):
+        numbers = [env.worlds.number(size, world) for size in sizes]
+        once = [1 if repeats else number for number, repeats in zip(numbers, is_repeated, strict=True)]
+        made.append(_C.Tensor.expand(_C.empty(once, dtype=dtype, device="meta"), numbers))
+    return made
+
+
+def _rearranged(env, own, sizes):
+    total = math.prod(map(make, own), start=make(1))
+    known = math.prod((make(each) for each in sizes if each != -1), start=make(1))
+    if sizes.count(-1) > 1 or known == 0:
+        return None
+    if -1 not in sizes:
+        return sizes if _stated(env, "==", total, known) else None
+    if not _stated(env, "==", modulo(total, known), 0):
+        return None
+    return [total // known if each == -1 else each for each in sizes]
+
+
+def _expanded(env, own, sizes):
+    if -1 in sizes[: len(sizes) - len(own)] or len(sizes) < len(own):
+        return None
+    made = list(sizes)
+    for i, size in enumerate(own, len(sizes) - len(own)):
+        if sizes[i] == -1:
+            made[i] = size
+        elif size != 1 and not _stated(env, "==", size, sizes[i]):
+            return None
+    return made
+
+
+def note_scaled(env, func, args, kwargs):
+    """Let the numbers of the sizes that an image is scaled to be known as what the scales make of the open sizes."""
+    names = [a.name for a in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if "self" not in given:
+        return  # a backward pass is told the sizes
+    sizes = given["self"].__dict__.get("_sizes", ())[2:]
+    scales = [value for name, value in given.items() if name.startswith("scales_")]
+    if len(scales) != len(sizes):
+        return
+    for size, scale, number in zip(sizes, scales, given["output_size"], strict=True):
+        if isinstance(size, int) or scale is None or number != math.floor(env.worlds.number(size) * scale):
+            continue
+        made = rounded(env.replace(size) * make(scale), "floor", env._ranges)
+        if made is not None and not is_fractional(made):
+            env.worlds.noted(made)
+            continue
+        hints = {name: env.var_to_val.get(name) for name in size.free_symbols}
+        error = NotImplementedError(f"{func}: a scale of {scale} makes no expression of the open size {size}")
+        if None in hints.values():
+            raise error
+        raise open_sizes.NeedsStatic({env.preset_key(name): hint for name, hint in hints.items()}, func, error)
