@@ -6,7 +6,7 @@ import math
 import mica
 from mica import _C
 from mica._functions.families import own_name
-from mica._subclasses import of_data, open_pieces, open_sizes, open_statistics
+from mica._subclasses import of_data, open_needs, open_pieces, open_sizes, open_statistics
 from mica.utils._pytree import tree_leaves
 
 # Calls that need numbers, which fake tensors do not have, and calls whose results' sizes depend on numbers.
@@ -252,7 +252,7 @@ class FakeTensor(mica.Tensor):
                     made = mode._called(func, args, kwargs)
             except (RuntimeError, ValueError, IndexError) as error:
                 if mode.shape_env is not None:
-                    open_sizes.raise_needs(func, args, kwargs, mode.shape_env, error)
+                    open_needs.raise_needs(func, args, kwargs, mode.shape_env, error)
                 raise
             return mode._all_fake(made, fakes)
 

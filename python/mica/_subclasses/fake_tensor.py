@@ -6,7 +6,7 @@ The class is in _fake_class.py; here is the mode that computes with its tensors.
 import mica
 from mica import _C
 from mica._library.sizes_of_data import SizeOfData, fake_result
-from mica._subclasses import constants, of_data, open_pieces, open_sizes, open_views
+from mica._subclasses import constants, of_data, open_needs, open_pieces, open_sizes, open_views
 from mica._subclasses._fake_class import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -188,12 +188,10 @@ class FakeTensorMode(TorchDispatchMode):
                     if made is not None:
                         return made
                 if is_open:
-                    open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
+                    open_needs.raise_needs(func, args, kwargs, self.shape_env, error)
                 raise UnsupportedOperatorException(func) from error
             except (RuntimeError, ValueError, IndexError) as error:
-                if is_open:
-                    open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
-                made = open_views.viewed(self, name, *args, **kwargs) if is_open and name in open_views.VIEWS else None
+                made = self._as_it_fits(func, name, args, kwargs, error) if is_open else None
                 if made is not None:
                     return made
                 raise
@@ -203,6 +201,18 @@ class FakeTensorMode(TorchDispatchMode):
         if self.constants:
             constants.follow(self, func, args, kwargs if place is None else {**kwargs, "device": place}, made, fakes)
         return made
+
+    def _as_it_fits(self, func, name, args, kwargs, error):
+        """The result of a view that the worlds do not take. If sizes have to be known for it, a NeedsStatic; None of others."""
+        view = open_views.View(self, name, *args, **kwargs) if name in open_views.VIEWS else None
+        if view and not view.is_of_data:
+            if not view.depends_on_several():
+                open_needs.raise_relations(func, args, kwargs, self.shape_env, error)
+            made = view.result()
+            if made is not None:
+                return made
+        open_needs.raise_needs(func, args, kwargs, self.shape_env, error)
+        return view.result() if view and view.is_of_data else None
 
     def _own_result(self, func, args, kwargs, fakes):
         """The result of an operator of the program's own. Its fake function runs within the mode, so that what it makes of

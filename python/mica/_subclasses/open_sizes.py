@@ -4,14 +4,11 @@ The tensor itself is the first world's. `_sizes` holds its sizes as numbers and 
 other worlds. A tensor without them has the same sizes in every world.
 """
 
-import itertools
 import math
 
 import mica
 from mica import _C
-from mica._functions.families import own_name
 from mica.fx.experimental import _expressions as expressions
-from mica.fx.experimental import _facts_of_data
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["attach", "engine_values", "open_input", "run", "shape_of"]
@@ -193,105 +190,6 @@ class NeedsStatic(Exception):
     def __init__(self, presets, func, error):
         super().__init__(f"{func} works only if {', '.join(f'{k} == {v}' for k, v in presets.items())}: {error}")
         self.presets, self.func, self.error = presets, func, error
-
-
-def raise_needs(func, args, kwargs, env, error):
-    """Raise NeedsStatic if an error is one of open sizes, which do not fit where the example's do."""
-    found = _needed(func, args, kwargs, env)
-    if not found and env.facts is not None and not isinstance(error, NoExpression):
-        found = _needed_of_data(func, args, kwargs, env)
-    if found:
-        raise NeedsStatic(found, func, error) from error
-
-
-_MANY_PAIRS = 16  # above which only single ones are tried
-
-
-# Operations that are given as many elements, or rows, as there are.
-_REARRANGING = frozenset(["view", "reshape", "_unsafe_view", "unflatten", "split_with_sizes", "split"])
-
-
-def _works(func, leaves, spec, env, values):
-    """Whether an operation works in a world."""
-
-    def number(value):
-        known = env.worlds.known(value)
-        return known if isinstance(known, int) else known.value(values)
-
-    def in_it(leaf):
-        sizes = getattr(leaf, "__dict__", {}).get("_sizes")
-        if sizes is not None:
-            numbers = [size if isinstance(size, int) else size.value(values) for size in sizes]
-            strides = [number(each) for each in _C.TensorBase.stride(leaf)]
-            return _C.empty_strided(numbers, strides, dtype=leaf.dtype, device="meta")
-        if isinstance(leaf, _C.TensorBase):
-            return _C.empty_strided(leaf.shape, _C.TensorBase.stride(leaf), dtype=leaf.dtype, device="meta")
-        return number(leaf) if type(leaf) is int else leaf
-
-    try:
-        inner_args, inner_kwargs = tree_unflatten([in_it(leaf) for leaf in leaves], spec)
-        func(*inner_args, **inner_kwargs)
-    except Exception:
-        return False
-    return True
-
-
-def _needed_of_data(func, args, kwargs, env):
-    """{symbol: fact} about sizes that only data decide, with which an operation works."""
-    leaves, spec = tree_flatten((args, kwargs))
-    name = own_name(getattr(func, "overloadpacket", func))
-    sizes, wholes, totals, numbers = [], [], [], []
-    for leaf in leaves:
-        if isinstance(leaf, _C.TensorBase) and (own := leaf.__dict__.get("_sizes") or tuple(_C.TensorBase.size(leaf))):
-            sizes += own
-            wholes.append(math.prod(own[1:], start=own[0]))
-    for value in (*args, *kwargs.values()):
-        if not isinstance(value, (list, tuple)) or not value or not all(type(each) is int for each in value):
-            continue
-        given = [env.worlds.known(each) for each in value]
-        fixed = [each for each in given if isinstance(each, int)]
-        numbers += [each for each in (math.prod(each for each in fixed if each > 0), *fixed) if 1 < each <= 4096]
-        if -1 not in fixed and name in _REARRANGING:
-            totals += [(math.prod(given[1:], start=given[0]), whole) for whole in wholes]
-            totals += [(sum(given[1:], start=given[0]), size) for size in sizes] if len(given) > 1 else []
-    with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
-        for facts in _facts_of_data.candidates(env, sizes, totals, numbers):
-            if _works(func, leaves, spec, env, _facts_of_data.trial_values(facts, env.worlds.values[0])):
-                return facts
-    return None
-
-
-def _needed(func, args, kwargs, env):
-    leaves, spec = tree_flatten((args, kwargs))
-    names, first = set(), env.worlds.values[0]
-    for leaf in leaves:
-        for size in getattr(leaf, "__dict__", {}).get("_sizes", ()):
-            names |= set() if isinstance(size, int) else size.free_symbols
-        if type(leaf) is int and not isinstance(known := env.worlds.known(leaf), int):
-            names |= known.free_symbols
-    names = sorted(name for name in names if name in env.var_to_val)
-
-    def works(fixed):
-        return _works(func, leaves, spec, env, {**first, **fixed})
-
-    hints = env.var_to_val
-    with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
-        if not names or not works({name: hints[name] for name in names}):
-            return None  # an error of the program itself
-        pairs = [(a, b) for a, b in itertools.combinations(names, 2) if hints[a] == hints[b]]
-        for count in range(1, 4 if len(pairs) <= _MANY_PAIRS else 2):
-            for chosen in itertools.combinations(pairs, count):
-                if works({b: first[a] for a, b in chosen}):
-                    return {env.preset_key(b): env.preset_key(a) for a, b in chosen}
-        for a, b in itertools.combinations(names, 2) if env.takes_relations else ():
-            distance = hints[b] - hints[a]
-            if distance and works({b: first[a] + distance}):
-                return {env.preset_key(b): (env.preset_key(a), distance)}
-        for count in range(1, len(names) + 1):
-            for chosen in itertools.combinations(names, count):
-                if works({name: hints[name] for name in chosen}):
-                    return {env.preset_key(name): hints[name] for name in chosen}
-    return None
 
 
 def near_windows(sizes, kernel_size, dilation=1, padding=0, stride=1):

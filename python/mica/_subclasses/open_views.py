@@ -1,6 +1,7 @@
 """Views and scaled images of fake tensors with open sizes, where the sizes of the result are known and the worlds cannot tell.
 
-A view of what only data choose is of as many elements because the program says so, and that is asserted. The sizes that a scale
+A view of what only data choose is of as many elements because the program says so, and that is asserted. One of sizes of inputs that
+fits in the example, as x.view(n - 1, -1) may, is relied on. The sizes that a scale
 makes of open ones are computed outside of the engine, which is handed their numbers.
 """
 
@@ -12,39 +13,68 @@ from mica._subclasses import open_sizes
 from mica._subclasses._fake_class import _as_fake
 from mica.fx.experimental._expressions import is_fractional, make, modulo
 from mica.fx.experimental._rounding import rounded
-from mica.fx.experimental._truths import Relation
+from mica.fx.experimental._truths import Relation, solve
 
-__all__ = ["VIEWS", "note_scaled", "viewed"]
+__all__ = ["VIEWS", "View", "note_scaled"]
 
 VIEWS = frozenset(["view", "reshape", "_unsafe_view", "expand"])
 
 
 def _stated(env, sign, left, right):
+    """Whether something may hold. If only data decide it, it is believed and asserted; of sizes of inputs it becomes a guard,
+    unless it says which number a size is."""
     truth = Relation.make(sign, env.replace(make(left)), env.replace(make(right)))
-    if not isinstance(truth, bool) and not truth.decided(env) and not env.is_stated(truth):
+    if isinstance(truth, bool) or truth.decided(env) or env.is_stated(truth):
+        return truth is not False
+    if _is_of_data(truth):
         env.assume(truth)
-    return truth is not False
+        return True
+    return not solve(truth) and truth.value(env.var_to_val) and env.evaluate_expr(truth)
 
 
-def viewed(mode, name, x, shape, *rest, **named):
-    """The result of a view whose sizes only data decide, by what the program says; None where that cannot be."""
-    env = mode.shape_env
-    if not isinstance(shape, (list, tuple)) or not all(type(each) is int for each in shape):
-        return None
-    own = x.__dict__.get("_sizes") or tuple(_C.TensorBase.size(x))
-    sizes = [env.worlds.known(each) for each in shape]
-    if not any(name.startswith("u") for each in (*own, *sizes) for name in make(each).free_symbols):
-        return None
-    sizes = _expanded(env, own, sizes) if name == "expand" else _rearranged(env, own, sizes)
-    if sizes is None:
-        return None
-    sizes = tuple(each if isinstance(each, int) else each.number if each.is_number else each for each in sizes)
-    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
-        if name == "expand":
-            meta, *others = _repeated(env, own, sizes, x.dtype)
-        else:
-            meta, sizes, others = open_sizes.of_sizes(sizes, env, x.dtype)
-    return open_sizes.attach(_as_fake(meta, mode, x.fake_device), sizes, others)
+def _is_of_data(value):
+    return any(name.startswith("u") for name in value.free_symbols)
+
+
+class View:
+    """A view whose sizes fit by what the program says, or in the example."""
+
+    def __init__(self, mode, name, x, shape, *rest, **named):
+        self._mode, self._name, self._x, env = mode, name, x, mode.shape_env
+        self._own = x.__dict__.get("_sizes") or tuple(_C.TensorBase.size(x))
+        is_list = isinstance(shape, (list, tuple)) and all(type(each) is int for each in shape)
+        self._sizes = [env.worlds.known(each) for each in shape] if is_list else None
+        self.is_of_data = any(_is_of_data(make(each)) for each in (*self._own, *(self._sizes or ())))
+
+    def depends_on_several(self):
+        """Whether it takes several open sizes to say that the elements fit: n * m rows of a number, but not n rows of m."""
+        if self._sizes is None or self._sizes.count(-1) != 1 or self.is_of_data:
+            return False
+        above, below = (
+            [atom for each in sizes if each != -1 for atoms in make(each).terms for atom in atoms]
+            for sizes in (self._own, self._sizes)
+        )
+        for atom in list(below):
+            if atom in above:
+                above.remove(atom)
+                below.remove(atom)
+        return len(above) > 1
+
+    def result(self):
+        """The tensor; None where it cannot be known."""
+        env, own, x, is_expanded = self._mode.shape_env, self._own, self._x, self._name == "expand"
+        if self._sizes is None or not (self.is_of_data or (env.takes_relations and not is_expanded)):
+            return None
+        sizes = _expanded(env, own, self._sizes) if is_expanded else _rearranged(env, own, self._sizes)
+        if sizes is None:
+            return None
+        sizes = tuple(each if isinstance(each, int) else each.number if each.is_number else each for each in sizes)
+        with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
+            if is_expanded:
+                meta, *others = _repeated(env, own, sizes, x.dtype)
+            else:
+                meta, sizes, others = open_sizes.of_sizes(sizes, env, x.dtype)
+        return open_sizes.attach(_as_fake(meta, self._mode, x.fake_device), sizes, others)
 
 
 def _repeated(env, own, sizes, dtype):

@@ -280,6 +280,8 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
             calls = stack.enter_context(ModuleCalls(recorder, mod, kept))
             stack.enter_context(recorder)
             stack.enter_context(recorded_extremes)
+            if opened is not None:
+                stack.enter_context(opened.first_of_errors())
             inner_args, inner_kwargs = tree_unflatten(used, in_spec)
             results, out_spec = tree_flatten(mod(*inner_args, **inner_kwargs))
             results = recorder.assign(assigned(), results)

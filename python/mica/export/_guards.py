@@ -2,6 +2,7 @@
 
 import mica
 from mica import _C
+from mica.fx.experimental._expressions import Call
 
 __all__ = ["GuardsFn", "check", "paths"]
 
@@ -54,11 +55,39 @@ def _fail(text):
     raise AssertionError(f"Guard failed: {text}")
 
 
-def _said(expression, places):
-    text = str(expression)
-    for symbol in sorted(places, key=len, reverse=True):
-        text = text.replace(symbol, places[symbol])
-    return text
+_SIGNS = {"FloorDiv": "//", "Mod": "%", "TrueDiv": "/"}
+
+
+def _said(truth, places):
+    """A truth as Python would write it, with the places of inputs for symbols, in torch's order: -1 + x.size()[0]."""
+    if hasattr(truth, "parts"):
+        return f" {truth.word} ".join(_said(part, places) for part in truth.parts)
+    return f"{_text(truth.left, places)} {truth.sign} {_text(truth.right, places)}"
+
+
+def _text(expr, places):
+    terms = sorted(expr.terms.items(), key=lambda item: (item[0] != (), list(map(str, item[0]))))
+    return " + ".join(_product(atoms, factor, places, len(terms) > 1) for atoms, factor in terms) or "0"
+
+
+def _product(atoms, factor, places, is_part):
+    parts = [str(factor)] if factor != 1 or not atoms else []
+    for atom in atoms:
+        if not isinstance(atom, Call):
+            parts.append(places.get(atom, str(atom)))
+        elif atom.name in _SIGNS:
+            left, right = (_wrapped(each, places, i) for i, each in enumerate(atom.args))
+            text = f"{left} {_SIGNS[atom.name]} {right}"
+            parts.append(f"({text})" if is_part or len(atoms) > 1 or factor != 1 else text)
+        else:
+            name = {"Max": "max", "Min": "min"}.get(atom.name, atom.name)
+            parts.append(f"{name}({', '.join(_text(each, places) for each in atom.args)})")
+    return " * ".join(parts)
+
+
+def _wrapped(expr, places, is_right):
+    text = _text(expr, places)
+    return f"({text})" if len(expr.terms) > 1 or (is_right and " " in text) else text
 
 
 def _add(place, given, expr, sizes, ranges):
@@ -128,7 +157,8 @@ def _relation(place, expr, first):
         if step % stride == 0:  # the size is a + b * the earlier one
             times, plus = step // stride, start - begin * (step // stride)
             return f"{known} == {_sum(-plus, 1, place)}" if times == 1 else f"{_sum(plus, times, known)} == {place}"
-    return f"{place} == {_said(expr, {})}"
+    places = {next(iter(known.free_symbols)): path for known, path in first.items() if known.is_symbol}
+    return f"{_text(expr, places)} == {place}"
 
 
 def _sum(number, times, place):

@@ -1,5 +1,7 @@
 """The inputs of an export with open sizes, and whether what the program relies on fits what was said of the sizes."""
 
+import contextlib
+
 import mica
 from mica import _C
 from mica._dynamo.exc import UserError
@@ -8,7 +10,7 @@ from mica._subclasses.fake_tensor import FakeTensorMode, _as_fake
 from mica.export._violations import Violations
 from mica.export.dynamic_shapes import DerivedDim, is_hint
 from mica.fx.experimental import _facts_of_data
-from mica.fx.experimental._expressions import is_fractional, make
+from mica.fx.experimental._expressions import Expression, is_fractional, make
 from mica.fx.experimental._truths import ValueRange
 from mica.fx.experimental.symbolic_shapes import ConstraintViolationError, DimDynamic, ShapeEnv
 
@@ -30,6 +32,8 @@ class OpenInputs:
         self.mode.static_shapes = True  # apart from the sizes that are named
         self.labels, self.where, self.strict = {}, {}, {}
         self._by_name, self._definitions, self.numbers = {}, {}, set()
+        self._divided = {}  # symbol of a part of a size -> (name of the size, what was said of it)
+        self.found = Violations()  # what an earlier run has found that is not as it was said
         self.leaves = [
             self._opened(i, leaf, named, names[i])
             if isinstance(leaf, _C.TensorBase)
@@ -61,25 +65,10 @@ class OpenInputs:
         preset = self.presets.get(where)
         if isinstance(preset, int):
             if not is_hint(label, "AUTO"):
-                found = Violations()
-                found.fixed(key, where, preset)
-                raise found.error()
+                self.found.fixed(key, where, preset)
             return make(hint)
-        if isinstance(preset, tuple) and preset[0] in self._by_where:
-            other, other_key = self._by_where[preset[0]]
-            if key is not None:
-                found = Violations()
-                found.related(key, where, other_key, *preset)
-                raise found.error()
-            return other + preset[1]
-        if preset is not None and preset in self._by_where:
-            other, other_key = self._by_where[preset]
-            if key is not None and other_key is not None and key != other_key:
-                found = Violations()
-                found.equal(key, where, other_key, preset)
-                raise found.error()
-            self._merge(other, label, key, (low, high), preset)
-            return other
+        if isinstance(preset, (tuple, str, Expression)) and not isinstance(preset, _facts_of_data.Multiple):
+            return self._following(preset, label, key, (low, high), where)
         if hint < low or (high is not None and hint > high):
             raise ConstraintViolationError(
                 f"{hint} not in range [{low}, {'int_oo' if high is None else high}] ({where})"
@@ -96,19 +85,48 @@ class OpenInputs:
             found = Violations()
             found.fixed(key, where, hint)
             raise found.error()
+        times = preset.of if isinstance(preset, _facts_of_data.Multiple) else 1  # the symbol is a part of the size
+        least, greatest = -(-low // times), None if high is None else high // times
         expr = self.env.create_symbol(
-            hint, where, DimDynamic.DYNAMIC, do_not_specialize_zero_one=is_number,
-            least=low if is_number else max(low, 2), greatest=high,
+            hint // times, where, DimDynamic.DYNAMIC, do_not_specialize_zero_one=is_number,
+            least=least if is_number else max(least, 2), greatest=greatest,
         )  # fmt: skip
         ((name,),) = expr.terms
-        self.labels[name] = (key, low, high)
+        self.labels[name] = (key, least, greatest)
         if is_number:
             self.numbers.add(name)
         self.where[name], self.strict[name] = where, not is_hint(label, "AUTO")
+        if times > 1:
+            self.env.scales[name], self._divided[name] = times, (key, (low, high))
+            expr = expr * times
         self._by_where[where] = (expr, key)
         if key is not None:
             self._by_name[key], self._definitions[key] = expr, label
         return expr
+
+    def _following(self, preset, label, key, ends, where):
+        """A size that the program has found to follow from others: it is equal to one, or another expression of them."""
+        if isinstance(preset, str):
+            other, other_key = self._by_where[preset]
+            if key is not None and other_key is not None and key != other_key:
+                self.found.equal(key, where, other_key, preset)
+            self._merge(other, label, key, ends, preset)
+            made = other
+        elif isinstance(preset, tuple):
+            other, other_key = self._by_where[preset[0]]
+            if key is not None:
+                self.found.related(key, where, other_key, *preset)
+            made = other + preset[1]
+        else:
+            made = preset.substituted({name: self._by_where[name][0] for name in preset.free_symbols})
+            if key is not None and len(preset.free_symbols) == 1:
+                (name,) = preset.free_symbols
+                self.found.follows(key, where, self._by_where[name][1], name, str(preset))
+        self._by_where[where] = (made, key)
+        if key is not None:
+            self._by_name.setdefault(key, made)
+            self._definitions.setdefault(key, label)
+        return made
 
     def _merge(self, expr, label, key, ends, preset):
         """Let what is said of a size hold for another one, which it is equal to. A name is that of both."""
@@ -168,11 +186,26 @@ class OpenInputs:
                 found[size] = ValueRange(*size.bounds(found))
         return found | {name: ends for name, ends in known.items() if name.startswith(("u", "z"))}
 
+    @contextlib.contextmanager
+    def first_of_errors(self):
+        """A block whose errors give way to what is already known to be wrong with what was said of the sizes."""
+        try:
+            yield
+        except open_sizes.NeedsStatic:
+            raise
+        except Exception as error:
+            if self.found:
+                raise self.found.error() from error
+            raise
+
     def check(self):
         """Raise if the program relies on more than was said of the sizes."""
-        found = Violations()
+        found = self.found
+        for name, (key, said) in self._divided.items():
+            if key is not None:
+                found.divided(key, self.where[name], said, self.env.scales[name], self.env.var_to_range[name])
         for guard in self.env.guards:
-            names = sorted(name for name in guard.expr.free_symbols if self.strict.get(name))
+            names = sorted(n for n in guard.expr.free_symbols if self.strict.get(n) and n not in self._divided)
             if names and not guard.expr.decided(_Declared(self)):
                 self._add(found, guard, names[0])
         if found:
@@ -196,8 +229,11 @@ class OpenInputs:
             ends = self.env.var_to_range[name]
             found.narrowed(key, where, (low, high), (ends.lower, ends.upper), line)
         else:
-            text = str(guard.expr).replace(name, where)
-            found.guarded(key, where, (low, high), text, line, _divisor(guard.expr))
+            if (divisor := _divisor(guard.expr)) is not None:
+                top = None if high is None else high // divisor
+                found.divided(key, where, (low, high), divisor, ValueRange(None, top))
+            else:
+                found.guarded(key, where, (low, high), str(guard.expr).replace(name, where), line)
 
 
 _ORDER = ("<", "<=", ">", ">=")

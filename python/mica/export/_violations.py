@@ -47,7 +47,11 @@ class Violations:
     def related(self, key, where, other_key, other_where, distance):
         """Add the message for two sizes whose difference the program needs to be a number."""
         sign = "+" if distance > 0 else "-"
-        text = f"{other_key or other_where} {sign} {abs(distance)}"
+        self.follows(key, where, other_key, other_where, f"{other_where} {sign} {abs(distance)}")
+
+    def follows(self, key, where, other_key, other_where, expression):
+        """Add the message for a size that the program needs to be an expression of another one."""
+        text = expression.replace(other_where, other_key or other_where)
         self._add(
             key,
             f"The values of {key} = {where} must always be related to the values of {other_key or other_where} = {other_where} by "
@@ -70,12 +74,15 @@ class Violations:
             [f"{key} = Dim({key!r}, {', '.join(ends)})"] if ends else [],
         )
 
-    def guarded(self, key, where, said, guard, line="", divisor=None):
+    def divided(self, key, where, said, divisor, ends):
+        """Add the message for a size that the program needs to be a multiple of a number; `ends` are those of the part."""
+        low = f", min={ends.lower}" if ends.lower is not None and ends.lower > 2 else ""
+        high = f", max={ends.upper}" if ends.upper is not None else ""
+        fixes = [f"_{key} = Dim('_{key}'{low}{high})", f"{key} = {divisor}*_{key}"]
+        self.guarded(key, where, said, f"({where} % {divisor}) == 0", fixes=fixes)
+
+    def guarded(self, key, where, said, guard, line="", fixes=()):
         """Add the message for a guard that the declared sizes do not imply."""
-        fixes = []
-        if divisor is not None:
-            high = "" if said[1] is None else f", max={said[1] // divisor}"
-            fixes = [f"_{key} = Dim('_{key}'{high})", f"{key} = {divisor}*_{key}"]
         self._add(
             key,
             f"Not all values of {key} = {where} in the specified range{_range(key, said)} satisfy the generated guard {guard}.",

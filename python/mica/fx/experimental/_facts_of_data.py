@@ -22,6 +22,7 @@ __all__ = [
     "follows",
     "of_data",
     "of_relation",
+    "solved",
     "symbols_of_data",
     "trial_values",
 ]
@@ -60,15 +61,20 @@ def _order(name):
     return (name.startswith("u"), len(name), name)
 
 
-def _solved(name, difference):
-    """The expression that a symbol has where the difference is zero, made of symbols that were there before it."""
+def solved(name, difference):
+    """The expression that a symbol has where the difference is zero; None where it has none of whole factors."""
     factor = difference.terms.get((name,), 0)
     rest = Expression({atoms: each for atoms, each in difference.terms.items() if atoms != (name,)})
     if not factor or name in rest.free_symbols or any(each % factor for each in rest.terms.values()):
         return None
-    if any(_order(other) > _order(name) for other in rest.free_symbols):
-        return None
     return Expression({atoms: -each // factor for atoms, each in rest.terms.items()})
+
+
+def _solved(name, difference):
+    """The same, made of symbols that were there before it."""
+    if any(_order(other) > _order(name) for other in difference.free_symbols):
+        return None
+    return solved(name, difference)
 
 
 def of_relation(env, relation):

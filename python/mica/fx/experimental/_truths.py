@@ -119,12 +119,19 @@ class ValueRange(NamedTuple):
     __str__ = __repr__
 
 
-def solve(relation):
-    """[(sign, symbol, number)] of a relation between one symbol and numbers: s + 2 <= 64 says that s <= 62."""
+def solve(relation, any_factor=False):
+    """[(sign, symbol, number)] of a relation between one symbol and numbers: s + 2 <= 64 says that s <= 62. With `any_factor`
+    that of a multiple of it, too: 3 * s >= 10 says that s > 3."""
     terms = dict(relation.difference.terms)
     number = terms.pop((), 0)
     ((atoms, factor),) = terms.items() if len(terms) == 1 else [((), 0)]
-    if len(atoms) != 1 or not isinstance(atoms[0], Symbol) or factor not in (1, -1):
+    is_whole = isinstance(factor, int) and isinstance(number, int) and factor and any_factor
+    if len(atoms) != 1 or not isinstance(atoms[0], Symbol) or not (factor in (1, -1) or is_whole):
         return []
-    sign = relation.sign if factor == 1 else TURNED[relation.sign]
-    return [(sign, symbol(atoms[0]), make(-number * factor))]
+    sign = relation.sign if factor > 0 else TURNED[relation.sign]
+    if factor not in (1, -1) and number % factor:
+        if sign in ("==", "!="):
+            return []
+        sign, bound = (">", -number // factor) if sign in (">", ">=") else ("<", -(number // factor))
+        return [(sign, symbol(atoms[0]), make(bound))]
+    return [(sign, symbol(atoms[0]), make(-number * factor if factor in (1, -1) else -number // factor))]

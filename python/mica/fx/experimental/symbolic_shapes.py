@@ -82,7 +82,9 @@ class ShapeEnv:
         # Makes what a program gets for a SymInt among the sizes of a tensor, if that is not the SymInt itself.
         self.shown = None
         self.refuses_data = False  # sizes that only data decide are an error
-        self.takes_relations = False  # whether a preset may be (key of another size, distance from it)
+        # Whether a preset may be (key of another size, distance from it), an expression of keys, or a Multiple; of a size
+        # that is a multiple, how many times the symbol it is.
+        self.takes_relations, self.scales = False, {}
         # What is known of symbols of data before they are there (_facts_of_data.py); None where no trace begins anew.
         self.facts = None
         self.size_like = set()  # symbols of data that sizes of tensors are made of
@@ -309,7 +311,7 @@ class ShapeEnv:
         for sign, left, right in (
             (relation.sign, relation.left, relation.right),
             (TURNED[relation.sign], relation.right, relation.left),
-            *solve(relation),
+            *solve(relation, any_factor=True),
         ):
             if not left.is_symbol:
                 continue
