@@ -61,7 +61,9 @@ def test_numbers_that_do_not_fit_the_example():
         export(Call(_double), (_x(3, 4),), dynamic_shapes=({0: n, 1: 5},))
     with pytest.raises(ConstraintViolationError, match=r"3 not in range \[5, int_oo\]"):
         export(Call(_double), (_x(3, 4),), dynamic_shapes=({0: Dim("n", min=5)},))
-    with pytest.raises(ValueError, match="Dim.DYNAMIC, but export 0/1 specialized due to hint of 1"):
+    with pytest.raises(
+        ValueError, match=r"Dim.DYNAMIC\(min=None, max=None\), but export 0/1 specialized due to hint of 1"
+    ):
         export(Call(_double), (_x(1, 4),), dynamic_shapes=({0: Dim.DYNAMIC},))
 
 

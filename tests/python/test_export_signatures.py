@@ -140,8 +140,8 @@ def test_programs_are_printed_with_types_and_lines():
 
     lines = str(export(Model(), (torch.rand(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))).splitlines()
     assert lines[:3] == [
-        "ExportedProgram:", "    class GraphModule(torch.nn.Module):", '        def forward(self, x: "f32[s0, 3]"):'
+        "ExportedProgram:", "    class GraphModule(torch.nn.Module):", '        def forward(self, x: "f32[s77, 3]"):'
     ]  # fmt: skip
     assert lines[3].endswith(" in forward, code: return x.sin() + 1")
-    assert lines[4] == '            sin: "f32[s0, 3]" = torch.ops.aten.sin.default(x);  x = None'
+    assert lines[4] == '            sin: "f32[s77, 3]" = torch.ops.aten.sin.default(x);  x = None'
     assert lines[-1] == "" or lines[-1].startswith("Range constraints: ")

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from typing import NamedTuple
 
 import mica
 from mica.export._module_inputs import modules_as_nests
@@ -15,6 +16,7 @@ from mica.export.dynamic_shapes import (
     named_arguments,
     named_sizes,
     positional_names,
+    sources,
 )
 from mica.export.exported_program import (
     ExportedProgram,
@@ -74,6 +76,8 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         dynamic_shapes: which sizes are open, nested as the inputs are: {"x": {0: Dim("batch")}}
         strict: changes nothing: the module runs as Python either way
         preserve_module_call_signature: names of modules that keep their arguments and results in `unflatten`
+        prefer_deferred_runtime_asserts_over_guards: what the program relies on between several sizes may be more than was said
+            of them, and is asserted within the graph
 
     Example::
 
@@ -88,20 +92,28 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         raise UserError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     args, kwargs = tuple(args), dict(kwargs or {})
     with modules_as_nests((args, kwargs)), real_ones_beside_fakes(fake_modes(mod, args, kwargs)):
-        return _export(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
+        wishes = _Wishes(preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards)
+        return _export(mod, args, kwargs, dynamic_shapes, wishes)
 
 
-def _export(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature):
+class _Wishes(NamedTuple):
+    """What the caller wants of the program."""
+
+    kept: tuple  # names of modules that keep their arguments and results
+    defers_guards: bool  # relations between sizes are asserted where the program runs
+
+
+def _export(mod, args, kwargs, dynamic_shapes, wishes):
     values = named_arguments(mod.forward, args, kwargs)
     if isinstance(dynamic_shapes, AdditionalInputs):
         labels = dynamic_shapes.labels(mod, args, kwargs)
-        program = _export(mod, args, kwargs, labels, preserve_module_call_signature)
+        program = _export(mod, args, kwargs, labels, wishes)
         dynamic_shapes.verify(program)
         return program
     if isinstance(dynamic_shapes, ShapesCollection):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     named = named_sizes(dynamic_shapes, values, mod.forward)
-    program, is_traced = _exported(mod, args, kwargs, named, values, preserve_module_call_signature)
+    program, is_traced = _exported(mod, args, kwargs, named, values, wishes)
     if is_traced and not fake_modes(mod, args, kwargs):
         _compare(mod, program, args, kwargs)
     return program
@@ -169,7 +181,7 @@ def _names(value, name):
     return [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
 
 
-def _exported(mod, args, kwargs, named, values, kept):
+def _exported(mod, args, kwargs, named, values, wishes):
     """(the program, whether it was run on fake tensors).
 
     Where sizes or numbers follow from data, fake tensors are needed. Where an operation does not work for open sizes,
@@ -180,27 +192,27 @@ def _exported(mod, args, kwargs, named, values, kept):
     from mica.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     if named:
-        return _traced(mod, args, kwargs, named, values, kept), True
+        return _traced(mod, args, kwargs, named, values, wishes), True
     try:
-        program = _run_once(mod, args, kwargs, {}, values, kept)
-        traced = _seen_below(mod, args, kwargs, values, program, kept) if program._unknown else None
+        program = _run_once(mod, args, kwargs, {}, values, wishes)
+        traced = _seen_below(mod, args, kwargs, values, program, wishes) if program._unknown else None
         return (program, False) if traced is None else (traced, True)
     except NeedsData:
         pass
     try:
-        return _traced(mod, args, kwargs, {}, values, kept), True
+        return _traced(mod, args, kwargs, {}, values, wishes), True
     except (DataDependentError, GuardOnDataDependentSymNode):
         raise
     except (NotImplementedError, RuntimeError, ValueError, IndexError) as error:
         # The example may be able to do what fake tensors cannot, as long as nobody asks for a size that data decide.
         try:
-            return _run_once(mod, args, kwargs, {}, values, kept, watches_sizes=True), False
+            return _run_once(mod, args, kwargs, {}, values, wishes, watches_sizes=True), False
         except (SizeOfData, DataDependentError) as refused:
             is_asked = isinstance(error, DataDependentOutputException) and isinstance(refused, DataDependentError)
             raise (refused if is_asked else error) from None
 
 
-def _seen_below(mod, args, kwargs, values, program, kept):
+def _seen_below(mod, args, kwargs, values, program, wishes):
     """The program of a run on fake tensors, if that sees how constants of the run on the example are made; else None.
 
     A tensor that follows from the inputs by a call which nobody sees looks like any other that the module reads from
@@ -210,7 +222,7 @@ def _seen_below(mod, args, kwargs, values, program, kept):
     from mica.export._data import UnseenError
 
     try:
-        traced = _traced(mod, args, kwargs, {}, values, kept)
+        traced = _traced(mod, args, kwargs, {}, values, wishes)
     except UnseenError:
         raise
     except Exception:  # what fake tensors cannot do says nothing about the program
@@ -218,21 +230,21 @@ def _seen_below(mod, args, kwargs, values, program, kept):
     return traced if traced._unknown < program._unknown else None
 
 
-def _traced(mod, args, kwargs, named, values, kept):
+def _traced(mod, args, kwargs, named, values, wishes):
     """The program of a run on fake tensors."""
     from mica._subclasses.open_sizes import NeedsStatic
 
     presets = {}
     while True:
         try:
-            return _run_once(mod, args, kwargs, named, values, kept, presets)
+            return _run_once(mod, args, kwargs, named, values, wishes, presets)
         except NeedsStatic as need:
             if need.presets.items() <= presets.items():
                 raise need.error from None
             presets |= need.presets
 
 
-def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_sizes=False):
+def _run_once(mod, args, kwargs, named, values, wishes, presets=None, watches_sizes=False):
     """The program of one run: on the example, or on fake tensors where there are `presets` for their sizes."""
     from mica._functions.extremes import recorded_extremes
     from mica.export._grad_regions import wrap_regions
@@ -244,7 +256,9 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
     state = original_state(mod)
     leaves, in_spec = tree_flatten((args, kwargs))
     names = [leaf for name, value in values.items() for leaf in _names(value, name)]
-    opened = OpenInputs(leaves, named, names, state.values(), presets) if presets is not None else None
+    opened = OpenInputs(leaves, named, sources(values), state.values(), presets) if presets is not None else None
+    if opened is not None:
+        opened.env.defers_guards = wishes.defers_guards
     recorder, specs = Recorder(None if opened is None else opened.env), []
     recorder.attributes, recorder.fakes = _tensor_attributes(mod), None if opened is None else opened.mode
     recorder.runs_again, recorder.watches_sizes = opened is None and not watches_sizes, watches_sizes
@@ -277,7 +291,7 @@ def _run_once(mod, args, kwargs, named, values, kept, presets=None, watches_size
             else:
                 stack.enter_context(unchanged(mod, leaves))
             assigned = stack.enter_context(kept_attributes(mod))
-            calls = stack.enter_context(ModuleCalls(recorder, mod, kept))
+            calls = stack.enter_context(ModuleCalls(recorder, mod, wishes.kept))
             stack.enter_context(recorder)
             stack.enter_context(recorded_extremes)
             if opened is not None:

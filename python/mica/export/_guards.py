@@ -92,6 +92,8 @@ def _wrapped(expr, places, is_right):
 
 def _add(place, given, expr, sizes, ranges):
     low, high = expr.bounds(ranges)
+    if low is not None and low == high and given != low:
+        _fail(f"{place} == {low}")
     if low is not None and given < low:
         _fail(f"{place} >= {low}")
     if high is not None and given > high:

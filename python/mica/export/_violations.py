@@ -9,18 +9,15 @@ class Violations:
     """Sentences about sizes, and what would have to be said of the sizes instead."""
 
     def __init__(self):
-        self._titles, self._sentences, self._fixes = [], [], []
+        self._found, self._fixes = [], []  # (title, sentence, line of the program)
 
     def __bool__(self):
-        return bool(self._sentences)
+        return bool(self._found)
 
     def _add(self, title, sentence, line, fixes):
-        if sentence in self._sentences:
+        if any(sentence == known for _, known, _ in self._found):
             return
-        if title not in self._titles:
-            self._titles.append(title)
-        self._sentences.append(sentence)
-        self._sentences += [f"  {line}"] if line else []
+        self._found.append((title, sentence, line))
         self._fixes += [fix for fix in fixes if fix not in self._fixes]
 
     def fixed(self, key, where, number, line=""):
@@ -63,7 +60,7 @@ class Violations:
     def narrowed(self, key, where, said, found, line=""):
         """Add the message for a size that the program needs to be in another range."""
         low, high = found
-        ends = [f"min={low}"] if low is not None and low > max(said[0], 2) else []
+        ends = [f"min={low}"] if low is not None and low > 2 else []
         ends += [f"max={high}"] if high is not None else []
         top = "IntInfinity()" if high is None else high
         self._add(
@@ -93,10 +90,12 @@ class Violations:
     def error(self):
         from mica._dynamo.exc import UserError
 
-        text = f"Constraints violated ({', '.join(sorted(self._titles))})!\n"
-        text += "\n".join(each if each.startswith("  ") else f"  - {each}" for each in self._sentences)
+        found = sorted(self._found, key=lambda each: each[0])
+        text = f"Constraints violated ({', '.join(dict.fromkeys(title for title, _, _ in found))})!"
+        text += "".join(f"\n  - {sentence}" + (f"\n  {line}" if line else "") for _, sentence, line in found)
         if self._fixes:
-            text += "\nSuggested fixes:\n" + "\n".join(f"  {fix}" for fix in self._fixes)
+            fixes = sorted(self._fixes, key=lambda fix: "Dim(" not in fix)
+            text += "\nSuggested fixes:\n" + "\n".join(f"  {fix}" for fix in fixes)
         return UserError(text)
 
 

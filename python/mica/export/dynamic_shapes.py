@@ -1,5 +1,7 @@
 """Sizes that may differ from call to call."""
 
+from mica.utils._pytree import tree_flatten
+
 __all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims",
            "refine_dynamic_shapes_from_suggested_fixes"]  # fmt: skip
 
@@ -12,8 +14,6 @@ class _Hint:
 
     def __call__(self, min=None, max=None):
         """The hint with bounds: for a size from `min` to `max`."""
-        if self._name == "STATIC":
-            raise TypeError("Dim.STATIC has no range")
         return _Hint(self._name, min, max)
 
     def __eq__(self, other):
@@ -164,7 +164,7 @@ class AdditionalInputs:
 
     def _sizes(self, m, args, kwargs, name):
         from mica import _C
-        from mica.utils._pytree import tree_flatten, tree_unflatten
+        from mica.utils._pytree import tree_unflatten
 
         leaves, form = tree_flatten(_by_name(m, args, kwargs))
         others = [tree_flatten(_by_name(m, *example)) for example in self._examples]
@@ -232,7 +232,6 @@ def named_sizes(shapes, values, function):
     import inspect
 
     from mica.export._shape_structure import check_structure
-    from mica.utils._pytree import tree_flatten
 
     if shapes is None:
         return {}
@@ -251,7 +250,6 @@ def named_sizes(shapes, values, function):
 
 def _collect(shape, value, start, found):
     from mica import _C
-    from mica.utils._pytree import tree_flatten
 
     if shape is None:
         return
@@ -264,12 +262,12 @@ def _collect(shape, value, start, found):
                 raise ConstraintViolationError(
                     f"Static shape constraint of {size} does not match input size of {value.shape[axis]}, for dimension {axis}"
                 )
-            if size is None or is_hint(size, "STATIC") or isinstance(size, int):
+            if size is None or _is_plain_static(size) or isinstance(size, int):
                 continue
             found[start, axis % value.dim()] = size
         return
     if isinstance(value, int) and not isinstance(value, bool) and isinstance(shape, (Dim, DerivedDim, _Hint)):
-        if not is_hint(shape, "STATIC"):
+        if not _is_plain_static(shape):
             found[start, None] = shape
         return
     keys, items = _items(value)
@@ -278,10 +276,25 @@ def _collect(shape, value, start, found):
         start += len(tree_flatten(item)[0])
 
 
+def _is_plain_static(label):
+    """Whether a label is Dim.STATIC without a range, of which there is nothing to compare."""
+    return is_hint(label, "STATIC") and label.min is None and label.max is None
+
+
+def sources(values):
+    """What torch calls the leaves of named arguments: L['x'], L['ys'][0], L['z']['k']."""
+    return [f"L['{name}']{key}" for name, value in values.items() for key in _keys_of_leaves(value)]
+
+
+def _keys_of_leaves(value):
+    keys, items = _items(value)
+    if not items and tree_flatten(value)[0]:
+        return [""]
+    return [f"[{key!r}]{inner}" for key, item in zip(keys, items, strict=True) for inner in _keys_of_leaves(item)]
+
+
 def _items(value):
     """(keys, items) of a nest, one level deep; of an object that is taken apart, numbers."""
-    from mica.utils._pytree import tree_flatten
-
     if isinstance(value, dict):
         return list(value), list(value.values())
     items, _ = tree_flatten(value, is_leaf=lambda each: each is not value)

@@ -47,7 +47,7 @@ class Call:
         return hash((self.name, self.args))
 
     def __str__(self):
-        signs = {"FloorDiv": "//", "Mod": "%", "TrueDiv": "/"}
+        signs = {"FloorDiv": "//", "TrueDiv": "/"}
         if self.name in signs:
             left, right = (str(each) if each.is_simple() else f"({each})" for each in self.args)
             return f"({left}{signs[self.name]}{right})"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import mica
 from mica.fx.experimental._expressions import Call, Expression, Symbol, make, modulo, symbol
-from mica.fx.experimental._truths import TURNED, Relation, solve
+from mica.fx.experimental._truths import TURNED, Joined, Relation, solve
 from mica.utils._pytree import tree_leaves
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "candidates",
     "canonical",
     "follows",
+    "is_between_several",
     "of_data",
     "of_relation",
     "solved",
@@ -118,6 +119,14 @@ def follows(truth, env):
             if known == -difference and truth.sign in _IMPLIED[TURNED[each.sign]]:
                 return True
     return False
+
+
+def is_between_several(relation):
+    """Whether a truth is about several sizes, and does not say that two are equal: no range, and no name, says the same."""
+    if isinstance(relation, Joined):
+        return any(map(is_between_several, relation.parts))
+    is_equality = relation.sign == "==" and all(each.is_simple() for each in (relation.left, relation.right))
+    return len(relation.free_symbols) > 1 and not is_equality
 
 
 def canonical(relation):

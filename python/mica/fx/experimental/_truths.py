@@ -79,7 +79,8 @@ class Joined:
     """Truths joined by "and" or "or"."""
 
     def __init__(self, word, parts):
-        self.word, self.parts = word, tuple(parts)
+        inner = [part.parts if isinstance(part, Joined) and part.word == word else (part,) for part in parts]
+        self.word, self.parts = word, tuple(each for found in inner for each in found)
 
     free_symbols = property(lambda self: set().union(*(part.free_symbols for part in self.parts)))
 
@@ -100,7 +101,8 @@ class Joined:
         return (all if self.word == "and" else any)(part.value(values) for part in self.parts)
 
     def __str__(self):
-        return (" & " if self.word == "and" else " | ").join(f"({part})" for part in self.parts)
+        texts = [f"{part}" if getattr(part, "sign", "") in ("==", "!=") else f"({part})" for part in self.parts]
+        return (" & " if self.word == "and" else " | ").join(texts)
 
     __repr__ = __str__
 

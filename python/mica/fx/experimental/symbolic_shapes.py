@@ -85,6 +85,7 @@ class ShapeEnv:
         # Whether a preset may be (key of another size, distance from it), an expression of keys, or a Multiple; of a size
         # that is a multiple, how many times the symbol it is.
         self.takes_relations, self.scales = False, {}
+        self.defers_guards = False  # relations between several sizes are asserted by the graph
         # What is known of symbols of data before they are there (_facts_of_data.py); None where no trace begins anew.
         self.facts = None
         self.size_like = set()  # symbols of data that sizes of tensors are made of
@@ -253,6 +254,9 @@ class ShapeEnv:
         expr = self.replace(make(expr))
         if not expr.is_number:
             value = self.size_hint(expr)
+            ((atoms, factor), *others) = expr.terms.items()
+            if not others and factor == 1 and getattr(atoms[0], "name", "") == "TrueDiv" and atoms[0].args[1] == 1:
+                expr = atoms[0].args[0]  # n / 1
             self.add_guard(Relation("==", expr, make(value)))
             if is_fractional(expr):  # no size follows from a quotient, so that all in it are fixed
                 for name in expr.free_symbols:
@@ -267,6 +271,10 @@ class ShapeEnv:
 
         guard = ShapeGuard(relation, traceback.extract_stack(limit=12)[:-2])
         if any(each.expr == relation for each in self.guards):
+            return
+        if self.defers_guards and self.recorders and _facts_of_data.is_between_several(relation):
+            if not self.is_stated(relation):
+                self._assert(relation)
             return
         log.info("eval %s [guard added]", relation)
         self.guards.append(guard)
@@ -288,16 +296,24 @@ class ShapeEnv:
         return True
 
     def assume(self, relation):
-        """Believe what a program asserts of data, and write the assertion down."""
+        """Believe what a program asserts of data, and write the assertion down: one for each of several truths."""
+        if isinstance(relation, Joined) and relation.word == "and":
+            for part in relation.parts:
+                self.state(part)
+            return
         if self.facts is not None and (found := _facts_of_data.of_relation(self, relation)):
             raise mica._subclasses.open_sizes.NeedsStatic(
                 found, "a statement about sizes", unanswerable(relation, self)
             )
         relation = _facts_of_data.canonical(relation)
+        self._assert(relation)
+        self._learn(relation)
+
+    def _assert(self, relation):
+        """Let the graph assert something, which is believed from now on."""
         for recorder in self.recorders[-1:]:
             recorder.note_statement(relation)
         self.deferred_runtime_asserts.setdefault(max(relation.free_symbols), []).append(relation)
-        self._learn(relation)
 
     def is_stated(self, truth):
         """Whether the program has stated something about data, or what is the same with the sides changed."""
