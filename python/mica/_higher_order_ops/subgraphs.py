@@ -5,6 +5,8 @@ further operands. Both branches of a condition get the same operands.
 """
 
 import mica
+from mica.fx.experimental._expressions import make
+from mica.fx.experimental._truths import Relation
 from mica.fx.graph_module import GraphModule
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_flatten, tree_unflatten
@@ -83,10 +85,8 @@ def _kinds(leaves):
     ]
 
 
-def _counters(around, leaves):
-    """What a loop carries, with open numbers for whole numbers, which have other values from step to step."""
-    if not any(_is_counter(leaf) for leaf in leaves):
-        return leaves
+def _env(around, what):
+    """The environment for numbers that only data decide."""
     env = around.sizes._env
     if env is None and getattr(around, "runs_again", False):
         from mica.export._data import NeedsData
@@ -94,10 +94,34 @@ def _counters(around, leaves):
         raise NeedsData
     if env is None:
         raise NotImplementedError(
-            "torch.while_loop: a whole number is among what is carried, and the graph is made without open sizes. A tensor of "
-            "no dimensions counts as well"
+            f"{what}, and the graph is made without open sizes. A tensor of no dimensions can take the number's place"
         )
+    return env
+
+
+def _counters(around, leaves):
+    """What a loop carries, with open numbers for whole numbers, which have other values from step to step."""
+    if not any(map(_is_counter, leaves)):
+        return leaves
+    env = _env(around, "torch.while_loop: a whole number is among what is carried")
     return [env.create_unbacked_symint() if _is_counter(leaf) else leaf for leaf in leaves]
+
+
+def _merged(around, ours, theirs):
+    """The results of a condition: whole numbers that differ between the branches are open."""
+    made = []
+    for a, b in zip(ours, theirs, strict=True):
+        if isinstance(a, mica.Tensor) or (type(a) is type(b) and not isinstance(a, mica.SymInt) and a == b):
+            made.append(a)
+        elif _is_counter(a):
+            env = _env(around, "torch.cond: the branches return different whole numbers")
+            ends = {"least": min(a, b), "greatest": max(a, b)} if type(a) is type(b) is int else {}
+            made.append(env.create_unbacked_symint(**ends))
+        else:
+            raise RuntimeError(
+                f"torch.cond: the branches return {a!r} and {b!r}, and only whole numbers and tensors may differ"
+            )
+    return made
 
 
 def _is_counter(leaf):
@@ -114,8 +138,14 @@ def recorded_cond(around, pred, true_fn, false_fn, operands):
             f"{_kinds(ours)} and {_kinds(theirs)}"
         )
     graphs = [around.attach(name, module) for name, module in zip(("true_graph", "false_graph"), modules, strict=True)]
-    around.record_call(mica.ops.higher_order.cond, (pred, *graphs, tuple(given)), tuple(ours), "cond")
-    return tree_unflatten(ours, spec)
+    made = _merged(around, ours, theirs)
+    around.record_call(mica.ops.higher_order.cond, (pred, *graphs, tuple(given)), tuple(made), "cond")
+    for each in made:
+        if isinstance(each, mica.SymInt):  # the graph asserts what is known of it
+            low, high = around.sizes._env.bound_sympy(each.node._expr)
+            for sign, end in ((">=", low), ("<=", high)) if low is not None else ():
+                around.note_statement(Relation(sign, each.node._expr, make(end)))
+    return tree_unflatten(made, spec)
 
 
 def recorded_while(around, cond_fn, body_fn, carried):
