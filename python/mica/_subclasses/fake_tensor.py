@@ -6,7 +6,7 @@ The class is in _fake_class.py; here is the mode that computes with its tensors.
 import mica
 from mica import _C
 from mica._library.sizes_of_data import SizeOfData, fake_result
-from mica._subclasses import constants, of_data, open_needs, open_pieces, open_sizes, open_views
+from mica._subclasses import constants, of_data, open_counts, open_needs, open_pieces, open_sizes, open_views
 from mica._subclasses._fake_class import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -175,6 +175,12 @@ class FakeTensorMode(TorchDispatchMode):
             try:
                 if is_open and name.startswith("upsample_"):
                     open_views.note_scaled(self.shape_env, func, args, kwargs)
+                if is_open and name in open_counts.NAMES:
+                    made = open_counts.counted(self, func, name, *args, **kwargs)
+                    if made is not None:
+                        return made
+                if is_open:
+                    open_counts.refuse_offsets(name, args, kwargs, self.shape_env)
                 if is_open:
                     return self._open_result(func, args, kwargs, fakes, place)
                 made = func(*args, **kwargs)

@@ -15,12 +15,12 @@ from mica.fx.experimental._expressions import is_fractional, make, modulo
 from mica.fx.experimental._rounding import rounded
 from mica.fx.experimental._truths import Relation, solve
 
-__all__ = ["VIEWS", "View", "note_scaled"]
+__all__ = ["VIEWS", "View", "note_scaled", "stated"]
 
 VIEWS = frozenset(["view", "reshape", "_unsafe_view", "expand"])
 
 
-def _stated(env, sign, left, right):
+def stated(env, sign, left, right):
     """Whether something may hold. If only data decide it, it is believed and asserted; of sizes of inputs it becomes a guard,
     unless it says which number a size is."""
     truth = Relation.make(sign, env.replace(make(left)), env.replace(make(right)))
@@ -29,7 +29,8 @@ def _stated(env, sign, left, right):
     if _is_of_data(truth):
         env.assume(truth)
         return True
-    return not solve(truth) and truth.value(env.var_to_val) and env.evaluate_expr(truth)
+    says_a_size = truth.sign == "==" and solve(truth)
+    return not says_a_size and truth.value(env.var_to_val) and env.evaluate_expr(truth)
 
 
 def _is_of_data(value):
@@ -94,8 +95,8 @@ def _rearranged(env, own, sizes):
     if sizes.count(-1) > 1 or known == 0:
         return None
     if -1 not in sizes:
-        return sizes if _stated(env, "==", total, known) else None
-    if not _stated(env, "==", modulo(total, known), 0):
+        return sizes if stated(env, "==", total, known) else None
+    if not stated(env, "==", modulo(total, known), 0):
         return None
     return [total // known if each == -1 else each for each in sizes]
 
@@ -107,7 +108,7 @@ def _expanded(env, own, sizes):
     for i, size in enumerate(own, len(sizes) - len(own)):
         if sizes[i] == -1:
             made[i] = size
-        elif size != 1 and not _stated(env, "==", size, sizes[i]):
+        elif size != 1 and not stated(env, "==", size, sizes[i]):
             return None
     return made
 
@@ -120,7 +121,7 @@ def note_scaled(env, func, args, kwargs):
         return  # a backward pass is told the sizes
     sizes = given["self"].__dict__.get("_sizes", ())[2:]
     scales = [value for name, value in given.items() if name.startswith("scales_")]
-    if len(scales) != len(sizes):
+    if not sizes or len(scales) != len(sizes):
         return
     for size, scale, number in zip(sizes, scales, given["output_size"], strict=True):
         if isinstance(size, int) or scale is None or number != math.floor(env.worlds.number(size) * scale):

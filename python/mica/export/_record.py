@@ -68,14 +68,18 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             self._of_data |= {self._nodes[id(tensor)] for tensor in tensors_in((out,)) if id(tensor) in self._nodes}
         return out
 
-    def _faked(self, tensor):
-        """The fake counterpart of a parameter, a buffer or a constant, where the run is on fake tensors."""
+    def _as_fake(self, tensor):
+        """The fake counterpart of a real tensor, where the run is on fake tensors."""
         is_real = not isinstance(tensor, FakeTensor) and tensor.layout is mica.strided and tensor.device.type != "meta"
-        if not is_real or type(tensor) not in (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer):
+        if self.fakes is None or not is_real or type(tensor) not in (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer):
             return tensor
         with self.fakes:
-            fake = self.fakes.from_tensor(tensor, static_shapes=True)
-        if id(fake) not in self._nodes:
+            return self.fakes.from_tensor(tensor, static_shapes=True)
+
+    def _faked(self, tensor):
+        """The same of a parameter, a buffer or a constant, which the fake one is in the graph."""
+        fake = self._as_fake(tensor)
+        if fake is not tensor and id(fake) not in self._nodes:
             self._bind(fake, self.node_of(tensor))
         return fake
 
@@ -293,6 +297,8 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
         inner = Recorder(self.sizes._env)
         inner.outer, inner.runs_again, inner.fakes = self, self.runs_again, self.fakes
+        with _C.DisableTorchFunction():
+            leaves = [self._as_fake(leaf) if isinstance(leaf, _C.TensorBase) else leaf for leaf in leaves]
         with _aside(self):
             for i, leaf in enumerate(leaves):
                 inner.placeholder(f"arg{i}_1", leaf, is_input=True)
