@@ -23,7 +23,7 @@ X, M = torch.randn(10), torch.randn(10, 4)
 # name: (function, tensor, numbers, refused numbers and what is said)
 COUNTS = {
     "topk": (lambda x, n: (x.topk(n.item())[0] + 1, x.topk(n.item()).indices), X, (3, 5, 0, 10), [(11, "u0 <= 10")]),
-    "topk of rows": (lambda x, n: x.topk(n.item(), 0)[0] @ torch.ones(4), M, (3, 7), [(-1, "u0 >= 0")]),
+    "topk of rows": (lambda x, n: x.topk(n.item(), 0)[0] * torch.arange(4.0), M, (3, 7), [(-1, "u0 >= 0")]),
     "the least of two": (lambda x, n: x.topk(min(n.item(), 7))[0], X, (3, 7, 40), []),
     "kthvalue": (lambda x, n: x.kthvalue(n.item())[0], X, (3, 10), [(11, "u0 <= 10"), (0, "u0 >= 1")]),
     "kept": (lambda x, n: x.kthvalue(n.item(), 1, keepdim=True).values + x, M, (3, 1), []),
