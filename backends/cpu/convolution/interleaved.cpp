@@ -41,6 +41,7 @@ class InterleavedProduct {
     in_place_ = p.is_pointwise() && p.input.channels_last() && !p.factors && depth_ % kSetFloats != 0;
     turned_ = !p.output.channels_last();
     row_ = in_place_ ? p.input.position_stride() : round_up(depth_, kLineFloats) + kLineFloats;
+    if (!in_place_) group_ = std::min(group_, divide_up(panels_, parts_of_positions(row_bytes)));
   }
 
   void run() {
@@ -57,6 +58,13 @@ class InterleavedProduct {
   }
 
  private:
+  // Into how many parts threads cut the positions at least. Those that share filters copy the same rows, and those that
+  // share positions read the same filters.
+  int64_t parts_of_positions(int64_t row_bytes) const {
+    const int64_t threads = get_num_threads(), rows = 2 * positions_ * row_bytes, filters = p_.filters * row_bytes;
+    return p_.batch == 1 && rows / threads + filters < rows + filters / threads ? threads : 1;
+  }
+
   const float* source(int64_t image) const { return reinterpret_cast<const float*>(p_.input_at(image, 0)); }
 
   // Copies what the positions [first, first + count) of an image read: a row for each.
