@@ -201,7 +201,7 @@ void convolve_interleaved(const Problem& p) { InterleavedProduct(p).run(); }
 SeparatedProblem::SeparatedProblem(const Problem& p) : original_(p), problem_(p) {
   problem_.interleaved = false;
   if (p.output.channels_last()) {
-    make_dense(problem_.output, p.filters, output_.as<float>());
+    problem_.output = dense_planes(p.output, p.filters, output_.as<float>());
     problem_.work = nullptr;
   }
   if (!p.input.channels_last()) return;
@@ -210,15 +210,17 @@ SeparatedProblem::SeparatedProblem(const Problem& p) : original_(p), problem_(p)
   for (int64_t i = 0; i < p.batch; ++i)
     transpose_floats(reinterpret_cast<const float*>(p.input_at(i, 0)), p.channels,
                      input_->as<float>() + i * p.channels * positions, positions, positions, p.channels);
-  make_dense(problem_.input, p.channels, input_->as<float>());
+  problem_.input = dense_planes(p.input, p.channels, input_->as<float>());
 }
 
-void SeparatedProblem::make_dense(Images& images, int64_t channels, float* data) {
-  images.data = reinterpret_cast<char*>(data);
-  images.strides[2] = 1;
-  for (int d = 1; d >= 0; --d) images.strides[d] = images.strides[d + 1] * images.sizes[d + 1];
-  images.channel_stride = images.positions();
-  images.batch_stride = channels * images.positions();
+Images dense_planes(const Images& images, int64_t channels, float* data) {
+  Images dense = images;
+  dense.data = reinterpret_cast<char*>(data);
+  dense.strides[2] = 1;
+  for (int d = 1; d >= 0; --d) dense.strides[d] = dense.strides[d + 1] * dense.sizes[d + 1];
+  dense.channel_stride = dense.positions();
+  dense.batch_stride = channels * dense.positions();
+  return dense;
 }
 
 void SeparatedProblem::finish() const {

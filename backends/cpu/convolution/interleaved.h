@@ -12,6 +12,13 @@ namespace mica::cpu::convolution {
 bool suits_interleaved(const Problem& p);
 void convolve_interleaved(const Problem& p);
 
+// The same for larger filters over one image with few positions.
+bool suits_few_positions(const Problem& p);
+void convolve_few_positions(const Problem& p);
+
+// Images of the same sizes in `data`, with their channels one after the other.
+Images dense_planes(const Images& images, int64_t channels, float* data);
+
 // A problem of few positions whose images are copied, so that a way computes it that has one channel after the other.
 class SeparatedProblem {
  public:
@@ -20,7 +27,6 @@ class SeparatedProblem {
   void finish() const;                     // copies the result, and runs the work on it
 
  private:
-  static void make_dense(Images& images, int64_t channels, float* data);
   const Problem& original_;
   Problem problem_;
   std::optional<Scratch> input_;

@@ -95,12 +95,12 @@ struct TargetRows {
 };
 
 // The filters' coefficients as the products take them: [coefficient][panel][channel][filter of the panel].
-struct FilterPanels {
+struct WinogradPanels {
   int64_t width, panels, panel_size;
   int64_t
       plane;  // floats of a coefficient: one line more than whole pages, so that the 16 fall into different cache sets
 
-  FilterPanels(const Correlation& c, int64_t width)
+  WinogradPanels(const Correlation& c, int64_t width)
       : width(width), panels(divide_up(c.filters, width)), panel_size(c.channels * width) {
     constexpr int64_t kPage = 1024, kLine = 16;
     plane = round_up(panels * panel_size, kPage) + kLine;
@@ -121,7 +121,7 @@ void gather_taps(const Correlation& c, int64_t first, int64_t count, int64_t cha
   }
 }
 
-void transform_filters(const Correlation& c, const WinogradTransforms& transforms, const FilterPanels& p, float* to) {
+void transform_filters(const Correlation& c, const WinogradTransforms& transforms, const WinogradPanels& p, float* to) {
   constexpr int64_t kTogether = 16;  // channels whose taps stay in the first cache
   const int64_t parts = divide_up(c.channels, kTogether);
   parallel_for(0, p.panels * parts, divide_up(int64_t{1 << 8}, p.width), [&](int64_t begin, int64_t end) {
@@ -153,7 +153,7 @@ bool suits_winograd(const Correlation& c) {
 
 void convolve_winograd(const Correlation& c) {
   const Tiling t(c);
-  const FilterPanels panels(c, t.kernel.cols);
+  const WinogradPanels panels(c, t.kernel.cols);
   const kept::Key key{c.weight,
                       kept::Key::Kind::WinogradFilters,
                       {c.channels, c.filters, c.weight_filter, c.weight_channel, c.weight_y, c.weight_x}};

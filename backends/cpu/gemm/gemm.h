@@ -68,6 +68,11 @@ struct GemmCall {
 // refused. With k == 0 the product is a matrix of zeros.
 void gemm(const GemmCall& call);
 
+// Of how many depths gemm() makes a sum before it adds that to C, where both operands are used in place: A with its
+// depths adjacent, and B with few columns, adjacent, too. Who multiplies the same matrices in another way gets the same
+// bits with as many at once.
+int64_t gemm_depth_at_once(DType dtype, int64_t n, int64_t k);
+
 // Gives back the work buffers that gemm keeps for reuse, in every thread that is not inside a product. Returns the
 // bytes freed.
 int64_t gemm_trim();

@@ -20,6 +20,11 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kShallow = 64;
 constexpr int64_t kPassingPanels = 2;
 
+// Whether A passes by all of B at once, if both are used in place.
+bool passes_few_columns(const Scheme& s, int64_t n, int64_t k) {
+  return n <= kPassingPanels * s.kernel.cols / s.parts && k * n * s.element_size <= s.kernel.block_bytes;
+}
+
 }  // namespace
 
 PackedProduct::PackedProduct(const Scheme& s, const Product& p, int threads) : s_(s), p_(p), threads_(threads) {
@@ -34,7 +39,7 @@ PackedProduct::PackedProduct(const Scheme& s, const Product& p, int threads) : s
   // A panel of A that few panels of B use need not stay in the first cache, if B stays in the second. With all its
   // depths at once, the next one lies behind it and can be fetched.
   a_passes_ = a_in_place_ && b_in_place_ && p.a.col_stride == 1 && !s.kernel.packs_rows_adjacent &&
-              p.n <= kPassingPanels * panel_cols_ && p.k * p.n * s.element_size <= s.kernel.block_bytes;
+              passes_few_columns(s, p.n, p.k);
   // A stays in the second cache while one panel of B after the other is packed and used.
   const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
                         (a_in_place_ && p.m * p.k * s.element_size <= s.kernel.block_bytes / 2);
@@ -115,3 +120,13 @@ int64_t PackedProduct::threads_across(int64_t col_panels) const {
 }
 
 }  // namespace mica::cpu::gemm_impl
+
+namespace mica::cpu {
+
+int64_t gemm_depth_at_once(DType dtype, int64_t n, int64_t k) {
+  using namespace gemm_impl;
+  const Scheme& s = scheme_of(dtype);
+  return passes_few_columns(s, n, k) ? k : equal_part(k, s.k_block);
+}
+
+}  // namespace mica::cpu
