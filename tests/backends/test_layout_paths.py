@@ -273,3 +273,37 @@ def test_many_small_matrices_change_rows_for_columns(dtype, rows, columns):
     assert x[:1].expand(9, rows, columns).mT.contiguous().tolist() == expected[:1] * 9
     rows_apart = torch.stack([x, x], 2)[:, :, 0]
     assert rows_apart.mT.contiguous().tolist() == expected
+
+
+@pytest.fixture(params=[1, 2, 8])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+# Outputs that the nearer caches do not hold: few threads ask for lines ahead, many write past the caches.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize("megabytes", [5, 17])
+def test_large_outputs(dtype, megabytes, threads):
+    count = megabytes * (1 << 20) // dtype.itemsize + 77
+    columns = 5000 // dtype.itemsize * 2 + 3
+    whole = filled(dtype, count)
+    rows = whole[: count // columns * columns].reshape(-1, columns)
+    line = filled(dtype, columns)
+
+    def piecewise(f, x, step):
+        return torch.cat([f(part) for part in x.split(step)])
+
+    for x, step in ((whole, 300_007), (whole[3:], 300_007), (rows, 70), (rows.flip(1), 70), (rows[:, :-1], 70)):
+        for f in (torch.neg, lambda part: part + part, lambda part: part.to(torch.float32), torch.clone):
+            if f is not torch.neg or dtype != torch.uint8:
+                assert torch.equal(f(x), piecewise(f, x, step))
+    assert torch.equal(rows + line, piecewise(lambda part: part + line, rows, 70))
+    assert torch.equal(rows * rows[:, :1], piecewise(lambda part: part * part[:, :1], rows, 70))
+    assert torch.equal(torch.full_like(rows, 3), piecewise(lambda part: torch.full_like(part, 3), rows, 70))
+    guarded = torch.zeros(count + 64, dtype=dtype)
+    torch.add(whole, whole, out=guarded[32 : 32 + count])
+    assert torch.equal(guarded[32 : 32 + count], whole + whole)
+    assert not guarded[:32].any() and not guarded[32 + count :].any()

@@ -68,7 +68,6 @@ void convert(const PointwiseLoop& loop, DType to, DType from) {
 // few threads wait for single lines rather than for the memory's bandwidth: 64 MB take 13.7 ms in this way and 11.8 ms
 // through the caches.
 constexpr size_t kStreamedCopyBytes = size_t{16} << 20;
-constexpr int kFewThreads = 4;
 
 void copy_flat(char* to, const char* from, int64_t bytes) {
   const bool stream = static_cast<size_t>(bytes) >= kStreamedCopyBytes && get_num_threads() > kFewThreads;

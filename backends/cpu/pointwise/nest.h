@@ -83,9 +83,10 @@ void for_each_band(const PointwiseLoop& loop, int64_t begin, int64_t end, const 
   }
 }
 
-// Runs a loop whose one output has long contiguous rows and is too large for the caches, and writes it past them.
-// Returns false, and has run nothing, where that does not pay or the loop is of another form.
-bool run_streamed(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain);
+// Runs a loop whose one output has long contiguous rows and is too large for the nearer caches: asks for its lines
+// ahead, or writes past the caches. Returns false, and has run nothing, where that does not pay or the loop is of
+// another form.
+bool run_far(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain);
 
 // An inner loop as a RowsLoop; its address is the context.
 struct OneRow {

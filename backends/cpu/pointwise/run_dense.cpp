@@ -272,6 +272,7 @@ void run_nested(const Task& t) {
     return run_nested(with_dense);
   }
   if (loop.shape[0] >= t.least_row && rows_are_dense(t)) {
+    if (run_far(loop, t.rows, t.context, t.grain)) return;
     parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
       for_each_band(loop, begin, end, [&](char* const* at, int64_t n, int64_t rows) {
         t.rows(at, loop.strides[0], n, loop.strides[1], rows, t.context);
@@ -300,7 +301,7 @@ void run(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t 
     dense &= t.dense_stride(k, loop.strides[0][k]);
   }
   if (!dense) return run_nested(t);
-  if (loop.numel > grain) return run_streamed(loop, rows, context, grain) ? void() : run_flat(t);
+  if (loop.numel > grain) return run_far(loop, rows, context, grain) ? void() : run_flat(t);
   t.run_row(loop.data, loop.strides[0], loop.numel);
 }
 

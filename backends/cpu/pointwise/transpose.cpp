@@ -337,6 +337,7 @@ HWY_ATTR void copy_far(char* to, const char* from, size_t bytes) {
       std::memcpy(to, from, i = head);
       for (; i + kLine <= bytes; i += kLine) {
         __builtin_prefetch(from + i + kAhead);
+        __builtin_prefetch(to + i + kAhead, 1);
         for (size_t k = 0; k < kLine; k += lanes)
           hn::Store(hn::LoadU(d, reinterpret_cast<const uint8_t*>(from + i + k)), d,
                     reinterpret_cast<uint8_t*>(to + i + k));
