@@ -6,7 +6,7 @@ import math
 import mica
 from mica import _C
 from mica._functions.families import own_name
-from mica._subclasses import of_data, open_needs, open_pieces, open_sizes, open_statistics
+from mica._subclasses import of_data, open_needs, open_pieces, open_sizes, open_statistics, open_views
 from mica.utils._pytree import tree_leaves
 
 # Calls that need numbers, which fake tensors do not have, and calls whose results' sizes depend on numbers.
@@ -247,6 +247,8 @@ class FakeTensor(mica.Tensor):
         with _C.DisableTorchFunctionSubclass():
             if name in _PLACES and isinstance(args[0], FakeTensor):
                 return _moved(mode, name, args, kwargs)
+            if name == "scaled_dot_product_attention" and mode.shape_env is not None:
+                open_views.rely_on_mask(mode, *args, **kwargs)
             try:
                 with mode, _casts_like(fakes[0].fake_device.type):
                     made = mode._called(func, args, kwargs)

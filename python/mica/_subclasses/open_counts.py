@@ -6,7 +6,6 @@ That there are so many is relied on, or asserted where only data decide it.
 import mica
 from mica import _C
 from mica._subclasses import open_sizes
-from mica._subclasses._fake_class import _as_fake
 from mica._subclasses.open_views import stated
 from mica.fx.experimental._expressions import make
 
@@ -52,4 +51,4 @@ def _made(mode, like, sizes, dtype):
     sizes = tuple(size.number if size.is_number else size for size in sizes)
     with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
         meta, sizes, others = open_sizes.of_sizes(sizes, env, dtype)
-    return open_sizes.attach(_as_fake(meta, mode, like.fake_device), sizes, others)
+    return open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device), sizes, others)

@@ -81,6 +81,8 @@ class _Arguments:
                 self.fixed.add(math.prod(size for size in own if isinstance(size, int)) or 1)
                 wholes.append(math.prod(own[1:], start=own[0]))
         for value in (*args, *kwargs.values()):
+            if type(value) is int and 1 < value <= 4096:
+                self.numbers.append(value)
             if not isinstance(value, (list, tuple)) or not value or not all(type(each) is int for each in value):
                 continue
             given = [env.worlds.known(each) for each in value]
@@ -141,8 +143,7 @@ class _Search:
                 return None  # an error of the program itself
             found = self._chosen(self._equal(), 3)
             if found is None and self._env.takes_relations:
-                found = self._chosen(self._distant(), 1) or self._chosen(self._solved(), 2)
-                found = found or self._chosen(self._multiples(), 2)
+                found = self._chosen(self._solved(), 2) or self._chosen(self._multiples(), 2)
             return found
 
     def numbers(self):
@@ -185,13 +186,6 @@ class _Search:
                 changes[a] = _part_of(a, times_a, both, times_a)
                 presets[env.preset_key(a)] = _facts_of_data.Multiple(both)
             yield changes, presets
-
-    def _distant(self):
-        env = self._env
-        for a, b in self._pairs():
-            distance = self._hints[b] - self._hints[a]
-            if distance and not env.scales.keys() & {a, b}:
-                yield {b: (symbol(a) + distance).value}, {env.preset_key(b): (env.preset_key(a), distance)}
 
     def _solved(self):
         """A size that follows from others: one of the arguments is as large as another, or holds as many elements."""

@@ -187,7 +187,8 @@ def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
     size, start, dim = _size(x, dim, env), 0 if start is None else start, dim % len(sizes)
     end = size if end is None or (type(end) is int and end >= 2**62) else end
     if by_guards:
-        start, end = (min(each + size if each < 0 else each, size) for each in (start, end))
+        start, end = (each + size if each < 0 else each for each in (start, end))
+        start, end = (each if each <= size else size for each in (start, end))  # min would be open, too
         length = end - start if start <= end else 0
     else:
         length = end - start if all(map(_is_known, (start >= 0, end <= size, start <= end))) else None

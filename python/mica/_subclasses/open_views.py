@@ -10,12 +10,11 @@ import math
 import mica
 from mica import _C
 from mica._subclasses import open_sizes
-from mica._subclasses._fake_class import _as_fake
 from mica.fx.experimental._expressions import is_fractional, make, modulo
 from mica.fx.experimental._rounding import rounded
 from mica.fx.experimental._truths import Relation, solve
 
-__all__ = ["VIEWS", "View", "note_scaled", "stated"]
+__all__ = ["VIEWS", "View", "note_scaled", "rely_on_mask", "stated"]
 
 VIEWS = frozenset(["view", "reshape", "_unsafe_view", "expand"])
 
@@ -75,7 +74,7 @@ class View:
                 meta, *others = _repeated(env, own, sizes, x.dtype)
             else:
                 meta, sizes, others = open_sizes.of_sizes(sizes, env, x.dtype)
-        return open_sizes.attach(_as_fake(meta, self._mode, x.fake_device), sizes, others)
+        return open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, self._mode, x.fake_device), sizes, others)
 
 
 def _repeated(env, own, sizes, dtype):
@@ -111,6 +110,18 @@ def _expanded(env, own, sizes):
         elif size != 1 and not stated(env, "==", size, sizes[i]):
             return None
     return made
+
+
+def rely_on_mask(mode, query, key, value, attn_mask=None, *rest, **named):
+    """Rely on it that a mask of attention fits: the engine's rule of shapes does not look at it."""
+    if attn_mask is None or query.dim() < 2:
+        return
+    own, others = (t.__dict__.get("_sizes") or tuple(_C.TensorBase.size(t)) for t in (query, key))
+    sizes = (*own[:-1], others[-2])
+    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
+        meta, sizes, others = open_sizes.of_sizes(sizes, mode.shape_env, query.dtype)
+    scores = open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, mode, query.fake_device), sizes, others)
+    mode.__torch_dispatch__(mica.ops.aten.add.Tensor, (), (scores, attn_mask))
 
 
 def note_scaled(env, func, args, kwargs):

@@ -201,10 +201,13 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             raise RuntimeError(
                 f"torch.export: {getattr(func, '__name__', func)} changes tensors in a way that Mica does not see"
             )
+        gone = []
         for node in reversed(self.graph.nodes):
             if node is last:
                 break
             self.graph.erase_node(node)
+            gone.append(node)
+        self.sizes.forget(gone)
         mica.set_rng_state(state)
         return None
 

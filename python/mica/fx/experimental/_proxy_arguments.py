@@ -120,6 +120,14 @@ class SizeNodes:
                 for relation in self._env.to_assert[name]:
                     self.assertion(relation)
 
+    def forget(self, nodes):
+        """What is known by nodes that the graph has no more is made anew."""
+        gone = set(nodes)
+        self._inputs = {name: pair for name, pair in self._inputs.items() if pair[0] not in gone}
+        self._multiples = {name: found for name, found in self._multiples.items() if found[0] not in gone}
+        self._made = {expr: node for expr, node in self._made.items() if node not in gone}
+        self._truths = {truth: node for truth, node in self._truths.items() if node not in gone}
+
     def has(self, symbol):
         return symbol in self._inputs or symbol in self._multiples
 

@@ -90,6 +90,7 @@ class UnseenCalls(TorchFunctionMode):
         if is_seen and not inner and not invented and not is_lost:
             return out
         tracer.erase(nodes, constants)
+        self._mode.sizes.forget(nodes)
         for leaf, node in bound:  # what a call changes was known by its nodes
             if node is not None:
                 tracer.bind(leaf, node)

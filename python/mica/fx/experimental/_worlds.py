@@ -175,9 +175,18 @@ class Worlds:
                 found = found * atom
         if not found.is_number:
             return self._note(found * make(self.known(rest, near) if abs(rest) > 64 else rest))
-        for value, expr in list(self._by_value.items()):
-            if value > 4096 and not expr.is_symbol and number % value == 0 and 0 < number // value <= 4096:
-                return self._note(expr * (number // value))  # the elements of rows that a sum or a quotient counts
+        # The elements of rows that sums or quotients count. Products of two come first: a half of one may be twice the other.
+        others = [
+            (value, e)
+            for value, e in self._by_value.items()
+            if value > 4096 and not e.is_symbol and number % value == 0
+        ]
+        for value, expr in others:
+            if (other := self._by_value.get(number // value)) is not None:
+                return self._note(expr * other)
+        for value, expr in sorted(others, key=lambda each: -each[0]):
+            if 0 < number // value <= 4096:
+                return self._note(expr * (number // value))
         for value, expr in list(self._by_value.items()) if near else ():
             if value > 4096 and abs(number - value) <= 64:
                 return expr + (number - value)  # not noted, because it may be a number of the program's after all

@@ -256,7 +256,8 @@ class ShapeEnv:
             value = self.size_hint(expr)
             ((atoms, factor), *others) = expr.terms.items()
             if not others and factor == 1 and getattr(atoms[0], "name", "") == "TrueDiv" and atoms[0].args[1] == 1:
-                expr = atoms[0].args[0]  # n / 1
+                self.specialize(atoms[0].args[0])  # n / 1
+                return value
             self.add_guard(Relation("==", expr, make(value)))
             if is_fractional(expr):  # no size follows from a quotient, so that all in it are fixed
                 for name in expr.free_symbols:
