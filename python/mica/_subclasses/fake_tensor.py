@@ -168,7 +168,7 @@ class FakeTensorMode(TorchDispatchMode):
             if name == "_to_copy" and str(place) == "meta":  # the engine names the place where the tensor is
                 place = None
         is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
-        if not is_open and (own := getattr(func, "_op", None)) is not None and getattr(own, "fake_is_asked", False):
+        if (own := getattr(func, "_op", None)) is not None and getattr(own, "fake_is_asked", False):
             return self._own_result(func, args, kwargs if place is None else {**kwargs, "device": place}, fakes)
         with _C.DisableTorchFunctionSubclass():
             asks = False  # for a size that only data decide
@@ -222,7 +222,9 @@ class FakeTensorMode(TorchDispatchMode):
 
     def _own_result(self, func, args, kwargs, fakes):
         """The result of an operator of the program's own. Its fake function runs within the mode, so that what it makes of
-        sizes and devices alone is fake too."""
+        sizes and devices alone is fake too. It gets open numbers as a program does."""
+        if self.shape_env is not None:
+            args, kwargs = tree_map_only(int, self.shape_env.shown_number, (args, kwargs))
         try:
             return self._all_fake(fake_result(self, func._op, args, kwargs), fakes, kwargs.get("device"))
         except SizeOfData:

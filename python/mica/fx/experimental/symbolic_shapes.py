@@ -147,6 +147,11 @@ class ShapeEnv:
         expr = self.replace(make(sym))
         return expr.number if expr.is_number else mica.SymInt(mica._functions.symbolic.SymNode(expr, self, int))
 
+    def shown_number(self, number):
+        """A number of the first world as the size that it stands for; another one as it is."""
+        known = number if isinstance(number, bool) else self.worlds.known(number, near=False)
+        return known if isinstance(known, int) else self.create_symintnode(known)
+
     def create_unbacked_symint(self, source=None, *, least=None, greatest=None):
         """A whole number that only data decide."""
         name = self._data_symbol("u")
