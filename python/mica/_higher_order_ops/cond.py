@@ -1,6 +1,9 @@
 """torch.cond: one of two functions."""
 
 import sys
+import warnings
+
+import mica
 
 __all__ = ["cond"]
 
@@ -10,7 +13,15 @@ def cond(pred, true_fn, false_fn, operands=()):
     _check_cond(pred, true_fn, false_fn, operands)
     from mica._higher_order_ops.subgraphs import recorder
 
-    around = recorder() if not isinstance(pred, bool) else None
+    is_constant = isinstance(pred, (bool, int, float))
+    around = None if is_constant else recorder()
+    if is_constant and mica.compiler.is_compiling():
+        warnings.warn(
+            "Pred is a Python constant. When used with torch.cond, it specializes on one of the branches. If you want torch.cond "
+            "to preserve two branches, please make the predicate a boolean tensor or a SymBool.",
+            UserWarning,
+            stacklevel=2,
+        )
     if around is not None:
         from mica._higher_order_ops.subgraphs import recorded_cond
 
@@ -22,7 +33,6 @@ def cond(pred, true_fn, false_fn, operands=()):
 
 
 def _check_cond(pred, true_fn, false_fn, operands):
-    import mica
     from mica.utils._pytree import tree_leaves
 
     if not isinstance(pred, (int, float, mica.Tensor, mica.SymBool)):

@@ -100,8 +100,11 @@ def kept_attributes(mod, warns=True):
         yield lambda: _replaced(modules, held)
         for path, module, before in modules:
             names = [name for name, value in vars(module).items() if value is not before.get(name)]
-            tensors += [f"self.{path}.{name}" if path else f"self.{name}" for name in names
-                        if isinstance(vars(module)[name], mica.Tensor)]  # fmt: skip
+            place = f"self.{path}." if path else "self."
+            tensors += [place + name for name in names if isinstance(vars(module)[name], mica.Tensor)]
+            for name, value in vars(module).items():
+                if value is before.get(name) and not name.startswith("_"):
+                    tensors += [f"{place}{name}[{key!r}]" for key in _assigned_items(value, held)]
     finally:
         for _, module, before in modules:
             vars(module).clear()
@@ -119,6 +122,16 @@ def kept_attributes(mod, warns=True):
             UserWarning,
             stacklevel=6,
         )
+
+
+def _assigned_items(value, held):
+    """The keys of tensors that were assigned to a list or a dict that a module holds."""
+    was = next((same for each, same in held if each is value), None)
+    if was is None or type(value) not in (list, dict) or len(was) != len(value):
+        return []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    known = was if isinstance(was, dict) else dict(enumerate(was))
+    return [key for key, each in items if isinstance(each, mica.Tensor) and each is not known.get(key)]
 
 
 def _contents(attributes):
