@@ -42,10 +42,8 @@ const DriverApi& driver() {
   return api;
 }
 
-namespace {
-
-// Whether kernels may be laid out before the last one has ended: from compute capability 9 on.
-bool can_overlap(int device) {
+// From compute capability 9 on kernels may be laid out before the last one has ended, and blocks may be clusters.
+static bool is_hopper_or_later(int device) {
   static const auto* able = [] {
     auto* made = new bool[kMostDevices]{};
     for (int i = 0; i < device_count() && i < kMostDevices; ++i) made[i] = properties(i).major >= 9;
@@ -54,19 +52,24 @@ bool can_overlap(int device) {
   return able[device];
 }
 
-}  // namespace
+bool has_clusters(int device) { return is_hopper_or_later(device); }
 
-void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments) {
-  CUlaunchAttribute early;
+void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments, bool clustered) {
+  CUlaunchAttribute attributes[2];
   CUlaunchConfig config{};
   config.gridDimX = blocks.x, config.gridDimY = blocks.y, config.gridDimZ = blocks.z;
   config.blockDimX = threads.x, config.blockDimY = threads.y, config.blockDimZ = threads.z;
   config.hStream = current_stream(device);
-  if (can_overlap(device)) {
+  config.attrs = attributes;
+  if (is_hopper_or_later(device)) {
+    CUlaunchAttribute& early = attributes[config.numAttrs++];
     early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     early.value.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &early;
-    config.numAttrs = 1;
+  }
+  if (clustered) {
+    CUlaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {1, 1, blocks.z};
   }
   const CUresult status = driver().launch(&config, function, arguments, nullptr);
   if (status != CUDA_SUCCESS) [[unlikely]]

@@ -26,8 +26,9 @@ struct DriverApi {
 };
 
 const DriverApi& driver();
-// launch.cuh
-void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments);
+// launch.cuh. `clustered`: all blocks along z are one cluster.
+void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments, bool clustered = false);
+bool has_clusters(int device);
 [[noreturn]] void fail_driver(CUresult status, const char* call);
 
 }  // namespace mica::cuda

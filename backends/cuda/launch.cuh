@@ -45,16 +45,17 @@ struct Launcher<kKernel> {
     }
     return f;
   }
-  static void run(int device, dim3 blocks, dim3 threads, P... arguments) {
+  // `clustered`, where the device has_clusters(): the blocks along z, eight at most, are a cluster (cluster.cuh).
+  static void run(bool clustered, int device, dim3 blocks, dim3 threads, P... arguments) {
     void* addresses[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-    start_kernel(function(device), device, blocks, threads, addresses);
+    start_kernel(function(device), device, blocks, threads, addresses, clustered);
   }
 };
 
 // launch<kernel<...>>(device, blocks, threads, arguments...): on the device's current stream; the device is current.
 template <auto kKernel, class... A>
 void launch(int device, dim3 blocks, dim3 threads, const A&... arguments) {
-  Launcher<kKernel>::run(device, blocks, threads, arguments...);
+  Launcher<kKernel>::run(false, device, blocks, threads, arguments...);
 }
 
 }  // namespace mica::cuda

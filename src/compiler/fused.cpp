@@ -96,11 +96,22 @@ bool FusedGroup::join_products(const Call& call, const std::vector<char>& stored
   return false;
 }
 
-bool FusedGroup::may_begin_early(const FusedGroup& before) const {
-  if (!is_products() || !before.is_products()) return false;
+bool FusedGroup::may_overlap(const FusedGroup& earlier) const {
+  if (calls_[0]->device != earlier.calls_[0]->device) return false;
   for (const int slot : products_->constants())
-    for (const Use& u : before.uses_)
+    for (const Use& u : earlier.uses_)
       if (u.slot == slot && u.written) return false;
+  return true;
+}
+
+bool FusedGroup::absorb_loop(const FusedGroup& later, const std::vector<char>& stored) {
+  if (!is_products() || !later.is_loop()) return false;
+  for (const Use& u : later.uses_)
+    for (const Use& own : uses_)
+      if (u.slot == own.slot && (u.written || (own.written && !products_->computes(u.slot)))) return false;
+  if (!products_->take_loops(later.calls_, stored)) return false;
+  for (const Call* call : later.calls_) note(*call, uses_);
+  calls_.insert(calls_.end(), later.calls_.begin(), later.calls_.end());
   return true;
 }
 
@@ -170,13 +181,19 @@ const FusedLoop* FusedGroup::write(const std::vector<Slot>& slots, const std::ve
   return &written_->loop;
 }
 
-bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, bool early) const {
+bool FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, const FusedGroup* before,
+                     bool early) const {
   if (apart_) {
     for (const Call* call : calls_) FusedGroup(*call).run(slots, in_memory);
     return false;
   }
   if (products_) {
     products_->run(slots, in_memory, early);
+    return false;
+  }
+  if (is_attention()) {
+    const bool follows = before && before->is_products() && before->calls_[0]->device == calls_[0]->device;
+    run_attention(*calls_[0], slots, follows ? find_new_keys(*calls_[0], before->calls_) : std::nullopt);
     return false;
   }
   if (calls_.size() == 1 && calls_[0]->form != Call::Form::Indexed) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/fused_attention.h"
 #include "compiler/fused_loop.h"
 #include "compiler/fused_norms.h"
 #include "compiler/fused_products.h"
@@ -27,6 +28,8 @@ class FusedGroup {
   bool join(const Call& call, const std::vector<char>& stored);
   // Takes the one call of an earlier group in, before its own. Norms and products do.
   bool absorb(const FusedGroup& earlier);
+  // Takes in the calls of a later group, a loop, behind its own. Products do, where the loop reads a result of theirs.
+  bool absorb_loop(const FusedGroup& later, const std::vector<char>& stored);
   // Takes in the calls of the groups before it where they are a norm that was written out. Products do.
   bool absorb_written_norm(const FusedGroup* groups, size_t count, const std::vector<char>& stored);
   // Whether the calls can still run as one when these slots are in memory. If not, the group has to fall apart: its
@@ -36,8 +39,10 @@ class FusedGroup {
   bool runs_one_by_one() const { return apart_ || calls_.size() == 1; }
   bool is_loop() const { return !norm_ && !products_ && in_loop(*calls_[0]); }
   bool is_products() const { return products_ && !apart_; }
-  // Whether this group, of products, may read its constants while `before`, which ran directly before it, still runs.
-  bool may_begin_early(const FusedGroup& before) const;
+  bool is_attention() const { return calls_[0]->form == Call::Form::Attention; }
+  // Whether this group, of products, may read its constants while an earlier one of the same device still runs: that
+  // writes none of them.
+  bool may_overlap(const FusedGroup& earlier) const;
   bool is_sum() const { return calls_[0]->form == Call::Form::Sum; }
   // Whether a call, or a group, that is not part of this group has to run after it.
   bool precedes(const Call& call) const;
@@ -51,9 +56,10 @@ class FusedGroup {
   const FusedLoop* write(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
   // The group's sum, as a part of a sequence.
   FusedSum sum(const std::vector<Slot>& slots) const;
-  // Runs the calls. Returns whether they ran as code that was made for them. `early` is for products: see
-  // FusedProducts.
-  bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, bool early = false) const;
+  // Runs the calls. Returns whether they ran as code that was made for them. `before` is the group that ran directly
+  // before, or null. `early` is for products: see FusedProducts.
+  bool run(const std::vector<Slot>& slots, const std::vector<char>& in_memory, const FusedGroup* before = nullptr,
+           bool early = false) const;
 
  private:
   // How the calls use a storage.
@@ -93,6 +99,8 @@ class FusedPlan {
  private:
   void absorb_into_last();
   bool absorb_written_norm();
+  void absorb_loops();
+  bool begins_early(size_t group) const;
   bool run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const;
   void note(size_t first, size_t last, const Call* calls, std::vector<Progress>& progress) const;
 

@@ -32,6 +32,7 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
     groups_.emplace_back(*call);
     absorb_into_last();
   }
+  absorb_loops();
   for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
     const FusedGroup* last = nullptr;
     for (const FusedGroup& g : groups_)
@@ -71,6 +72,34 @@ bool FusedPlan::absorb_written_norm() {
     return false;
   groups_.erase(groups_.begin() + static_cast<ptrdiff_t>(first), groups_.end() - 1);
   return true;
+}
+
+// Lets products take in the loops behind them. A loop then runs earlier than where it stands, so no group between may
+// have to run before it.
+void FusedPlan::absorb_loops() {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].is_products()) continue;
+    for (size_t later = g + 1; later < groups_.size() && later < g + kLookBack; ++later) {
+      const FusedGroup& loop = groups_[later];
+      if (!loop.is_loop() || !groups_[g].precedes(loop)) continue;
+      bool moves = true;
+      for (size_t between = g + 1; between < later && moves; ++between) moves = !groups_[between].precedes(loop);
+      if (!moves || !groups_[g].absorb_loop(loop, in_memory_)) continue;
+      groups_.erase(groups_.begin() + static_cast<ptrdiff_t>(later--));
+    }
+  }
+}
+
+// Whether the group, of products, may read its constants before the kernels before it have ended. Products let the next
+// kernel begin when all before them has ended. Attention lets it begin at once: then what came before may still run.
+bool FusedPlan::begins_early(size_t group) const {
+  if (!groups_[group].is_products()) return false;
+  for (size_t g = group; g-- > 0;) {
+    if (!groups_[group].may_overlap(groups_[g])) return false;
+    if (groups_[g].is_products()) return true;
+    if (!groups_[g].is_attention()) return false;
+  }
+  return false;
 }
 
 std::string FusedPlan::describe() const {
@@ -164,7 +193,7 @@ int64_t FusedPlan::run(const Call* calls, const std::vector<Slot>& slots, std::v
       const size_t last = end;
       do {
         end = g + 1;
-        generated += groups_[g].run(slots, in_memory_, g > 0 && groups_[g].may_begin_early(groups_[g - 1]));
+        generated += groups_[g].run(slots, in_memory_, g > 0 ? &groups_[g - 1] : nullptr, begins_early(g));
       } while (++g < last);
     }
   } catch (...) {

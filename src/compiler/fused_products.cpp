@@ -19,6 +19,12 @@ bool writes(const Call& call, int slot) {
   return false;
 }
 
+bool uses(const Call& call, int slot) {
+  for (int k = 0; k < call.noperands; ++k)
+    if (call.operands[k].storage && call.operands[k].slot == slot) return true;
+  return false;
+}
+
 bool has_one_element(const Call& call, const Operand& o) {
   for (int d = 0; d < call.ndim; ++d)
     if (call.shape[d] != 1 && o.strides[d] != 0) return false;
@@ -44,15 +50,19 @@ bool flatten(Call& call) {
 
 }  // namespace
 
+bool ProductChain::computes(int slot) const {
+  return std::any_of(products_.begin(), products_.end(), [slot](const Call* call) { return writes(*call, slot); });
+}
+
 bool ProductChain::take_product(const Call& call) {
   const Call& first = *products_[0];
+  if (!loops_.empty()) return false;
   const Operand &row = call.operands[1], &common = first.operands[1];
   if (call.device != first.device || products_.size() == kFusedProducts) return false;
   if (row.slot != common.slot || row.offset != common.offset || row.dtype != common.dtype ||
       row.sizes[2] != common.sizes[2] || row.strides[2] != common.strides[2])
     return false;
-  for (const Call* product : products_)
-    if (writes(*product, row.slot)) return false;
+  if (computes(row.slot)) return false;
   if (!tail_.empty() && (products_.size() == 2 || call.operands[0].sizes[2] != columns())) return false;
   products_.push_back(&call);
   return true;
@@ -66,9 +76,8 @@ bool ProductChain::take_norm(const Call& call) {
   if (a.backward || a.centred || a.rows != 1 || out.slot != row.slot || out.offset != row.offset ||
       out.dtype != row.dtype || a.count != row.sizes[2])
     return false;
-  for (const Call* product : products_)
-    for (int k = 0; k < call.noperands; ++k)
-      if (writes(*product, call.operands[k].slot)) return false;
+  for (int k = 0; k < call.noperands; ++k)
+    if (computes(call.operands[k].slot)) return false;
   norm_ = &call;
   return true;
 }
@@ -85,17 +94,16 @@ bool ProductChain::take_written_norm(const std::vector<const Call*>& calls, cons
   if (!found || calls[0]->device != products_[0]->device || !same_place(*found->out, row) || !fusion.takes_row_norm ||
       !fusion.takes_row_norm(row.dtype, row.sizes[2]) || !stays_inside(*found, stored))
     return false;
-  for (const Call* product : products_)
-    for (const Call* call : calls)
-      for (int k = 0; k < call->noperands; ++k)
-        if (call->operands[k].storage && writes(*product, call->operands[k].slot)) return false;
+  for (const Call* call : calls)
+    for (int k = 0; k < call->noperands; ++k)
+      if (call->operands[k].storage && computes(call->operands[k].slot)) return false;
   written_norm_ = found;
   return true;
 }
 
 const Call* ProductChain::take_tail(const Call& call) {
-  if (call.form != Call::Form::Loop || call.noutputs != 1 || call.device != products_[0]->device || columns() == 1 ||
-      !fusion_of(call.device)->takes_tail)
+  if (!loops_.empty() || call.form != Call::Form::Loop || call.noutputs != 1 || call.device != products_[0]->device ||
+      columns() == 1 || !fusion_of(call.device)->takes_tails)
     return nullptr;
   if (products_.size() > 2 || (products_.size() == 2 && products_[1]->operands[0].sizes[2] != columns()))
     return nullptr;
@@ -110,13 +118,69 @@ const Call* ProductChain::take_tail(const Call& call) {
 
 void ProductChain::give_back_tail() { tail_.pop_back(); }
 
+// Parts of calls that have nothing to do with each other: none writes what another one uses.
+static std::vector<std::vector<const Call*>> apart(const std::vector<const Call*>& calls) {
+  const auto meet = [](const Call& a, const Call& b) {
+    for (int k = 0; k < b.noperands; ++k)
+      if (b.operands[k].storage && (writes(a, b.operands[k].slot) || (k < b.noutputs && uses(a, b.operands[k].slot))))
+        return true;
+    return false;
+  };
+  std::vector<std::vector<const Call*>> parts;
+  for (const Call* call : calls) {
+    std::vector<const Call*> part;
+    std::erase_if(parts, [&](const std::vector<const Call*>& earlier) {
+      const bool joined =
+          std::any_of(earlier.begin(), earlier.end(), [&](const Call* other) { return meet(*other, *call); });
+      if (joined) part.insert(part.end(), earlier.begin(), earlier.end());
+      return joined;
+    });
+    part.push_back(call);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+bool ProductChain::take_loops(const std::vector<const Call*>& calls, const std::vector<char>& stored) {
+  if (!tail_.empty() || calls[0]->device != products_[0]->device || !fusion_of(calls[0]->device)->takes_tails)
+    return false;
+  const size_t before = loops_.size();
+  for (std::vector<const Call*>& part : apart(calls)) loops_.push_back(std::move(part));
+  if (loops_.size() <= kFusedProducts && fits(stored)) return true;
+  loops_.resize(before);
+  return false;
+}
+
 struct ProductChain::Written {
   int64_t strides[kFusedProducts][3][3];
   MatmulCall products[kFusedProducts];
   FusedRowNorm norm{};
-  WrittenLoop tail{};
+  WrittenLoop loops[kFusedProducts]{};
+  FusedTail tails[kFusedProducts]{};
   FusedProducts chain{};
 };
+
+bool ProductChain::write_tail(Written& to, const std::vector<const Call*>& calls,
+                              const std::vector<char>& in_memory) const {
+  // While groups are made, nobody may have asked for the last result yet. Somebody will: it would be dead otherwise.
+  std::vector<char> stored = in_memory;
+  stored[calls.back()->operands[0].slot] = 1;
+  WrittenLoop& written = to.loops[to.chain.ntails];
+  FusedTail& tail = to.tails[to.chain.ntails++];
+  if (!write_loop(written, calls, stored)) return false;
+  tail.loop = &written.loop;
+  for (int i = 0; i < written.loop.noperands; ++i) {
+    tail.of_product[i] = -1;
+    for (size_t j = 0; j < products_.size(); ++j) {
+      const Operand& out = products_[j]->operands[0];
+      const int64_t bytes = element_size(out.dtype), begin = written.places[i].offset - out.offset;
+      if (out.slot != written.places[i].slot || begin < 0 || begin >= out.sizes[2] * bytes) continue;
+      tail.of_product[i] = static_cast<int8_t>(j);
+      tail.column[i] = begin / bytes;
+    }
+  }
+  return true;
+}
 
 bool ProductChain::write(Written& to, const std::vector<char>& in_memory) const {
   for (size_t i = 0; i < products_.size(); ++i) {
@@ -144,28 +208,19 @@ bool ProductChain::write(Written& to, const std::vector<char>& in_memory) const 
     to.norm.as_written = true;
     to.chain.norm = &to.norm;
   }
-  if (tail_.empty()) return true;
-  std::vector<const Call*> calls;
-  for (const MadeCall& call : tail_) calls.push_back(&call);
-  // While groups are made, nobody may have asked for the last result yet. Somebody will: it would be dead otherwise.
-  std::vector<char> stored = in_memory;
-  stored[tail_.back().operands[0].slot] = 1;
-  if (!write_loop(to.tail, calls, stored)) return false;
-  for (int i = 0; i < to.tail.loop.noperands; ++i) {
-    to.chain.of_product[i] = -1;
-    for (size_t j = 0; j < products_.size(); ++j) {
-      const Operand& out = products_[j]->operands[0];
-      if (out.slot == to.tail.places[i].slot && out.offset == to.tail.places[i].offset)
-        to.chain.of_product[i] = static_cast<int8_t>(j);
-    }
-  }
-  to.chain.tail = &to.tail.loop;
-  return fusion_of(products_[0]->device)->takes_tail(to.chain);
+  if (tail_.empty() && loops_.empty()) return true;
+  to.chain.tails = to.tails;
+  std::vector<const Call*> flat;
+  for (const MadeCall& call : tail_) flat.push_back(&call);
+  if (!flat.empty() && !write_tail(to, flat, in_memory)) return false;
+  for (const std::vector<const Call*>& loop : loops_)
+    if (!write_tail(to, loop, in_memory)) return false;
+  return fusion_of(products_[0]->device)->takes_tails(to.chain);
 }
 
 bool ProductChain::fits(const std::vector<char>& in_memory) const {
   if (written_norm_ && !stays_inside(*written_norm_, in_memory)) return false;
-  return tail_.empty() || write(*std::make_unique<Written>(), in_memory);
+  return (tail_.empty() && loops_.empty()) || write(*std::make_unique<Written>(), in_memory);
 }
 
 std::vector<int> ProductChain::constants() const {
@@ -182,7 +237,7 @@ void ProductChain::run(const std::vector<Slot>& slots, const std::vector<char>& 
   };
   const auto written = std::make_unique<Written>();
   const bool fits = write(*written, in_memory);
-  MICA_CHECK(fits, "a loop behind ", products_.size(), " products cannot be computed with them");
+  MICA_CHECK(fits, "loops behind ", products_.size(), " products cannot be computed with them");
   for (size_t i = 0; i < products_.size(); ++i) {
     const Call& call = *products_[i];
     MatmulCall& to = written->products[i];
@@ -208,7 +263,7 @@ void ProductChain::run(const std::vector<Slot>& slots, const std::vector<char>& 
     written->norm.shifted = number(written_norm_->shifted);
     written->norm.rstd = number(written_norm_->root);
   }
-  if (written->chain.tail) written->tail.fill_in(slots);
+  for (int i = 0; i < written->chain.ntails; ++i) written->loops[i].fill_in(slots);
   written->chain.early = early;
   fusion_of(products_[0]->device)->run_products(written->chain);
 }

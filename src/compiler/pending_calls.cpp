@@ -1,5 +1,6 @@
 #include "compiler/pending_calls.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -79,6 +80,15 @@ void PendingCalls::add() {
     o.storage->set_written_later(true);
   }
   ++count_;
+}
+
+void PendingCalls::make_room() {
+  room_ = kMostOfGraph;
+  std::unique_ptr<Call[]> calls(new Call[kMostOfGraph + kMostHalves]);
+  std::unique_ptr<uint64_t[]> kinds(new uint64_t[kMostOfGraph]);
+  std::copy_n(calls_.get(), count_, calls.get());
+  std::copy_n(kind_of_.get(), count_, kinds.get());
+  calls_ = std::move(calls), kind_of_ = std::move(kinds);
 }
 
 // A kind is known to run alone after this many calls. Of as many calls that then run at once, one is put off.

@@ -38,8 +38,12 @@ class PendingCalls {
   InterleavedMemory interleaved;
 
   bool empty() const { return count_ == 0; }
-  bool full() const { return count_ == kMostCalls; }
-  Call& next() { return calls_[count_]; }  // the call that add() adds, for the caller to fill in
+  bool full() const { return count_ >= (least_fused <= 1 ? kMostOfGraph : kMostCalls); }
+  // The call that add() adds, for the caller to fill in.
+  Call& next() {
+    if (count_ == room_) make_room();
+    return calls_[count_];
+  }
   void add();
   bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
   const Call* lone() const { return count_ == 1 ? &calls_[0] : nullptr; }
@@ -58,13 +62,14 @@ class PendingCalls {
   std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
 
  private:
-  static constexpr int kMostCalls = 256;
-  static constexpr size_t kListed = 16;   // as many slots are looked through one by one; of more there is a table
-  static constexpr size_t kTable = 4096;  // more than twice the operands of all calls
-  static size_t hash(const StorageImpl* s) { return (reinterpret_cast<uintptr_t>(s) >> 6) * 0x9E3779B97F4A7C15u >> 52; }
+  static constexpr int kMostCalls = 256, kMostOfGraph = 1024;  // the latter in a graph that is captured
+  static constexpr size_t kListed = 16;    // as many slots are looked through one by one; of more there is a table
+  static constexpr size_t kTable = 16384;  // more than twice the storages of all calls
+  static size_t hash(const StorageImpl* s) { return (reinterpret_cast<uintptr_t>(s) >> 6) * 0x9E3779B97F4A7C15u >> 50; }
   int find(const StorageImpl* storage) const;
   int slot_of(StorageImpl* storage, bool keeps, bool written);
   void put_into_table(int slot);
+  void make_room();  // for the calls of a graph that is captured
   void forget();
   void let_go(Slot& slot);
   void give_up(const std::string& reason);
@@ -78,6 +83,7 @@ class PendingCalls {
 
   // Behind the calls there is room for those that the plan cuts into halves.
   std::unique_ptr<Call[]> calls_{new Call[kMostCalls + kMostHalves]};
+  int room_ = kMostCalls;  // without those
   int count_ = 0;
   std::vector<Slot> slots_;
   // A hash table: slots by their storages' addresses. It is used from the moment on that there are more than a few.

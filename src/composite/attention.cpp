@@ -2,6 +2,7 @@
 
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/recorded_attention.h"
 #include "mica/autograd.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/attention.h"
@@ -56,7 +57,8 @@ struct Fused {
 
 bool fits_fused(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p) {
   static const TensorView kNone;
-  const bool has_kernel = MICA_LAYER_TAKES(query.device(), attention_forward, &query.view_of(), &key.view_of(),
+  const bool has_kernel = recording::attention_waits(query, key, value, mask) ||
+                          MICA_LAYER_TAKES(query.device(), attention_forward, &query.view_of(), &key.view_of(),
                                            &value.view_of(), mask.defined() ? &mask.view_of() : &kNone);
   return has_kernel && dropout_p == 0.0 && query.is_floating_point() && element_size(query.dtype()) >= 2 &&
          query.size(-1) == key.size(-1) && key.size(-2) == value.size(-2) && query.numel() > 0 && key.numel() > 0 &&

@@ -4,6 +4,7 @@
 #include "core/rare_facts.h"
 #include "mica/autograd.h"
 #include "mica/backend.h"
+#include "mica/core/recording.h"
 
 namespace mica {
 
@@ -19,11 +20,13 @@ Tensor finish(TensorImpl* impl) {
 
 namespace {
 
-constexpr size_t kLeastPromised = 1024;  // fewer bytes are allocated at once: that costs less than a promise
+// Fewer bytes are allocated at once: that costs less than a promise. In a graph that is captured, what a kernel need
+// not store counts for more.
+size_t least_promised(Device device) { return recording::least_fused <= 1 && !device.is_cpu() ? 1 : 1024; }
 
 Storage allocate(size_t nbytes, Device device, bool promised) {
-  return promised && nbytes >= kLeastPromised ? StorageImpl::promise(nbytes, device)
-                                              : StorageImpl::allocate(nbytes, device);
+  return promised && nbytes >= least_promised(device) ? StorageImpl::promise(nbytes, device)
+                                                      : StorageImpl::allocate(nbytes, device);
 }
 
 }  // namespace

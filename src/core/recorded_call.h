@@ -33,7 +33,7 @@ struct Operand {
 
 struct Call {
   // What it is to a backend that fuses calls. Rows: nothing.
-  enum class Form : uint8_t { Loop, Indexed, Rows, Product, Sum, Norm };
+  enum class Form : uint8_t { Loop, Indexed, Rows, Product, Sum, Norm, Attention };
 
   const char* name;  // the name of the kernel
   Form form;
@@ -68,6 +68,12 @@ struct NormArguments {
   bool centred, backward;
   int8_t out = -1, mean = -1, rstd = -1, grad_weight = -1, grad_bias = -1;
   int8_t grad = -1, input = -1, weight = -1, bias = -1;
+};
+
+// The argument of an Attention call, whose operands are the result, logsumexp, query, key, value and perhaps the mask.
+struct AttentionArguments {
+  double scale;
+  bool is_causal;
 };
 
 // Whether all elements of an operand of a pointwise call lie one after the other, in the order of the call.

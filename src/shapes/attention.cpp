@@ -2,6 +2,8 @@
 
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/recorded_attention.h"
+#include "core/recorded_rows.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/attention_implementations.h"
 #include "mica/ops.h"
@@ -39,6 +41,8 @@ void _scaled_dot_product_flash_attention_for_cpu(Out& output, Out& logsumexp, co
   const bool heads_inside = query.stride(1) < query.stride(2) && heads > 1 && length > 1;
   const int64_t width = value.size(3);
   const DimVector strides = heads_inside ? DimVector{length * heads * width, width, heads * width, 1} : DimVector();
+  const bool waits = recording::attention_waits(query, key, value, attn_mask);
+  const recording::Promises promised(waits);
   const Tensor& out = output.set(sizes, dtype, query.device(), strides);
   const DType sums = dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const Tensor& lse = logsumexp.set({batch, heads, length}, sums, query.device());
@@ -46,9 +50,10 @@ void _scaled_dot_product_flash_attention_for_cpu(Out& output, Out& logsumexp, co
   const auto rows = [](const Tensor& t) { return t.stride(3) == 1 || t.size(3) == 1 ? t : t.contiguous(); };
   const Tensor q = rows(query), k = rows(key), v = rows(value);
   const Tensor mask = attn_mask.defined() ? attn_mask.expand({batch, heads, length, key.size(2)}) : attn_mask;
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3))));
+  if (waits && recording::put_off_attention(out, lse, q, k, v, mask, is_causal, factor)) return;
   MICA_LAYER_KERNEL(query.device(), attention_forward)
-  (out.view_of(), lse.view_of(), q.view_of(), k.view_of(), v.view_of(), view_or_none(mask), is_causal,
-   scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3)))));
+  (out.view_of(), lse.view_of(), q.view_of(), k.view_of(), v.view_of(), view_or_none(mask), is_causal, factor);
 }
 
 }  // namespace mica::shapes

@@ -32,3 +32,7 @@ def test_slots_write_over_garbage():
 
 def test_a_backend_that_fuses_calls():
     run_cases("fusing_cases.py")
+
+
+def test_products_of_one_row_on_a_backend_that_fuses_calls():
+    run_cases("fusing_rows_cases.py")

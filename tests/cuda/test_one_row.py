@@ -23,7 +23,7 @@ def relative_error(there, exact):
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("keys", [1, 3, 64, 255, 513, 2100])
+@pytest.mark.parametrize("keys", [1, 3, 64, 160, 255, 513, 2100])
 @pytest.mark.parametrize("length", [1, 2, 4])
 @pytest.mark.parametrize("width", [8, 64, 72, 128])
 def test_attention_of_a_few_queries(dtype, keys, length, width):
@@ -47,12 +47,28 @@ def test_attention_of_a_few_queries(dtype, keys, length, width):
         assert relative_error(found, exact) < ROUNDING[dtype]
 
 
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("batch", [1, 4, 40, 200])
+def test_attention_by_blocks_that_share_keys(dtype, batch):
+    # Up to eight blocks share the keys of a query, fewer where there are many queries.
+    query, key, value = (drawn(batch, n, m, 64, seed=m, dtype=dtype) for n, m in ((4, 1), (2, 1500), (2, 1500)))
+    mask = drawn(batch, 1, 1, 1500, seed=4) > 0.5
+    exact = F.scaled_dot_product_attention(query.double(), key.double(), value.double(), mask, enable_gqa=True)
+    found = F.scaled_dot_product_attention(query.cuda(), key.cuda(), value.cuda(), mask.cuda(), enable_gqa=True)
+    assert relative_error(found, exact) < ROUNDING[dtype]
+
+
 def test_attention_of_a_query_that_sees_nothing():
     query, key = drawn(1, 2, 1, 64).cuda(), drawn(1, 2, 9, 64).cuda()
     seen = mica.zeros(1, 1, 1, 9, dtype=mica.bool, device="cuda")
     assert mica.equal(F.scaled_dot_product_attention(query, key, key, seen), mica.zeros_like(query))
     key[0, 0, 3, 5] = float("nan")
     assert F.scaled_dot_product_attention(query, key, key)[0, 0].isnan().all()
+    many = drawn(1, 2, 1000, 64).cuda()
+    assert mica.equal(F.scaled_dot_product_attention(query, many, many, seen[..., :1]), mica.zeros_like(query))
+    many[0, 0, 777, 5] = float("nan")
+    found = F.scaled_dot_product_attention(query, many, many)[0]
+    assert found[0].isnan().all() and not found[1].isnan().any()
 
 
 def test_attention_of_a_few_queries_has_gradients():

@@ -2,15 +2,12 @@
 // causal one. cuDNN takes most of that, and wider heads. Everything else is composed of products and a softmax.
 #pragma once
 
+#include "backends/cuda/attention/supports.h"
 #include "backends/cuda/attention/tiles.cuh"
 #include "mica/backend/kernel_types.h"
 #include "mica/error.h"
 
 namespace mica::cuda::attention {
-
-inline bool own_kernels_take(const TensorView& query, const TensorView& value) {
-  return query.sizes[3] <= 128 && value.sizes[3] == query.sizes[3];
-}
 
 inline Strides strides_of(const TensorView& t) { return {t.strides[0], t.strides[1], t.strides[2]}; }
 

@@ -2,13 +2,12 @@
 // up to 128 numbers.
 #pragma once
 
-#include "mica/backend/kernel_types.h"
+#include "mica/backend/fusion.h"
 
 namespace mica::cuda::attention::few {
 
 inline bool takes(const TensorView& query) { return query.sizes[2] <= 4; }
 
-void forward(const TensorView& out, const TensorView& logsumexp, const TensorView& query, const TensorView& key,
-             const TensorView& value, const TensorView& mask, bool causal, double scale);
+void forward(const FusedAttention& attention);
 
 }  // namespace mica::cuda::attention::few

@@ -158,7 +158,8 @@ void attention_forward(const TensorView& out, const TensorView& logsumexp, const
   DeviceGuard guard(out.device.index());
   const bool only = !attention::own_kernels_take(query, value);
   if (!only && attention::few::takes(query))
-    return attention::few::forward(out, logsumexp, query, key, value, mask, is_causal, scale);
+    return attention::few::forward(
+        {out, logsumexp, query, key, value, mask, is_causal, scale, false, nullptr, nullptr});
   if (query.dtype == DType::Float32 || mask.defined())
     return attention::plain::forward(out, logsumexp, query, key, value, mask, is_causal, scale);
   if (attention::forward_by_cudnn(out, logsumexp, query, key, value, is_causal, scale, only)) return;

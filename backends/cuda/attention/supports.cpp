@@ -1,7 +1,9 @@
 // Which attention is taken, by dtype, shape and alignment.
 #include "backends/cuda/attention/supports.h"
 
+#include "backends/cuda/attention/few.h"
 #include "backends/cuda/attention/plans.h"
+#include "backends/cuda/context.h"
 
 namespace mica::cuda {
 
@@ -38,6 +40,17 @@ bool supports_attention(const TensorView& query, const TensorView& key, const Te
   if (width % (narrow ? 8 : 4)) return false;
   if (width > 128 || value.size(-1) != width) return narrow && !mask.defined() && only_cudnn_takes(query, key, value);
   return aligned(query) && aligned(key) && aligned(value);
+}
+
+bool takes_few_queries(const TensorView& query, const TensorView& key, const TensorView& value,
+                       const TensorView& mask) {
+  return supports_attention(query, key, value, mask) && attention::own_kernels_take(query, value) &&
+         attention::few::takes(query);
+}
+
+void run_few_queries(const FusedAttention& attention) {
+  const DeviceGuard guard(attention.out.device.index());
+  attention::few::forward(attention);
 }
 
 }  // namespace mica::cuda

@@ -7,8 +7,10 @@
 #include <iterator>
 #include <tuple>
 
+#include "backends/cuda/attention/supports.h"
 #include "backends/cuda/fused/codes.h"
 #include "backends/cuda/fused/generated.h"
+#include "backends/cuda/gemm/tails.h"
 #include "backends/cuda/gemm/vector.h"
 #include "backends/cuda/normalization/fused_norm.h"
 #include "backends/cuda/pointwise/variants.h"
@@ -223,9 +225,19 @@ bool describe(const char* slot, const PointwiseLoop& loop, const void* arguments
 }  // namespace
 
 const Fusion& fusion() {
-  static const Fusion api{
-      describe,     run_fused,  takes_vector,   takes_row_norm,         takes_tail, run_fused_products, takes_sum,
-      run_sequence, takes_norm, run_fused_norm, run_fused_norm_gradient};
+  static const Fusion api{describe,
+                          run_fused,
+                          takes_vector,
+                          takes_row_norm,
+                          takes_tails,
+                          run_fused_products,
+                          takes_sum,
+                          run_sequence,
+                          takes_norm,
+                          run_fused_norm,
+                          run_fused_norm_gradient,
+                          takes_few_queries,
+                          run_few_queries};
   return api;
 }
 

@@ -13,11 +13,12 @@ __device__ Piece<T> read(const int4* from) {
   return as_piece<T>(__ldca(from));
 }
 
-// Weights of a norm are what a thread has of the weight. They are asked for before the row is there.
+// A thread's own part of the row and of the norm's weight is asked for (Own) and then brought to the shared memory of
+// its block, normalised (bring); the weight is asked for before the row is there.
 struct NoNorm {
   template <int kOwn>
-  struct Weights {
-    __device__ void ask(const NoNorm&) {}
+  struct Own {
+    __device__ void ask_weight(const NoNorm&) {}
   };
 };
 
@@ -30,36 +31,36 @@ struct RowNorm {
   int pieces;
   float share, eps;
 
+  // The first 128 threads have other pieces, too, whose squares they add up.
+  static constexpr int kAdding = 128;
   template <int kOwn>
-  struct Weights {
-    int4 at[kOwn] = {};
-    __device__ void ask(const RowNorm& p) {
+  struct Own {
+    int4 weight[kOwn] = {}, row[kOwn], others[kOwn];
+    __device__ void ask_weight(const RowNorm& p) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i)
+        if (p.weight && at(i) < p.pieces) weight[i] = __ldca(reinterpret_cast<const int4*>(p.weight) + at(i));
+    }
+    __device__ void ask_row(const RowNorm& p) {
+      const auto* from = reinterpret_cast<const int4*>(p.input);
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
-        const int piece = static_cast<int>(threadIdx.x) + i * kThreads;
-        if (p.weight && piece < p.pieces) at[i] = __ldca(reinterpret_cast<const int4*>(p.weight) + piece);
+        if (at(i) < p.pieces) row[i] = __ldca(from + at(i));
+        if (threadIdx.x < kAdding && at(i) + kAdding < p.pieces) others[i] = __ldca(from + at(i) + kAdding);
       }
     }
+    __device__ static int at(int i) { return static_cast<int>(threadIdx.x) + i * kThreads; }
   };
 };
 
 // By the additions of the kernel for few rows in normalization/layer_norm.cu: the first 128 threads add the squares. A
 // thread has kOwn pieces.
-template <class T, class W>
-__device__ void normalise(const RowNorm<T>& p, const W& weights, T* to) {
+template <class T, class Own>
+__device__ void bring(const RowNorm<T>& p, const Own& own, T* to) {
   __shared__ float sums[4];
-  constexpr int kAdding = 128, kOwn = static_cast<int>(sizeof(weights.at) / sizeof(weights.at[0]));
+  constexpr int kAdding = RowNorm<T>::kAdding, kOwn = static_cast<int>(sizeof(own.row) / sizeof(own.row[0]));
   const int thread = static_cast<int>(threadIdx.x);
-  const auto* from = reinterpret_cast<const int4*>(p.input);
-  Piece<T> own[kOwn];
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i)
-    if (thread + i * kThreads < p.pieces) own[i] = read<T>(from + thread + i * kThreads);
   if (thread < kAdding) {
-    Piece<T> others[kOwn];
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i)
-      if (thread + kAdding + i * kThreads < p.pieces) others[i] = read<T>(from + thread + kAdding + i * kThreads);
     float squares = 0;
     const auto add = [&](const Piece<T>& piece) {
 #pragma unroll
@@ -70,8 +71,8 @@ __device__ void normalise(const RowNorm<T>& p, const W& weights, T* to) {
     };
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
-      if (thread + i * kThreads < p.pieces) add(own[i]);
-      if (thread + kAdding + i * kThreads < p.pieces) add(others[i]);
+      if (thread + i * kThreads < p.pieces) add(as_piece<T>(own.row[i]));
+      if (thread + kAdding + i * kThreads < p.pieces) add(as_piece<T>(own.others[i]));
     }
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, mask);
@@ -84,11 +85,11 @@ __device__ void normalise(const RowNorm<T>& p, const W& weights, T* to) {
   for (int i = 0; i < kOwn; ++i) {
     const int at = thread + i * kThreads;
     if (at >= p.pieces) continue;
-    const auto weight = as_piece<T>(weights.at[i]);
+    const auto weight = as_piece<T>(own.weight[i]), row = as_piece<T>(own.row[i]);
     Piece<T> piece;
 #pragma unroll
     for (int j = 0; j < kPiece; ++j) {
-      float v = convert<float>(own[i].item[j]) * rstd;
+      float v = convert<float>(row.item[j]) * rstd;
       if (p.weight) v *= convert<float>(weight.item[j]);
       piece.item[j] = convert<T>(v);
     }
@@ -112,13 +113,17 @@ struct WrittenNorm {
     T item[4];
   };
   template <int kOwn>
-  struct Weights {
-    Four at[2 * kOwn] = {};
-    __device__ void ask(const WrittenNorm& p) {
+  struct Own {
+    Four weight[2 * kOwn] = {}, row[2 * kOwn];
+    __device__ void ask_weight(const WrittenNorm& p) {
+      if (p.weight) ask(weight, p.weight, p.count);
+    }
+    __device__ void ask_row(const WrittenNorm& p) { ask(row, p.input, p.count); }
+    __device__ static void ask(Four (&to)[2 * kOwn], const T* from, int count) {
 #pragma unroll
       for (int i = 0; i < 2 * kOwn; ++i) {
         const int four = static_cast<int>(threadIdx.x) + i * kThreads;
-        if (p.weight && 4 * four < p.count) at[i] = reinterpret_cast<const Four*>(p.weight)[four];
+        if (4 * four < count) to[i] = reinterpret_cast<const Four*>(from)[four];
       }
     }
   };
@@ -126,25 +131,19 @@ struct WrittenNorm {
 
 // By the additions of reduce_rows (reduce/reduce.cuh), which has as many threads for such a row: each thread adds up
 // squares in fours by their places, then lanes meet, then warps.
-template <class T, class W>
-__device__ void normalise(const WrittenNorm<T>& p, const W& weights, T* to) {
+template <class T, class Own>
+__device__ void bring(const WrittenNorm<T>& p, const Own& own, T* to) {
   using Four = typename WrittenNorm<T>::Four;
-  constexpr int kFours = static_cast<int>(sizeof(weights.at) / sizeof(weights.at[0]));
+  constexpr int kFours = static_cast<int>(sizeof(own.row) / sizeof(own.row[0]));
   __shared__ float sums[kWarpsOfBlock];
   const int thread = static_cast<int>(threadIdx.x);
-  Four own[kFours];
-#pragma unroll
-  for (int i = 0; i < kFours; ++i) {
-    const int four = thread + i * kThreads;
-    if (4 * four < p.count) own[i] = reinterpret_cast<const Four*>(p.input)[four];
-  }
   float squares[4] = {};
 #pragma unroll
   for (int i = 0; i < kFours; ++i) {
     if (4 * (thread + i * kThreads) >= p.count) break;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float v = convert<float>(own[i].item[j]);
+      const float v = convert<float>(own.row[i].item[j]);
       squares[j] += v * v;
     }
   }
@@ -167,8 +166,8 @@ __device__ void normalise(const WrittenNorm<T>& p, const W& weights, T* to) {
     Four result;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      result.item[j] = convert<T>(convert<float>(own[i].item[j]) * root);
-      if (p.weight) result.item[j] = convert<T>(convert<float>(weights.at[i].item[j]) * convert<float>(result.item[j]));
+      result.item[j] = convert<T>(convert<float>(own.row[i].item[j]) * root);
+      if (p.weight) result.item[j] = convert<T>(convert<float>(own.weight[i].item[j]) * convert<float>(result.item[j]));
     }
     reinterpret_cast<Four*>(to)[four] = result;
     if (p.out && blockIdx.x == 0) reinterpret_cast<Four*>(p.out)[four] = result;

@@ -6,13 +6,15 @@
 // That order, and so the bits of a result, depend on the length of the row only.
 #include "backends/cuda/gemm/vector.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/cuda/fused/codes.h"
 #include "backends/cuda/gemm/row_norm.cuh"
+#include "backends/cuda/gemm/row_tails.cuh"
+#include "backends/cuda/gemm/tails.h"
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/pieces.cuh"
-#include "backends/cuda/pointwise/functions.cuh"
 #include "backends/cuda/strided.cuh"
 
 namespace mica::cuda {
@@ -37,21 +39,8 @@ template <class T>
 struct Rows {
   Operands<T> products[kFusedProducts];
   int first_block[kFusedProducts], count;
-  bool paired, early;
-};
-
-// The loops over the columns that the kernel knows: none; the sum of the result and a row; silu of the result, or
-// silu(a) * b of two. They are code. A loop that blocks followed by instructions made a product of 2048 x 11264 take
-// 18.8 us instead of 14.7 (H200).
-struct NoTail {};
-template <class T>
-struct SumTail {
-  const T* row;
-  T* out;
-};
-template <class T>
-struct SiluTail {
-  T* out;
+  bool paired;
+  bool early;  // FusedProducts::early
 };
 
 // Past the first cache, and the other half of its 256 bytes into the second.
@@ -70,32 +59,45 @@ __device__ float plus_product(float sum, const Piece<T>& a, const Piece<T>& b) {
   return sum;
 }
 
-// kWarps warps have kColumns columns together, and a lane has kAtOnce pieces of each under way. Whether the columns are
-// asked for before the kernels before this one have ended (kEarly) is known when the kernel is compiled: joined paths
-// would wait for what is under way.
-template <class T, class N, class F, bool kEarly, int kWarps, int kColumns, int kAtOnce>
-__global__ void __launch_bounds__(kThreads)
+// kWarps warps have kColumns columns together, and a lane has kAtOnce pieces of each under way. Threads bring kOwn
+// pieces of the row each to shared memory; if that is none, it is read where it lies. Two blocks of a multiprocessor
+// wait while two others compute.
+template <class T, class N, class F, int kWarps, int kColumns, int kAtOnce, int kOwn>
+__global__ void __launch_bounds__(kThreads, kAtOnce* kColumns > 12 ? 2
+                                            : kAtOnce > 2          ? std::is_same_v<N, NoNorm> ? 3 : 2
+                                                                   : 4)
     rows_kernel(const __grid_constant__ Rows<T> p, const __grid_constant__ N norm, const __grid_constant__ F tail) {
-  constexpr bool kNorm = !std::is_same_v<N, NoNorm>, kSum = std::is_same_v<F, SumTail<T>>,
-                 kSilu = std::is_same_v<F, SiluTail<T>>;
+  constexpr bool kSum = std::is_same_v<F, SumTail<T>>, kSilu = std::is_same_v<F, SiluTail<T>>,
+                 kHeads = std::is_same_v<F, HeadsTail<T>>;
   constexpr int kStep = 32 * kWarps, kTeams = kWarpsOfBlock / kWarps;
-  constexpr int kOwn = kAtOnce > 2 ? 2 : 1;  // pieces of a row that a thread normalises
-  __shared__ alignas(16) T normalised[kNorm ? kOwn * kThreads * kPiece : kPiece];
+  constexpr int kPairs = kColumns / 2;  // where columns of a team belong together by twos
+  __shared__ alignas(16) T brought[kOwn ? kOwn * kThreads * kPiece : kPiece];
   __shared__ float of_warps[kWarpsOfBlock][kColumns];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, team = warp / kWarps;
   int block = static_cast<int>(blockIdx.x), k = 0;
-  if constexpr (std::is_same_v<F, NoTail>) {
+  if constexpr (std::is_same_v<F, NoTail> || kHeads) {
 #pragma unroll
     for (int i = 1; i < kFusedProducts; ++i)
       if (i < p.count && block >= p.first_block[i]) k = i;
     block -= p.first_block[k];
   }
   const bool paired = kSilu && p.paired;
-  const int of_each = paired ? kColumns / 2 : kColumns;
-  const int first = (block * kTeams + team) * of_each;
+  const int of_each = paired ? kPairs : kColumns;
+  int first = (block * kTeams + team) * of_each;
+  // Of heads that are rotated, a team has the same columns of both halves, which lie `half` columns apart.
+  int half = 0;
+  if constexpr (kHeads)
+    if (tail.products[k].rotated) {
+      half = tail.products[k].width;
+      const int pair = (block * kTeams + team) * kPairs;
+      first = pair + pair / half * half;
+    }
   // The product of the c-th column, and the column's number there.
-  const auto product = [&](int c) -> const Operands<T>& { return p.products[paired ? c / (kColumns / 2) : k]; };
-  const auto column = [&](int c) { return first + (paired ? c % (kColumns / 2) : c); };
+  const auto product = [&](int c) -> const Operands<T>& { return p.products[paired ? c / kPairs : k]; };
+  const auto column = [&](int c) {
+    if (kHeads && half) return first + c / kPairs * half + c % kPairs;
+    return first + (paired ? c % kPairs : c);
+  };
   const int4* columns[kColumns];
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) {
@@ -112,25 +114,39 @@ __global__ void __launch_bounds__(kThreads)
       for (int c = 0; c < kColumns; ++c)
         under_way[c][u] = i + u * kStep < pieces ? read_once(columns[c] + i + u * kStep) : int4{};
   };
-  typename N::template Weights<kOwn> weights;
-  if constexpr (kEarly) ask(), weights.ask(norm);
-  wait_then_let_follow();
-  if constexpr (!kEarly) ask(), weights.ask(norm);
-  if constexpr (kNorm) normalise(norm, weights, normalised);
-  const auto* row = reinterpret_cast<const int4*>(kNorm ? normalised : product(0).row);
+  const bool finishes = lane < of_each && warp % kWarps == 0 && column(lane) < product(0).columns;
+  typename F::Beside beside;
   float sums[kColumns] = {};
   const auto add = [&] {
+    const auto* row = reinterpret_cast<const int4*>(kOwn ? brought : product(0).row);
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       if (i + u * kStep >= pieces) break;
-      const Piece<T> of_row = kNorm ? as_piece<T>(row[i + u * kStep]) : read<T>(row + i + u * kStep);
+      const Piece<T> of_row = kOwn ? as_piece<T>(row[i + u * kStep]) : read<T>(row + i + u * kStep);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) sums[c] = plus_product(sums[c], as_piece<T>(under_way[c][u]), of_row);
     }
     i += kAtOnce * kStep;
   };
-  add();
-  while (i < pieces) ask(), add();
+  // What is under way differs, and paths that are joined would wait for it: so all of it is written twice. Blocks that
+  // begin while the kernels before this one still run ask for their columns first. Others ask for the row first, which
+  // would come behind the columns and is needed before them.
+  const auto multiply = [&](auto early) {
+    typename N::template Own<kOwn ? kOwn : 1> own;
+    if constexpr (early) ask(), own.ask_weight(norm);
+    wait_then_let_follow();
+    if constexpr (kOwn) own.ask_row(norm);
+    if (finishes) beside.ask(tail, k, column(lane));
+    if constexpr (!early) own.ask_weight(norm), ask();
+    if constexpr (kOwn) bring(norm, own, brought);
+    add();
+    while (i < pieces) ask(), add();
+  };
+  if (p.early) {
+    multiply(std::true_type());
+  } else {
+    multiply(std::false_type());
+  }
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2)
 #pragma unroll
@@ -139,7 +155,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) of_warps[warp][c] = sums[c];
   __syncthreads();
-  if (lane >= of_each || warp % kWarps != 0 || column(lane) >= product(0).columns) return;
+  if (!finishes) return;
   const auto result = [&](int c) {
     const Operands<T>& of = product(c);
     float sum = 0;
@@ -147,15 +163,24 @@ __global__ void __launch_bounds__(kThreads)
     for (int w = 0; w < kWarps; ++w) sum += of_warps[warp + w][c];
     sum *= of.alpha;
     if (of.bias) sum += convert<float>(of.bias[column(c)]);
-    const T rounded = convert<T>(sum);
-    if (of.out) of.out[column(c)] = rounded;
+    return convert<T>(sum);
+  };
+  const auto keep = [&](int c, T rounded) {
+    if (T* out = product(c).out) out[column(c)] = rounded;
     return convert<float>(rounded);
   };
-  const float value = result(lane);
-  if constexpr (kSum) tail.out[column(lane)] = convert<T>(value + convert<float>(tail.row[column(lane)]));
+  const float value = keep(lane, result(lane));
+  if constexpr (kSum) tail.finish(beside, column(lane), value);
   if constexpr (kSilu) {
-    const T silu = convert<T>(Silu<float>{}(value));
-    tail.out[column(lane)] = paired ? convert<T>(convert<float>(silu) * result(lane + of_each)) : silu;
+    if (paired) {
+      tail.finish(column(lane), value, keep(lane + kPairs, result(lane + kPairs)));
+    } else {
+      tail.finish(column(lane), value);
+    }
+  }
+  if constexpr (kHeads) {
+    const float other = half ? convert<float>(result(lane ^ kPairs)) : 0;
+    tail.finish(beside, k, column(lane), value, other);
   }
 }
 
@@ -180,7 +205,8 @@ constexpr int kFewestByFour = 1024, kMostByFour = 4096;
 
 template <class T, class N, class F>
 void start(Rows<T>& p, const N& norm, const F& tail, int device) {
-  const auto run = [&]<int kWarps, int kColumns, int kAtOnce>() {
+  constexpr bool kNorm = !std::is_same_v<N, NoNorm>;
+  const auto run = [&]<int kWarps, int kColumns, int kAtOnce, int kOwn>() {
     constexpr int kOfBlock = kWarpsOfBlock / kWarps * kColumns;
     int blocks = 0;
     for (int i = 0; i < p.count; ++i) {
@@ -188,77 +214,64 @@ void start(Rows<T>& p, const N& norm, const F& tail, int device) {
       blocks += static_cast<int>(blocks_for(p.products[i].columns, kOfBlock));
     }
     if (p.paired) blocks = static_cast<int>(blocks_for(p.products[0].columns, kOfBlock / 2));
-    if constexpr (kWarps == 4)
-      if (p.early)
-        return launch<rows_kernel<T, N, F, true, kWarps, kColumns, kAtOnce>>(device, blocks, kThreads, p, norm, tail);
-    launch<rows_kernel<T, N, F, false, kWarps, kColumns, kAtOnce>>(device, blocks, kThreads, p, norm, tail);
+    constexpr auto kKernel = rows_kernel<T, N, F, kWarps, kColumns, kAtOnce, kOwn>;
+    launch<kKernel>(device, blocks, kThreads, p, norm, tail);
   };
   int columns = 0;
   for (int i = 0; i < p.count; ++i) columns += p.products[i].columns;
   // So many warps share a column that each has work. They have the row, and so its length, in common.
   const int pieces = p.products[0].pieces;
   if constexpr (std::is_same_v<F, NoTail>) {
-    if constexpr (std::is_same_v<N, NoNorm>)
-      if (pieces <= 32) return run.template operator()<1, 2, 2>();
-    if (pieces <= 64) return run.template operator()<2, 2, 2>();
+    if constexpr (!kNorm)
+      if (pieces <= 32) return run.template operator()<1, 2, 2, 0>();
+    if (pieces <= 64) return run.template operator()<2, 2, 2, kNorm>();
   }
-  if (pieces > kFewPieces) return run.template operator()<4, 2, 6>();
+  if (pieces > kFewPieces) {
+    if constexpr (kNorm) return run.template operator()<4, 2, 6, 2>();
+    if constexpr (!kNorm) {
+      if (columns >= kFewestByFour && columns <= kMostByFour) return run.template operator()<4, 4, 3, 0>();
+      return run.template operator()<4, 2, 6, 0>();
+    }
+  }
   if (columns >= kFewestByFour && (columns <= kMostByFour || (std::is_same_v<F, SiluTail<T>> && p.early)))
-    return run.template operator()<4, 4, 2>();
-  run.template operator()<4, 2, 2>();
+    return run.template operator()<4, 4, 2, kNorm>();
+  run.template operator()<4, 2, 2, kNorm>();
 }
 
-// Whether an instruction reads what the two before it leave: one in a register, the other as the last result.
-bool joins(const FusedInstruction& step, const FusedInstruction& earlier) {
-  const bool in_order = step.in[0] == earlier.out && step.in[1] == FusedInstruction::kLast;
-  const bool turned = step.in[1] == earlier.out && step.in[0] == FusedInstruction::kLast;
-  return earlier.out >= 0 && step.inputs == 2 && (in_order || turned);
-}
-bool is(const FusedInstruction& step, FusedCode code, DType dtype) {
-  return step.code == static_cast<int16_t>(code) && step.dtype == dtype;
-}
-
-// What a loop behind products is. `row` is the operand that is added, `out` the one that is stored, `gate` the product
-// that silu is computed of.
-struct KnownTail {
-  enum class Kind { Unknown, Sum, Silu } kind = Kind::Unknown;
-  int row = 0, out = 0, gate = 0;
-};
-
-KnownTail known_tail(const FusedProducts& products) {
-  const FusedLoop& loop = *products.tail;
-  const FusedInstruction* steps = loop.instructions;
-  const int last = loop.ninstructions - 1;
-  const DType dtype = products.products[0].out.dtype;
-  if (products.products[0].a.sizes[2] <= 64 * kPiece || last < 2 || !is(steps[0], FusedCode::Load, dtype) ||
-      !is(steps[last], FusedCode::Store, dtype) || steps[last].in[0] != FusedInstruction::kLast)
-    return {};
-  KnownTail tail;
-  tail.out = steps[last].operand;
-  const auto of_product = [&](int step) { return products.of_product[steps[step].operand]; };
-  if (products.count == 1 && !products.norm && last == 3 && is(steps[1], FusedCode::Load, dtype) &&
-      is(steps[2], FusedCode::AddScaled, dtype) && steps[2].parameters[1] != 0 && joins(steps[2], steps[0])) {
-    const int row = of_product(0) == 0 ? 1 : 0;
-    tail.row = steps[row].operand;
-    if (of_product(row) < 0 && of_product(1 - row) == 0 && loop.operands[tail.row].strides[0] != 0)
-      tail.kind = KnownTail::Kind::Sum;
-    return tail;
+template <class T>
+HeadsTail<T> heads_tail(const FusedProducts& products, int device) {
+  HeadsTail<T> made{};
+  bool placed = false;
+  for (int i = 0; i < products.ntails; ++i) {
+    const FusedLoop& loop = *products.tails[i].loop;
+    const KnownTail tail = known_tail(products, products.tails[i]);
+    typename HeadsTail<T>::Product& to = made.products[tail.product];
+    to.rotated = tail.rotates;
+    to.width = static_cast<int>(tail.rotates ? tail.width / 2 : tail.width);
+    const auto address = [&](int operand) { return reinterpret_cast<T*>(loop.operands[operand].data); };
+    for (int half = 0; half <= to.rotated; ++half) {
+      typename HeadsTail<T>::Part& part = to.parts[half];
+      part.out = address(tail.out[half]);
+      part.index = loop.operands[tail.out[half]].index;
+      if (tail.rotates) part.cos = address(tail.cos[half]), part.sin = address(tail.sin[half]);
+    }
+    const FusedLoop::Operand& out = loop.operands[tail.out[0]];
+    constexpr int64_t kBytes = sizeof(T);
+    if (loop.ndim > 1) to.pitch = out.strides[0] / kBytes;
+    to.step = out.step / kBytes, to.places = out.size, to.dim = out.dim;
+    placed |= out.index != nullptr;
   }
-  tail.gate = of_product(0);
-  if (tail.gate < 0 || !is(steps[1], FusedCode::Silu, dtype) || steps[1].in[0] != FusedInstruction::kLast) return {};
-  const bool alone = products.count == 1 && last == 2;
-  const bool multiplied = products.count == 2 && last == 4 && is(steps[2], FusedCode::Load, dtype) &&
-                          of_product(2) == 1 - tail.gate && is(steps[3], FusedCode::Mul, dtype) &&
-                          joins(steps[3], steps[1]);
-  if (alone || multiplied) tail.kind = KnownTail::Kind::Silu;
-  return tail;
+  // A product that no loop follows has one head.
+  for (int i = 0; i < products.count; ++i)
+    if (!made.products[i].width) made.products[i].width = static_cast<int>(products.products[i].out.sizes[2]);
+  if (placed) made.bounds = Bounds::of(kIndexedOperation, device);
+  return made;
 }
 
 template <class T>
 void run(const FusedProducts& products, int device) {
   Rows<T> p{};
   p.count = products.count;
-  p.paired = products.tail && products.count == 2;
   p.early = products.early;
   for (int i = 0; i < p.count; ++i) p.products[i] = operands<T>(products.products[i]);
   const auto with_norm = [&](const auto& tail) {
@@ -274,13 +287,15 @@ void run(const FusedProducts& products, int device) {
     const int pieces = static_cast<int>(n.count / kPiece);
     start(p, RowNorm<T>{input, weight, out, n.rstd, pieces, 1.0f / count, eps}, tail, device);
   };
-  if (!products.tail) return with_norm(NoTail{});
-  const KnownTail tail = known_tail(products);
-  const auto address = [&](int operand) { return reinterpret_cast<T*>(products.tail->operands[operand].data); };
+  if (products.ntails == 0) return with_norm(NoTail{});
+  const KnownTail tail = known_tail(products, products.tails[0]);
+  const auto address = [&](int k) { return reinterpret_cast<T*>(products.tails[0].loop->operands[k].data); };
   if (tail.kind == KnownTail::Kind::Sum)
-    return start(p, NoNorm{}, SumTail<T>{address(tail.row), address(tail.out)}, device);
-  if (tail.gate == 1) std::swap(p.products[0], p.products[1]);
-  with_norm(SiluTail<T>{address(tail.out)});
+    return start(p, NoNorm{}, SumTail<T>{address(tail.row), address(tail.out[0])}, device);
+  if (tail.kind == KnownTail::Kind::Heads) return with_norm(heads_tail<T>(products, device));
+  p.paired = products.count == 2;
+  if (tail.product == 1) std::swap(p.products[0], p.products[1]);
+  with_norm(SiluTail<T>{address(tail.out[0])});
 }
 
 }  // namespace
@@ -306,8 +321,6 @@ bool takes_row_norm(DType dtype, int64_t count) {
          count <= kMostOfNorm;
 }
 
-bool takes_tail(const FusedProducts& products) { return known_tail(products).kind != KnownTail::Kind::Unknown; }
-
 void run_fused_products(const FusedProducts& products) {
   const TensorView& out = products.products[0].out;
   const int device = out.device.index();
@@ -321,7 +334,7 @@ void run_fused_products(const FusedProducts& products) {
 
 bool vector_matmul(const MatmulCall& call) {
   if (!takes_vector(call)) return false;
-  run_fused_products({&call, 1, nullptr, nullptr, {}, false});
+  run_fused_products({&call, 1, nullptr, nullptr, 0, false});
   return true;
 }
 

@@ -9,12 +9,11 @@ namespace mica::cuda {
 // weights of a layer do. It takes as long as reading the matrix does.
 bool vector_matmul(const MatmulCall& call);
 
-// Whether it is such a product, by its shape and alignment; whether a norm of the row, or the loop behind products, can
-// be computed with them; and several products of one row at once, with what stands before and after them
-// (FusedProducts). Together they take as long as reading all the matrices does.
+// Whether it is such a product, by its shape and alignment; whether a norm of the row can be computed with them; and
+// several products of one row at once, with what stands before and after them (FusedProducts). Together they take as
+// long as reading all the matrices does.
 bool takes_vector(const MatmulCall& call);
 bool takes_row_norm(DType dtype, int64_t count);
-bool takes_tail(const FusedProducts& products);
 void run_fused_products(const FusedProducts& products);
 
 }  // namespace mica::cuda

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mica/backend/pointwise_loop.h"
+#include "mica/backend/tensor_view.h"
 
 namespace mica {
 
@@ -124,17 +125,36 @@ struct FusedRowNorm {
   float *mean, *shifted;  // null: nobody asks for them
 };
 
+// A loop behind products of one row, which loads results of theirs.
+struct FusedTail {
+  const FusedLoop* loop;
+  // By operand of the loop: the product whose result it loads, or -1, and the column with which it begins there.
+  int8_t of_product[kFusedOperands];
+  int64_t column[kFusedOperands];
+};
+
 // Products of one row, with what the program does before and after them.
 struct FusedProducts {
   const MatmulCall* products;  // where nobody else asks for a result or for the row, its address is null
   int count;
   const FusedRowNorm* norm;  // computes the row, or null
-  // A loop over the columns, or null. Behind one product it follows that one; behind two, both have as many columns.
-  const FusedLoop* tail;
-  int8_t of_product[kFusedOperands];  // by operand of the tail: the product whose result it loads, or -1
-  // Whether the kernel that was started last on this stream is such products, and writes neither the matrices nor the
-  // norm's weight: they may be read before it has ended.
+  const FusedTail* tails;    // no product's result is loaded by two of them
+  int ntails;
+  // Whether the matrices and the norm's weight may be read before the kernels before this one have ended, as far as
+  // these let it begin.
   bool early;
+};
+
+// Attention of few queries, with the arguments of the slot attention_forward.
+struct FusedAttention {
+  TensorView out, logsumexp, query, key, value, mask;
+  bool is_causal;
+  double scale;
+  // Whether the kernel that was started last on this stream is products, and writes no key and no value but those at
+  // the places that these numbers say (null: none). All other keys and values may be read before it has ended. A
+  // negative number counts from the end.
+  bool early;
+  const int64_t *key_place, *value_place;
 };
 
 struct Fusion {
@@ -146,12 +166,13 @@ struct Fusion {
 
   // The backend may compute several products of one row side by side. `takes_product` says whether a call is such a
   // product (of its addresses only the alignment is known). `takes_row_norm` says whether a norm of the row, of
-  // either kind, can be computed with them, and `takes_tail` whether the loop behind them can; no address is known
+  // either kind, can be computed with them, and `takes_tails` whether the loops behind them can; no address is known
   // then. All results have the bits of the kernels one by one. `run_products` runs up to kFusedProducts of them that
-  // share the row. Null where the backend has no such kernel.
+  // share the row. It lets a kernel that was started early begin when all that was queued before it has ended. Null
+  // where the backend has no such kernel.
   bool (*takes_product)(const MatmulCall& call);
   bool (*takes_row_norm)(DType dtype, int64_t count);
-  bool (*takes_tail)(const FusedProducts& products);
+  bool (*takes_tails)(const FusedProducts& products);
   void (*run_products)(const FusedProducts& products);
 
   // The backend may run small loops and sums of rows as one kernel, in which each part sees what the parts before it
@@ -166,6 +187,12 @@ struct Fusion {
   bool (*takes_norm)(int64_t count);
   void (*run_norm)(const FusedNorm& norm);
   void (*run_norm_gradient)(const FusedNormGradient& norm);
+
+  // Attention of few queries by one kernel, which lets a kernel that was started early begin at once, with the bits of
+  // the slot attention_forward. Of addresses `takes_attention` only knows the alignment. Null: there is none.
+  bool (*takes_attention)(const TensorView& query, const TensorView& key, const TensorView& value,
+                          const TensorView& mask);
+  void (*run_attention)(const FusedAttention& attention);
 };
 
 }  // namespace mica

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "mica/backend/fusion.h"
+#include "fusing.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/error.h"
 
@@ -96,6 +96,7 @@ struct Argument<const PointwiseLoop&> {
 template <auto kSlot, class... Args>
 void run_slot(Args... args) {
   if (idle) return;
+  note_kernel();
   std::tuple<Argument<Args>...> host{Argument<Args>(args)...};
   std::apply([](auto&... each) { (*kSlot)(each.get()...); }, host);
 }
@@ -222,8 +223,7 @@ struct Register {
   DType dtype = DType::Undefined;
 };
 
-bool run(const FusedLoop& loop) {
-  if (idle) return true;
+void follow(const FusedLoop& loop) {
   int64_t count = 1;
   for (int d = 0; d < loop.ndim; ++d) count *= loop.shape[d];
   Register registers[kFusedRegisters];
@@ -237,9 +237,12 @@ bool run(const FusedLoop& loop) {
     const int64_t size = element_size(now.dtype);
     if (now.code == FusedInstruction::kStore) {
       const FusedLoop::Operand& o = loop.operands[now.operand];
-      MICA_CHECK(!o.index && input(0).dtype == o.dtype, "a store of another dtype");
+      MICA_CHECK(input(0).dtype == o.dtype, "a store of another dtype");
+      int64_t place = o.index ? *o.index : 0;
+      if (place < 0) place += o.size;
+      MICA_CHECK(!o.index || (place >= 0 && place < o.size), "a place that there is not");
       each_element(loop, o.strides, [&](int64_t at, int64_t element) {
-        std::memcpy(o.data + at, input(0).bytes.data() + element * size, static_cast<size_t>(size));
+        std::memcpy(o.data + place * o.step + at, input(0).bytes.data() + element * size, static_cast<size_t>(size));
       });
       continue;  // the last result stays what it is
     }
@@ -282,6 +285,12 @@ bool run(const FusedLoop& loop) {
     last = made;
     if (now.out >= 0) registers[now.out] = std::move(made);
   }
+}
+
+bool run(const FusedLoop& loop) {
+  if (idle) return true;
+  note_kernel();
+  follow(loop);
   return true;
 }
 
@@ -296,6 +305,13 @@ const Fusion* fusion() {
     Fusion f{};
     f.describe = describe;
     f.run = run;
+    if (!idle) {
+      f.takes_product = takes_product;
+      f.takes_tails = takes_tails;
+      f.run_products = run_products;
+      f.takes_attention = takes_attention;
+      f.run_attention = run_attention;
+    }
     if (idle) {
       f.takes_norm = takes_norm;
       f.run_norm = run_norm;
@@ -343,6 +359,7 @@ extern "C" const mica::Backend* mica_backend() {
     b.synchronize = fusing::synchronize;
     b.default_generator = fusing::default_generator;
     b.new_generator = fusing::new_generator;
+    b.capabilities.reports_indices = true;  // a call need not wait for its index; tests give none that is outside
     b.extension = fusing::extension;
     return b;
   }();
