@@ -64,6 +64,27 @@ def test_places_that_there_are_not():
         assert mica.equal(cache, before)
 
 
+def test_a_product_that_two_loops_follow():
+    x, weight = drawn(1, 1, 1024, seed=1), drawn(512, 1024, seed=2, scale=0.1)
+    cosine, sine = drawn(1, 64, seed=5), drawn(1, 64, seed=6)
+    one, other = drawn(1, 8, 10, 64, seed=3), drawn(1, 8, 12, 64, seed=4)
+
+    def copied(x, at):
+        y = F.linear(x * 2, weight).view(1, 1, 8, 64).transpose(1, 2)
+        one.index_copy_(2, at, y)
+        other.index_copy_(2, at, y)
+
+    def rotated(x, at):
+        y = F.linear(x * 2, weight).view(1, 1, 8, 64).transpose(1, 2)
+        one.index_copy_(2, at, turned(y, cosine, sine))
+        other.index_copy_(2, at, y)
+
+    for run in (copied, rotated):
+        replayed_as_eagerly(
+            lambda x, at, f=run: (f(x, at), x + 1)[1], x, mica.tensor([4], device="cuda"), changed=[one, other]
+        )
+
+
 def test_loops_over_heads_that_the_kernel_does_not_compute():
     x, weight = drawn(1, 1, 1024, seed=1), drawn(512, 1024, seed=2, scale=0.1)
     cosine, sine = drawn(1, 64, seed=5), drawn(1, 64, seed=6)

@@ -218,9 +218,11 @@ bool takes_tails(const FusedProducts& products) {
   // Of shorter rows several are computed by a block at once.
   constexpr int64_t kShortRow = 512;
   if (products.products[0].a.sizes[2] <= kShortRow) return false;
+  unsigned taken = 0;
   for (int i = 0; i < products.ntails; ++i) {
     const KnownTail tail = known_tail(products, products.tails[i]);
-    if (tail.kind == KnownTail::Kind::Unknown) return false;
+    if (tail.kind == KnownTail::Kind::Unknown || taken >> tail.product & 1) return false;
+    taken |= 1u << tail.product;
     if (tail.kind != KnownTail::Kind::Heads) return products.ntails == 1;
     // A half is a whole number of the pairs of columns that a few warps have.
     const FusedLoop& loop = *products.tails[i].loop;

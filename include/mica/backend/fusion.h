@@ -138,7 +138,7 @@ struct FusedProducts {
   const MatmulCall* products;  // where nobody else asks for a result or for the row, its address is null
   int count;
   const FusedRowNorm* norm;  // computes the row, or null
-  const FusedTail* tails;    // no product's result is loaded by two of them
+  const FusedTail* tails;    // they have nothing to do with each other but that they may load the same result
   int ntails;
   // Whether the matrices and the norm's weight may be read before the kernels before this one have ended, as far as
   // these let it begin.
