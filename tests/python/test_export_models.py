@@ -65,6 +65,8 @@ PARTS = {
     "patches": (patches, (X(2, 3, 16, 20),), [(X(3, 3, 32, 24),)], [(0, 2, 3)]),
     "smaller pixels": (lambda x: F.pixel_unshuffle(x, 2), (X(2, 3, 6, 8),), [(X(3, 3, 8, 4),)], [(0, 2, 3)]),
     "attention": (attended, (X(2, 4, 5, 8), X(2, 1, 5, 5)), [(X(3, 4, 9, 8), X(3, 1, 9, 9))], [(0, 2), (0, 2, 3)]),
+    "rows as often as is said": (lambda x, y: x.repeat_interleave(y, 0), (X(3, 2), torch.tensor([1, 2, 3])),
+                                 [(X(2, 2), torch.tensor([0, 4]))], [(0,), (0,)]),
     "a spectrum": (lambda x: torch.fft.irfft(torch.fft.rfft(x), n=x.shape[-1]), (X(2, 6),), [(X(3, 9),)], [(0, 1)]),
 }  # fmt: skip
 
@@ -84,6 +86,18 @@ def test_there_are_only_so_many_places():
     module = export(Places(), (X(2, 5, 8),), dynamic_shapes=({1: Dim("n", max=64)},)).module()
     with pytest.raises(AssertionError, match=r"Guard failed: x.size\(\)\[1\] <= 64"):
         module(X(2, 65, 8))
+
+
+def test_a_size_is_fixed_and_others_are_equal():
+    function = lambda x, y: x + torch.ones(3) + y  # noqa: E731
+    shapes = dict.fromkeys((0, 1), Dim.AUTO)
+    module = export(Calls(function), (X(5, 3), X(5, 3)), dynamic_shapes=(shapes, shapes)).module()
+    x, y = X(7, 3), X(7, 3)
+    assert torch.equal(module(x, y), function(x, y))
+    with pytest.raises(
+        AssertionError, match=r"Guard failed: x.size\(\)\[0\] == y.size\(\)\[0\]|y.size\(\)\[0\] == x.size\(\)\[0\]"
+    ):
+        module(x, y[:6])
 
 
 def test_a_mask_has_to_fit():

@@ -247,8 +247,8 @@ class FakeTensor(mica.Tensor):
         with _C.DisableTorchFunctionSubclass():
             if name in _PLACES and isinstance(args[0], FakeTensor):
                 return _moved(mode, name, args, kwargs)
-            if name == "scaled_dot_product_attention" and mode.shape_env is not None:
-                open_views.rely_on_mask(mode, *args, **kwargs)
+            if mode.shape_env is not None:
+                open_views.rely_on_fit(mode, name, args, kwargs)
             try:
                 with mode, _casts_like(fakes[0].fake_device.type):
                     made = mode._called(func, args, kwargs)

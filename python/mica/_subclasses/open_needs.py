@@ -141,10 +141,10 @@ class _Search:
         with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
             if not self._names or not self._as_in_example(self._names):
                 return None  # an error of the program itself
-            found = self._chosen(self._equal(), 3)
-            if found is None and self._env.takes_relations:
-                found = self._chosen(self._solved(), 2) or self._chosen(self._multiples(), 2)
-            return found
+            if not self._env.takes_relations:
+                return self._chosen(self._equal(), 3)
+            found = self._chosen(self._equal(), 3) or self._chosen([*self._equal(), *self._solved()], 3)
+            return found or self._chosen(self._multiples(), 2)
 
     def numbers(self):
         """{key of a size: its number in the example} with which the operation works."""
@@ -200,7 +200,10 @@ class _Search:
                 continue
             last = max(names, key=place.get)
             made = None if last in env.scales else _facts_of_data.solved(last, difference)
-            if made is None or made.is_number or made.value(self._hints) != self._hints[last]:
+            if made is None or made.value(self._hints) != self._hints[last]:
+                continue
+            if made.is_number:
+                yield {last: _always(made.number)}, {env.preset_key(last): made.number}
                 continue
             keys = {name: _by_key(env, name) for name in made.free_symbols}
             yield {last: made.value}, {env.preset_key(last): made.substituted(keys)}

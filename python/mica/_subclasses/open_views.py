@@ -14,7 +14,7 @@ from mica.fx.experimental._expressions import is_fractional, make, modulo
 from mica.fx.experimental._rounding import rounded
 from mica.fx.experimental._truths import Relation, solve
 
-__all__ = ["VIEWS", "View", "note_scaled", "rely_on_mask", "stated"]
+__all__ = ["VIEWS", "View", "note_scaled", "rely_on_fit", "stated"]
 
 VIEWS = frozenset(["view", "reshape", "_unsafe_view", "expand"])
 
@@ -112,16 +112,37 @@ def _expanded(env, own, sizes):
     return made
 
 
-def rely_on_mask(mode, query, key, value, attn_mask=None, *rest, **named):
-    """Rely on it that a mask of attention fits: the engine's rule of shapes does not look at it."""
-    if attn_mask is None or query.dim() < 2:
+def rely_on_fit(mode, name, args, kwargs):
+    """Rely on it that a mask of attention, or numbers of repeats, fit: the engine's rule of shapes does not look at them, or
+    looks at their values first."""
+    rule = {"scaled_dot_product_attention": _scores, "repeat_interleave": _repeats}.get(name)
+    found = rule(*args, **kwargs) if rule is not None else None
+    if found is None:
         return
-    own, others = (t.__dict__.get("_sizes") or tuple(_C.TensorBase.size(t)) for t in (query, key))
-    sizes = (*own[:-1], others[-2])
+    sizes, like, other = found
     with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
-        meta, sizes, others = open_sizes.of_sizes(sizes, mode.shape_env, query.dtype)
-    scores = open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, mode, query.fake_device), sizes, others)
-    mode.__torch_dispatch__(mica.ops.aten.add.Tensor, (), (scores, attn_mask))
+        meta, sizes, others = open_sizes.of_sizes(sizes, mode.shape_env, like.dtype)
+    made = open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device), sizes, others)
+    mode.__torch_dispatch__(mica.ops.aten.add.Tensor, (), (made, other))
+
+
+def _sizes(tensor):
+    return tensor.__dict__.get("_sizes") or tuple(_C.TensorBase.size(tensor))
+
+
+def _scores(query, key, value, attn_mask=None, *rest, **named):
+    if attn_mask is None or query.dim() < 2:
+        return None
+    return (*_sizes(query)[:-1], _sizes(key)[-2]), query, attn_mask
+
+
+def _repeats(input=None, repeats=None, dim=None, **named):
+    x = named.get("self", input)
+    is_list = isinstance(repeats, _C.TensorBase) and repeats.dim() == 1 and _sizes(repeats)[0] != 1
+    if not is_list or not isinstance(x, mica.Tensor) or not hasattr(x, "fake_device") or not x.dim():
+        return None
+    sizes = _sizes(x)
+    return (math.prod(map(make, sizes), start=make(1)) if dim is None else sizes[dim],), x, repeats
 
 
 def note_scaled(env, func, args, kwargs):

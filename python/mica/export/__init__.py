@@ -234,14 +234,15 @@ def _traced(mod, args, kwargs, named, values, wishes):
     """The program of a run on fake tensors."""
     from mica._subclasses.open_sizes import NeedsStatic
 
-    presets = {}
+    presets, tried = {}, []
     while True:
+        tried.append(dict(presets))
         try:
             return _run_once(mod, args, kwargs, named, values, wishes, presets)
         except NeedsStatic as need:
-            if need.presets.items() <= presets.items():
-                raise need.error from None
             presets |= need.presets
+            if presets in tried:
+                raise need.error from None
 
 
 def _run_once(mod, args, kwargs, named, values, wishes, presets=None, watches_sizes=False):
