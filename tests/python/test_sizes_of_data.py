@@ -147,6 +147,13 @@ def test_make_fx_relies_on_statements():
         assert same(graph(others), function(others))
 
 
+def test_repeats_are_places_in_a_graph():
+    graph = make_fx(lambda x, n: torch.repeat_interleave(x, n, dim=1), tracing_mode="symbolic")(X, torch.arange(1, 5))
+    names = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    assert names == ["aten.repeat_interleave.Tensor", "aten.index_select.default"]
+    assert same(graph(X, torch.arange(4)), X.repeat_interleave(torch.arange(4), 1))
+
+
 def test_more_numbers_than_sixteen():
     function = lambda x: sum(x.tolist()[1:]) * torch.ones(x.tolist()[0])  # noqa: E731
     program = export(as_module(function), (torch.arange(1, 41),))
