@@ -170,3 +170,19 @@ def test_archives_of_torchs(name):
         module(torch.ones(2, 4))
     again = load(written(program)).module()
     assert torch.equal(again(x)["flat"], made["flat"])
+
+
+class Scales(nn.Module):
+    def forward(self, x, count, shift):
+        return x * count + torch.arange(count).sum() + shift, x.shape[0] + count
+
+
+def test_open_numbers_among_the_inputs_are_written():
+    shapes = ({0: Dim.DYNAMIC}, Dim.DYNAMIC, None)
+    again = load(written(export(Scales(), (torch.ones(3), 4, 2), dynamic_shapes=shapes)))
+    assert again.graph_signature.user_inputs == ("x", "count", 2)
+    for count in (2, 3, 7):
+        ours, theirs = again.module()(torch.ones(5), count, 2), Scales()(torch.ones(5), count, 2)
+        assert torch.equal(ours[0], theirs[0]) and ours[1] == theirs[1]
+    with pytest.raises(AssertionError, match="Guard failed: shift == 2"):
+        again.module()(torch.ones(5), 4, 3)

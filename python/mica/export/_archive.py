@@ -238,7 +238,8 @@ class _GraphWriter:
             if node.op == "placeholder":
                 self.note(node)
                 value = node.meta.get("val")
-                inputs.append(self.node_argument(node) if isinstance(value, _C.TensorBase) else self.argument(value))
+                is_named = isinstance(value, (_C.TensorBase, mica.SymInt))
+                inputs.append(self.node_argument(node) if is_named else self.argument(value))
             elif node.op == "output":
                 outputs = [self.argument(each) for each in node.args[0]]
             elif node.op == "get_attr" and hasattr(getattr(self.module, node.target, None), "graph"):

@@ -39,6 +39,8 @@ def written_input(spec, writer):
         return {"tensor_constant": {"arg": {"name": name}, "tensor_constant_name": spec.target}}
     if isinstance(spec.arg, _signature.ConstantArgument):
         return {"constant_input": {"name": name, "value": writer.argument(spec.arg.value)}}
+    if type(spec.arg) in _NUMBERS:
+        return {"user_input": {"arg": {_NUMBERS[type(spec.arg)]: {"as_name": name}}}}
     return {"user_input": {"arg": {"as_tensor": {"name": name}}}}
 
 
