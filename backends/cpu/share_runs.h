@@ -49,31 +49,38 @@ class UnitShare {
   alignas(64) std::atomic<uint64_t> word_{0};
 };
 
-// Calls run(begin, end) for runs that cover [0, count) once. A run has at least `least` units (the last of a share may
-// have fewer) and at most `most`. `count` is below 2^32. Each thread has a `run` of its own, which start() returns, so
-// that it can keep something from one run to the next. If that makes units of another thread's share expensive, `spare`
-// is the number of units from which on they are worth taking.
-template <class Start>
-void share_runs_with(int threads, int64_t count, int64_t least, int64_t most, int64_t spare, const Start& start) {
+// Calls worker(take) once in every thread; take(run) calls run(begin, end) for the runs that this thread gets. Together
+// the runs cover [0, count) once. A run has at least `least` units (the last of a share may have fewer) and at most
+// `most`. `count` is below 2^32. If what a worker keeps from one run to the next makes units of another thread's share
+// expensive, `spare` is the number of units from which on they are worth taking.
+template <class Worker>
+void share_among(int threads, int64_t count, int64_t least, int64_t most, int64_t spare, const Worker& worker) {
   constexpr int kShares = 32;
   threads = static_cast<int>(std::min<int64_t>(threads, count / least));
   if (threads <= 1) {
-    auto&& run = start();
-    for (int64_t begin = 0; begin < count; begin += most) run(begin, std::min(begin + most, count));
-    return;
+    return worker([&](auto&& run) {
+      for (int64_t begin = 0; begin < count; begin += most) run(begin, std::min(begin + most, count));
+    });
   }
   const int shares = std::min(threads, kShares);
   UnitShare share[kShares];
   for (int i = 0; i < shares; ++i) share[i].set(count * i / shares, count * (i + 1) / shares);
   parallel_for(0, threads, 1, [&](int64_t thread, int64_t) {
-    auto&& run = start();
-    const int own = static_cast<int>(thread) % shares;
-    int64_t begin, end;
-    while (share[own].take_front(least, most, begin, end)) run(begin, end);
-    for (int i = 1; i < shares; ++i) {
-      while (share[(own + i) % shares].take_back(least, most, spare, begin, end)) run(begin, end);
-    }
+    worker([&](auto&& run) {
+      const int own = static_cast<int>(thread) % shares;
+      int64_t begin, end;
+      while (share[own].take_front(least, most, begin, end)) run(begin, end);
+      for (int i = 1; i < shares; ++i) {
+        while (share[(own + i) % shares].take_back(least, most, spare, begin, end)) run(begin, end);
+      }
+    });
   });
+}
+
+// The same where each thread has a `run` of its own, which start() returns.
+template <class Start>
+void share_runs_with(int threads, int64_t count, int64_t least, int64_t most, int64_t spare, const Start& start) {
+  share_among(threads, count, least, most, spare, [&](const auto& take) { take(start()); });
 }
 
 template <class F>

@@ -19,22 +19,11 @@ inline size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count)
 
 // Runs body(tasks) once in every thread. tasks(f) calls f(i) for numbers below `count`, each of which one thread gets.
 // A thread begins with a share of its own: layers that follow each other divide their images alike, so that it finds
-// much of what it reads in its own cache. When its share is done it takes from the others', so that a slow thread does
-// not delay them.
+// much of what it reads in its own cache.
 template <class Body>
 void share_tasks(int64_t count, const Body& body) {
-  constexpr int64_t kShares = 32;
-  const int64_t threads = std::min<int64_t>(get_num_threads(), count), shares = std::min(threads, kShares);
-  UnitShare share[kShares];
-  for (int64_t i = 0; i < shares; ++i) share[i].set(count * i / shares, count * (i + 1) / shares);
-  parallel_for(0, threads, 1, [&](int64_t thread, int64_t) {
-    body([&](const auto& task) {
-      int64_t i, end;
-      while (share[thread % shares].take_front(1, 1, i, end)) task(i);
-      for (int64_t other = 1; other < shares; ++other)
-        while (share[(thread + other) % shares].take_back(1, 1, 1, i, end)) task(i);
-    });
-  });
+  share_among(get_num_threads(), count, 1, 1, 1,
+              [&](const auto& take) { body([&](const auto& task) { take([&](int64_t i, int64_t) { task(i); }); }); });
 }
 
 }  // namespace mica::cpu::convolution
