@@ -3,14 +3,12 @@
 // turned. Here blocks of columns (im2col) are the rows, and panels of filters, which compiled calls keep, are the
 // columns. An element is summed in the order of those products, so that it has their bits.
 #include <algorithm>
-#include <optional>
 
 #include "backends/cpu/convolution/columns.h"
 #include "backends/cpu/convolution/correlation.h"
 #include "backends/cpu/convolution/filter_panels.h"
 #include "backends/cpu/convolution/interleaved.h"
 #include "backends/cpu/convolution/parts.h"
-#include "backends/cpu/convolution/winograd.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/gemm/kernels.h"
 #include "backends/cpu/share_runs.h"
@@ -25,14 +23,9 @@ using gemm_impl::MicroTile;
 class FewPositions {
  public:
   explicit FewPositions(const Problem& p) : p_(p) {
+    const SeparatedImages images(p.input, 1, p.channels);
     Problem source = p;
-    std::optional<Scratch> planes;
-    if (p.input.channels_last()) {
-      planes.emplace(bytes_of_floats(p.channels * p.input.positions()));
-      source.input = dense_planes(p.input, p.channels, planes->as<float>());
-      transpose_floats(reinterpret_cast<const float*>(p.input.data), p.channels, planes->as<float>(),
-                       p.input.positions(), p.input.positions(), p.channels);
-    }
+    source.input = images.images();
     const Columns columns{columns_.data(), 0, positions_, false};
     parallel_for(0, p.channels, divide_up(kCopyGrain, p.taps() * positions_), [&](int64_t begin, int64_t end) {
       gather_columns(source, source.input_at(0, 0), begin, end, columns);
@@ -123,9 +116,8 @@ bool suits_few_positions(const Problem& p) {
   if (p.weight_channel_stride != p.taps() || !filters_are_ordered(p, false)) return false;
   // Where all columns stay in the second cache, filters that pass by once from where they lie are as fast.
   if (gemm_depth_at_once(DType::Float32, p.output.positions(), p.depth()) == p.depth()) return false;
-  const Correlation c = forward_correlation(p);
-  return is_short(c) && !suits_winograd(c) &&
-         FilterPanels::may_keep(c.weight, p.filters, p.depth(), p.filter_stride, 1, kernel.cols);
+  return FilterPanels::may_keep(reinterpret_cast<const float*>(p.weight), p.filters, p.depth(), p.filter_stride, 1,
+                                kernel.cols);
 }
 
 void convolve_few_positions(const Problem& p) { FewPositions(p).run(); }

@@ -198,22 +198,8 @@ bool suits_interleaved(const Problem& p) {
 
 void convolve_interleaved(const Problem& p) { InterleavedProduct(p).run(); }
 
-SeparatedProblem::SeparatedProblem(const Problem& p) : original_(p), problem_(p) {
-  problem_.interleaved = false;
-  if (p.output.channels_last()) {
-    problem_.output = dense_planes(p.output, p.filters, output_.as<float>());
-    problem_.work = nullptr;
-  }
-  if (!p.input.channels_last()) return;
-  input_.emplace(bytes_of_floats(p.batch * p.channels * p.input.positions()));
-  const int64_t positions = p.input.positions();
-  for (int64_t i = 0; i < p.batch; ++i)
-    transpose_floats(reinterpret_cast<const float*>(p.input_at(i, 0)), p.channels,
-                     input_->as<float>() + i * p.channels * positions, positions, positions, p.channels);
-  problem_.input = dense_planes(p.input, p.channels, input_->as<float>());
-}
-
-Images dense_planes(const Images& images, int64_t channels, float* data) {
+// Images of the same sizes in `data`, with their channels one after the other.
+static Images dense_planes(const Images& images, int64_t channels, float* data) {
   Images dense = images;
   dense.data = reinterpret_cast<char*>(data);
   dense.strides[2] = 1;
@@ -221,6 +207,25 @@ Images dense_planes(const Images& images, int64_t channels, float* data) {
   dense.channel_stride = dense.positions();
   dense.batch_stride = channels * dense.positions();
   return dense;
+}
+
+SeparatedImages::SeparatedImages(const Images& images, int64_t batch, int64_t channels) : images_(images) {
+  if (!images.channels_last()) return;
+  const int64_t positions = images.positions();
+  float* to = memory_.emplace(bytes_of_floats(batch * channels * positions)).as<float>();
+  images_ = dense_planes(images, channels, to);
+  const float* from = reinterpret_cast<const float*>(images.data);
+  for (int64_t i = 0; i < batch; ++i)
+    transpose_floats(from + i * images.batch_stride, channels, to + i * images_.batch_stride, positions, positions,
+                     channels);
+}
+
+SeparatedProblem::SeparatedProblem(const Problem& p) : original_(p), problem_(p) {
+  problem_.interleaved = false;
+  problem_.input = input_.images();
+  if (!p.output.channels_last()) return;
+  problem_.output = dense_planes(p.output, p.filters, output_.as<float>());
+  problem_.work = nullptr;
 }
 
 void SeparatedProblem::finish() const {

@@ -12,12 +12,20 @@ namespace mica::cpu::convolution {
 bool suits_interleaved(const Problem& p);
 void convolve_interleaved(const Problem& p);
 
-// The same for larger filters over one image with few positions.
+// The same for larger filters of a problem that is short and does not go by Winograd, over one image.
 bool suits_few_positions(const Problem& p);
 void convolve_few_positions(const Problem& p);
 
-// Images of the same sizes in `data`, with their channels one after the other.
-Images dense_planes(const Images& images, int64_t channels, float* data);
+// Some images, each with its channels one after the other: as they are, or copied to memory that the object has.
+class SeparatedImages {
+ public:
+  SeparatedImages(const Images& images, int64_t batch, int64_t channels);
+  const Images& images() const { return images_; }
+
+ private:
+  Images images_;
+  std::optional<Scratch> memory_;
+};
 
 // A problem of few positions whose images are copied, so that a way computes it that has one channel after the other.
 class SeparatedProblem {
@@ -29,7 +37,7 @@ class SeparatedProblem {
  private:
   const Problem& original_;
   Problem problem_;
-  std::optional<Scratch> input_;
+  const SeparatedImages input_{original_.input, original_.batch, original_.channels};
   const Scratch output_{static_cast<size_t>(original_.batch * original_.filters * original_.output.positions()) *
                         sizeof(float)};
 };

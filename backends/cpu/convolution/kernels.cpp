@@ -108,8 +108,8 @@ void convolve(Problem& p) {
     if (suits_interleaved(p)) return convolve_interleaved(p);
     if (p.input.channels_last() && p.output.channels_last() && suits_depthwise_interleaved(p))
       return convolve_depthwise_interleaved(p);
-    if (suits_few_positions(p)) return convolve_few_positions(p);
     if (const Correlation c = forward_correlation(p); is_short(c) && !suits_winograd(c)) {
+      if (suits_few_positions(p)) return convolve_few_positions(p);
       SeparatedProblem separated(p);
       convolve(separated.problem());
       return separated.finish();

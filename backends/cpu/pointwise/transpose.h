@@ -26,8 +26,7 @@ GatherFunction gather_function(int64_t size);
 enum class Source { Cached, Far };
 // From this many bytes on a source is not expected in the caches.
 inline constexpr int64_t kFarBytes = 4 << 20;
-// Up to so many threads wait for single lines rather than for the memory's bandwidth. They ask for lines ahead, also
-// for those that they overwrite, where more threads write past the caches.
+// Up to so many threads wait for single lines rather than for the memory's bandwidth.
 inline constexpr int kFewThreads = 4;
 
 // memcpy, with prefetches for a source that is far.
