@@ -173,15 +173,14 @@ class FakeTensorMode(TorchDispatchMode):
         with _C.DisableTorchFunctionSubclass():
             asks = False  # for a size that only data decide
             try:
-                if is_open and name.startswith("upsample_"):
-                    open_views.note_scaled(self.shape_env, func, args, kwargs)
-                if is_open and name in open_counts.NAMES:
-                    made = open_counts.counted(self, func, name, *args, **kwargs)
-                    if made is not None:
-                        return made
                 if is_open:
+                    if name.startswith("upsample_"):
+                        open_views.note_scaled(self.shape_env, func, args, kwargs)
+                    if name in open_counts.NAMES:
+                        made = open_counts.counted(self, func, name, *args, **kwargs)
+                        if made is not None:
+                            return made
                     open_counts.refuse_offsets(name, args, kwargs, self.shape_env)
-                if is_open:
                     return self._open_result(func, args, kwargs, fakes, place)
                 made = func(*args, **kwargs)
             except SizeOfData:

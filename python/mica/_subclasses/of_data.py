@@ -41,7 +41,7 @@ def number(fake, env):
 
 def _count(fake, env, what="nonzero", least=0):
     """How many elements of a tensor are chosen."""
-    total = math.prod(map(make, _own_sizes(fake)), start=make(1)).bounds(env._ranges)[1]
+    total = math.prod(map(make, open_sizes.own_sizes(fake)), start=make(1)).bounds(env._ranges)[1]
 
     def made():
         return env.create_unbacked_symint(least=least, greatest=total).node._expr
@@ -67,20 +67,12 @@ def result(mode, func, name, args, kwargs):
 
 
 def _made(mode, like, sizes, dtype):
-    sizes = tuple(size.number if hasattr(size, "is_number") and size.is_number else size for size in sizes)
     for size in sizes:
         mode.shape_env.size_like |= set() if isinstance(size, int) else size.free_symbols
-    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
-        meta, sizes, others = open_sizes.of_sizes(sizes, mode.shape_env, dtype)
-    fake = mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device)
-    fake = open_sizes.attach(fake, sizes, others) if any(not isinstance(size, int) for size in sizes) else fake
+    fake = open_sizes.sized(mode, like, sizes, dtype)
     if mica.is_grad_enabled() and like.requires_grad and dtype.is_floating_point:
         fake.requires_grad_()
     return fake
-
-
-def _own_sizes(fake):
-    return fake.__dict__.get("_sizes") or tuple(_C.TensorBase.size(fake))
 
 
 def _rows_of_masks(mode, indices):
@@ -88,7 +80,7 @@ def _rows_of_masks(mode, indices):
     or the call is an error."""
     masks = [index for index in indices if index is not None and index.dtype in _MASKS]
     others = [index for index in indices if index is not None and index.dtype not in _MASKS and index.dim()]
-    length = next((size for index in others if (size := _own_sizes(index)[-1]) != 1), None)
+    length = next((size for index in others if (size := open_sizes.own_sizes(index)[-1]) != 1), None)
     count, made = length, []
     for index in indices:
         if index is None or index.dtype not in _MASKS:
@@ -104,7 +96,7 @@ def _by_own_name(fake, count, env):
     graph has that number, and asserts what it is."""
     if isinstance(count, int) or not (count.is_symbol and next(iter(count.free_symbols)) in env.to_assert):
         return fake
-    known, sizes = env.replace(count), _own_sizes(fake)
+    known, sizes = env.replace(count), open_sizes.own_sizes(fake)
     return open_sizes.attach(
         fake,
         tuple(count if known == size else size for size in sizes),
@@ -123,7 +115,7 @@ def _masked_select(mode, env, x, mask):
 def _unique(mode, env, x, sorted=True, return_inverse=False, return_counts=False):
     count = _count(x, env, "unique", least=1 if _C.TensorBase.numel(x) else 0)
     values = _made(mode, x, (count,), x.dtype)
-    inverse = _made(mode, x, _own_sizes(x) if return_inverse else (0,), mica.int64)
+    inverse = _made(mode, x, open_sizes.own_sizes(x) if return_inverse else (0,), mica.int64)
     counts = _made(mode, x, (count,) if return_counts else (0,), mica.int64)
     return values, inverse, counts
 

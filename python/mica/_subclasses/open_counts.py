@@ -8,6 +8,7 @@ from mica import _C
 from mica._subclasses import open_sizes
 from mica._subclasses.open_views import stated
 from mica.fx.experimental._expressions import make
+from mica.fx.experimental._facts_of_data import of_data
 
 __all__ = ["NAMES", "counted", "refuse_offsets"]
 
@@ -21,7 +22,7 @@ def refuse_offsets(name, args, kwargs, env):
         return
     for value in (*args, *kwargs.values()):
         known = env.worlds.known(value) if type(value) is int else value
-        if known is not value and any(each.startswith("u") for each in known.free_symbols):
+        if known is not value and of_data(known):
             env.specialize(known)
 
 
@@ -29,26 +30,17 @@ def counted(mode, func, name, x, k, dim=-1, *rest, **named):
     """The result of an operator by its name; None where the number is not open."""
     env = mode.shape_env
     count = env.worlds.known(k) if type(k) is int else k
-    own = x.__dict__.get("_sizes") or tuple(_C.TensorBase.size(x))
+    own = open_sizes.own_sizes(x)
     if isinstance(count, int) or not own or not isinstance(dim, int) or not -len(own) <= dim < len(own):
         return None
     if name == "multinomial":
-        return _made(mode, x, (*own[:-1], count), mica.int64)
+        return open_sizes.sized(mode, x, map(env.replace, map(make, (*own[:-1], count))), mica.int64)
     dim %= len(own)
     least = 1 if name == "kthvalue" else 0
     if not (stated(env, ">=", count, least) and stated(env, "<=", count, own[dim])):
         return None
     kept = rest[0] if rest else named.get("keepdim", False)
     middle = (count,) if name == "topk" else (1,) if kept else ()
-    sizes = (*own[:dim], *middle, *own[dim + 1 :])
+    sizes = [env.replace(make(size)) for size in (*own[:dim], *middle, *own[dim + 1 :])]
     kind = type(func(_C.empty([1] * len(own), dtype=x.dtype, device="meta"), 1))
-    return kind((_made(mode, x, sizes, x.dtype), _made(mode, x, sizes, mica.int64)))
-
-
-def _made(mode, like, sizes, dtype):
-    env = mode.shape_env
-    sizes = [env.replace(make(size)) for size in sizes]
-    sizes = tuple(size.number if size.is_number else size for size in sizes)
-    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
-        meta, sizes, others = open_sizes.of_sizes(sizes, env, dtype)
-    return open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device), sizes, others)
+    return kind(open_sizes.sized(mode, x, sizes, dtype) for dtype in (x.dtype, mica.int64))

@@ -8,7 +8,7 @@ import math
 import mica
 from mica import _C
 from mica._functions.families import own_name
-from mica._subclasses.open_sizes import NeedsStatic, NoExpression
+from mica._subclasses.open_sizes import NeedsStatic, NoExpression, own_sizes
 from mica.fx.experimental import _facts_of_data
 from mica.fx.experimental._expressions import Call, Expression, floordiv, make, symbol
 from mica.utils._pytree import tree_flatten, tree_unflatten
@@ -74,9 +74,7 @@ class _Arguments:
         self.sizes, self.totals, self.numbers, wholes = [], [], [], []
         self.fixed = set()  # how many elements there are along the sizes of tensors that are not open
         for leaf in leaves:
-            if isinstance(leaf, _C.TensorBase) and (
-                own := leaf.__dict__.get("_sizes") or tuple(_C.TensorBase.size(leaf))
-            ):
+            if isinstance(leaf, _C.TensorBase) and (own := own_sizes(leaf)):
                 self.sizes += own
                 self.fixed.add(math.prod(size for size in own if isinstance(size, int)) or 1)
                 wholes.append(math.prod(own[1:], start=own[0]))

@@ -7,6 +7,7 @@ Slices whose places only data decide are computed here: no number of a world lie
 import mica
 from mica import _C
 from mica._subclasses import open_sizes
+from mica.fx.experimental._facts_of_data import of_data
 
 __all__ = ["NAMES", "pieces", "rely_on_places", "selected", "sliced"]
 
@@ -27,7 +28,7 @@ def pieces(name, args, kwargs, env):
     x, dim = given.get("input"), given.get("dim", -1 if name == "glu" else 0)
     if not isinstance(x, mica._subclasses.FakeTensor):
         return None
-    sizes = x.__dict__.get("_sizes") or _C.TensorBase.size(x)
+    sizes = open_sizes.own_sizes(x)
     if not isinstance(dim, int) or not -len(sizes) <= dim < len(sizes) or not given.keys() <= set(names):
         return None
     dim %= len(sizes)
@@ -89,7 +90,7 @@ def _stated(truth, env):
     """Whether something holds, which is believed and asserted if only data decide it."""
     if not isinstance(truth, mica.SymBool):
         return truth
-    if not any(name.startswith("u") for name in truth.node._expr.free_symbols):
+    if not of_data(truth.node._expr):
         return bool(truth)
     if not _is_known(truth):
         env.assume(truth.node._expr)
@@ -131,7 +132,7 @@ def _data(value, env):
         expr = env.replace(known)
     else:
         return None
-    return expr if any(name.startswith("u") for name in expr.free_symbols) else None
+    return expr if of_data(expr) else None
 
 
 def _placed(name, env, x, *args, **kwargs):
@@ -151,7 +152,7 @@ def _within(x, dim, start, length, env):
 
 
 def _size(x, dim, env):
-    size = (x.__dict__.get("_sizes") or _C.TensorBase.size(x))[dim]
+    size = open_sizes.own_sizes(x)[dim]
     return size if isinstance(size, int) else env.create_symintnode(size)
 
 
@@ -183,7 +184,7 @@ def sliced(mode, x, dim=0, start=None, end=None, step=1, by_guards=False):
     is_of_data = any(_data(each, env) is not None for each in (start, end, _size(x, dim, env)))
     if step not in (None, 1) or is_of_data is by_guards:
         return None
-    sizes = list(x.__dict__.get("_sizes") or _C.TensorBase.size(x))
+    sizes = list(open_sizes.own_sizes(x))
     size, start, dim = _size(x, dim, env), 0 if start is None else start, dim % len(sizes)
     end = size if end is None or (type(end) is int and end >= 2**62) else end
     if by_guards:

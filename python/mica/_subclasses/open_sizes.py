@@ -64,6 +64,11 @@ def number_of_truth(truth):
     return mica.SymInt(type(truth.node)(relation.left, truth.node.shape_env, int)) if is_held else truth
 
 
+def own_sizes(tensor):
+    """The sizes of a tensor as numbers and expressions."""
+    return tensor.__dict__.get("_sizes") or tuple(_C.TensorBase.size(tensor))
+
+
 def shape_of(fake, env):
     """The sizes of a fake tensor as a program sees them."""
     sizes = fake.__dict__.get("_sizes")
@@ -235,6 +240,15 @@ def result(tensor, others, near, env, func):
     if any(not isinstance(size, int) for size in sizes):
         attach(tensor, tuple(sizes), others)
     return tensor
+
+
+def sized(mode, like, sizes, dtype):
+    """A fake tensor of sizes that are known as expressions, on the device of another one."""
+    sizes = [size.number if isinstance(size, expressions.Expression) and size.is_number else size for size in sizes]
+    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
+        meta, sizes, others = of_sizes(sizes, mode.shape_env, dtype)
+    fake = mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device)
+    return fake if all(isinstance(size, int) for size in sizes) else attach(fake, sizes, others)
 
 
 def known_result(tensor, env):

@@ -10,7 +10,9 @@ import math
 import mica
 from mica import _C
 from mica._subclasses import open_sizes
+from mica._subclasses.open_sizes import own_sizes
 from mica.fx.experimental._expressions import is_fractional, make, modulo
+from mica.fx.experimental._facts_of_data import of_data
 from mica.fx.experimental._rounding import rounded
 from mica.fx.experimental._truths import Relation, solve
 
@@ -33,7 +35,7 @@ def stated(env, sign, left, right):
 
 
 def _is_of_data(value):
-    return any(name.startswith("u") for name in value.free_symbols)
+    return bool(of_data(value))
 
 
 class View:
@@ -41,7 +43,7 @@ class View:
 
     def __init__(self, mode, name, x, shape, *rest, **named):
         self._mode, self._name, self._x, env = mode, name, x, mode.shape_env
-        self._own = x.__dict__.get("_sizes") or tuple(_C.TensorBase.size(x))
+        self._own = own_sizes(x)
         is_list = isinstance(shape, (list, tuple)) and all(type(each) is int for each in shape)
         self._sizes = [env.worlds.known(each) for each in shape] if is_list else None
         self.is_of_data = any(_is_of_data(make(each)) for each in (*self._own, *(self._sizes or ())))
@@ -68,12 +70,11 @@ class View:
         sizes = _expanded(env, own, self._sizes) if is_expanded else _rearranged(env, own, self._sizes)
         if sizes is None:
             return None
+        if not is_expanded:
+            return open_sizes.sized(self._mode, x, sizes, x.dtype)
         sizes = tuple(each if isinstance(each, int) else each.number if each.is_number else each for each in sizes)
         with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
-            if is_expanded:
-                meta, *others = _repeated(env, own, sizes, x.dtype)
-            else:
-                meta, sizes, others = open_sizes.of_sizes(sizes, env, x.dtype)
+            meta, *others = _repeated(env, own, sizes, x.dtype)
         return open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, self._mode, x.fake_device), sizes, others)
 
 
@@ -121,28 +122,22 @@ def rely_on_fit(mode, name, args, kwargs):
     if found is None:
         return
     sizes, like, other = found
-    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
-        meta, sizes, others = open_sizes.of_sizes(sizes, mode.shape_env, like.dtype)
-    made = open_sizes.attach(mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device), sizes, others)
+    made = open_sizes.sized(mode, like, sizes, like.dtype)
     mode.__torch_dispatch__(mica.ops.aten.add.Tensor, (), (made, other))
-
-
-def _sizes(tensor):
-    return tensor.__dict__.get("_sizes") or tuple(_C.TensorBase.size(tensor))
 
 
 def _scores(query, key, value, attn_mask=None, *rest, **named):
     if attn_mask is None or query.dim() < 2:
         return None
-    return (*_sizes(query)[:-1], _sizes(key)[-2]), query, attn_mask
+    return (*own_sizes(query)[:-1], own_sizes(key)[-2]), query, attn_mask
 
 
 def _repeats(input=None, repeats=None, dim=None, **named):
     x = named.get("self", input)
-    is_list = isinstance(repeats, _C.TensorBase) and repeats.dim() == 1 and _sizes(repeats)[0] != 1
+    is_list = isinstance(repeats, _C.TensorBase) and repeats.dim() == 1 and own_sizes(repeats)[0] != 1
     if not is_list or not isinstance(x, mica.Tensor) or not hasattr(x, "fake_device") or not x.dim():
         return None
-    sizes = _sizes(x)
+    sizes = own_sizes(x)
     return (math.prod(map(make, sizes), start=make(1)) if dim is None else sizes[dim],), x, repeats
 
 
