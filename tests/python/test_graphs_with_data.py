@@ -4,25 +4,11 @@ import io
 
 import mica as torch
 import pytest
+from export_parts import as_module, same
 from mica import nn
 from mica.export import export
 from mica.fx.experimental.proxy_tensor import make_fx
 from mica.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-
-def as_module(function):
-    class Calls(nn.Module):
-        def forward(self, *args):
-            return function(*args)
-
-    return Calls()
-
-
-def same(a, b):
-    """Tensors and numbers one by one."""
-    a, b = (each if isinstance(each, (tuple, list)) else (each,) for each in (a, b))
-    assert len(a) == len(b)
-    return all(torch.equal(torch.as_tensor(x), torch.as_tensor(y)) for x, y in zip(a, b, strict=True))
 
 
 def within(u, low, high):

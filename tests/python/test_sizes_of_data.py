@@ -2,37 +2,12 @@
 number, that places lie within. Each was exported from one example and gives what the function gives on others; where
 torch 2.13 asserts, so does the graph."""
 
-import io
-
 import mica as torch
 import pytest
-from mica import nn
-from mica.export import Dim, export, load, save
+from export_parts import as_module, check_program, same
+from mica.export import Dim, export
 from mica.fx.experimental.proxy_tensor import make_fx
 from mica.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-
-def as_module(function):
-    class Calls(nn.Module):
-        def forward(self, *args):
-            return function(*args)
-
-    return Calls()
-
-
-def same(a, b):
-    a, b = (each if isinstance(each, (tuple, list)) else (each,) for each in (a, b))
-    assert len(a) == len(b)
-    return all(torch.equal(torch.as_tensor(x), torch.as_tensor(y)) for x, y in zip(a, b, strict=True))
-
-
-def modules(function, example):
-    """The program as it is, decomposed, and read from an archive."""
-    program, file = export(as_module(function), example), io.BytesIO()
-    save(program, file)
-    file.seek(0)
-    return program.module(), program.run_decompositions().module(), load(file).module()
-
 
 X, V = torch.arange(12.0).reshape(3, 4), torch.arange(10.0)
 N = torch.tensor
@@ -106,13 +81,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_rely_on_what_they_state(name):
-    function, example, others, refused = PROGRAMS[name]
-    for module in modules(function, example):
-        for args in (example, *others):
-            assert same(module(*args), function(*args))
-        for args in refused:
-            with pytest.raises((RuntimeError, IndexError)):
-                module(*args)
+    check_program(*PROGRAMS[name])
 
 
 def test_what_is_relied_on_is_asserted():

@@ -4,36 +4,13 @@ import io
 
 import mica as torch
 import pytest
-from mica import nn
+from export_parts import as_module, check_program, same
 from mica._higher_order_ops.while_loop import while_loop
 from mica.export import export, load, save
 from mica.export.graph_signature import SymBoolArgument, SymFloatArgument, SymIntArgument
 
 N = torch.tensor
 X, Y = torch.arange(12.0), torch.arange(12.0) * 2
-
-
-def as_module(function):
-    class Calls(nn.Module):
-        def forward(self, *args):
-            return function(*args)
-
-    return Calls()
-
-
-def modules(function, example):
-    """The program as it is, decomposed, and read from an archive."""
-    program, file = export(as_module(function), example), io.BytesIO()
-    save(program, file)
-    file.seek(0)
-    return program.module(), program.run_decompositions().module(), load(file).module()
-
-
-def same(a, b):
-    a, b = (each if isinstance(each, (tuple, list)) else (each,) for each in (a, b))
-    return len(a) == len(b) and all(
-        torch.equal(torch.as_tensor(x), torch.as_tensor(y)) for x, y in zip(a, b, strict=True)
-    )
 
 
 def repeated(x, bound, count):
@@ -66,13 +43,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_say_what_data_decide(name):
-    function, example, others, refused = PROGRAMS[name]
-    for module in modules(function, example):
-        for args in (example, *others):
-            assert same(module(*args), function(*args))
-        for args in refused:
-            with pytest.raises((RuntimeError, IndexError)):
-                module(*args)
+    check_program(*PROGRAMS[name])
 
 
 def test_extremes_of_a_generator_are_nodes():
