@@ -1,12 +1,14 @@
 #include "backends/cuda/graphs.h"
 
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/random/generator.h"
+#include "mica/core/recording.h"
 
 namespace mica::cuda {
 
@@ -52,16 +54,29 @@ void* begin(int device, std::string_view error_mode, uintptr_t pool) {
     end_capture(made->stream, device);
     check(status, "cudaStreamBeginCapture");
   }
+  recording::captured = true;
   return made.release();
 }
 
 void end(void* handle) {
   auto* g = static_cast<Graph*>(handle);
-  queue_what_is_put_off();
+  // The capture ends, whatever becomes of the calls that are put off: the stream would take no other work.
+  std::exception_ptr failed;
+  try {
+    queue_what_is_put_off();
+  } catch (...) {
+    failed = std::current_exception();
+    recording::abandon("it was captured for a CUDA graph that could not be made");
+  }
+  recording::captured = false;
   DeviceGuard guard(g->device);
   const cudaError_t status = cudaStreamEndCapture(g->stream, &g->graph);
   g->drawn = philox(default_generator(g->device)).end_capture();
   end_capture(g->stream, g->device);
+  if (failed) {
+    cudaGetLastError();  // of the capture: it belongs to no later call
+    std::rethrow_exception(failed);
+  }
   check(status, "cudaStreamEndCapture");
   MICA_CHECK(g->graph, "the capture of a CUDA graph was invalidated by a call that cannot be captured");
   MICA_CUDA(cudaGraphInstantiate(&g->ready, g->graph, 0));

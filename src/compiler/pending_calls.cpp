@@ -179,8 +179,8 @@ static std::string text_of_error() {
 }
 
 // After an error: calls that can still run stay, and storages that can no longer be computed say so when they are used.
-void PendingCalls::keep_rest(const std::string& reason, bool told) {
-  const Unfinished rest = sort_out(calls_.get(), progress_, slots_, told);
+void PendingCalls::keep_rest(const std::string& reason, bool told, bool capture_failed) {
+  const Unfinished rest = sort_out(calls_.get(), progress_, slots_, told, capture_failed);
   std::vector<char> used(slots_.size()), written(slots_.size());
   for (int c = 0; c < count_; ++c)
     for (int k = 0; k < calls_[c].noperands && rest.stays[c]; ++k) {
@@ -277,11 +277,23 @@ void PendingCalls::run(const char* reason, const std::string& asked_from, bool t
     }
   } catch (...) {
     broken_ = true;
-    keep_rest(text_of_error(), told);
+    keep_rest(text_of_error(), told, captured && has_begun_on_device());
     broken_ = false;
     throw;
   }
   forget();
+}
+
+// Whether a kernel for a device could not be queued. While a graph is captured, that ends the capture.
+bool PendingCalls::has_begun_on_device() const {
+  for (int c = 0; c < count_; ++c)
+    if (progress_[c] == Progress::Begun && !calls_[c].device.is_cpu()) return true;
+  return false;
+}
+
+void PendingCalls::abandon(const std::string& reason) {
+  progress_.assign(count_, Progress::Waits);
+  keep_rest(reason, true, true);
 }
 
 void PendingCalls::finish() {

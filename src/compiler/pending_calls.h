@@ -57,6 +57,8 @@ class PendingCalls {
   // where the storage lies interleaved.
   void run(const char* reason, const std::string& asked_from = {}, bool told = true,
            const StorageImpl* wanted = nullptr);
+  // Forgets all calls, which were captured for a graph that there will not be.
+  void abandon(const std::string& reason);
   void finish();  // runs the calls of a thread that ends; what cannot be computed is lost
   // Where the program is, if an explanation will say so. To be asked before the mutex is locked.
   std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
@@ -79,7 +81,8 @@ class PendingCalls {
   void take_interleaved(const Plan* plan);
   void run_known(const KnownPlan& plan);
   void run_groups(const Plan& plan, const Call* calls);
-  void keep_rest(const std::string& reason, bool told);
+  void keep_rest(const std::string& reason, bool told, bool capture_failed);
+  bool has_begun_on_device() const;
 
   // Behind the calls there is room for those that the plan cuts into halves.
   std::unique_ptr<Call[]> calls_{new Call[kMostCalls + kMostHalves]};

@@ -167,6 +167,12 @@ void flush(const char* reason) {
   known->run(reason, from, !quiet);
 }
 
+void abandon(const char* reason) {
+  if (!known) return;
+  const std::lock_guard lock(known->mutex);
+  known->abandon(reason);
+}
+
 uint32_t users(const StorageImpl& storage) {
   const uint32_t count = storage.use_count();
   if (!storage.moved() || !known) return count;
@@ -178,6 +184,7 @@ uint32_t users(const StorageImpl& storage) {
 // once and 20 us when they were put off. As machine code they took 12 us, so that fewer elements of float32 are enough.
 std::atomic<int64_t> least_elements{4 * kLeastElements};
 thread_local int64_t least_fused = 2048;
+thread_local bool captured = false;
 
 // The kind of a call, or 0 where all calls are put off: in a graph that is captured, and in tests.
 static uint64_t kind_of(const char* name, DType dtype, IntArrayRef sizes) {

@@ -39,7 +39,8 @@ bool can_run_again(const std::vector<const Call*>& begun, const std::vector<Slot
 
 }  // namespace
 
-Unfinished sort_out(const Call* calls, const std::vector<Progress>& progress, std::vector<Slot>& slots, bool told) {
+Unfinished sort_out(const Call* calls, const std::vector<Progress>& progress, std::vector<Slot>& slots, bool told,
+                    bool capture_failed) {
   const size_t count = progress.size();
   Unfinished result{std::vector<char>(count, 1), std::vector<char>(slots.size())};
   std::vector<const Call*> begun;
@@ -48,6 +49,15 @@ Unfinished sort_out(const Call* calls, const std::vector<Progress>& progress, st
     if (progress[c] != Progress::Done) continue;
     result.stays[c] = 0;
     for (int k = 0; k < calls[c].noutputs; ++k) slots[calls[c].operands[k].slot].promised = false;
+  }
+  if (capture_failed) {
+    for (size_t c = 0; c < count; ++c) {
+      if (progress[c] == Progress::Done) continue;
+      result.stays[c] = 0;
+      for (int k = 0; k < calls[c].noutputs; ++k)
+        result.lost[calls[c].operands[k].slot] |= is_promised(slots[calls[c].operands[k].slot]);
+    }
+    return result;
   }
   if (can_run_again(begun, slots)) return result;
 

@@ -17,8 +17,10 @@ struct Unfinished {
 
 // `told`: the error reaches the program whose calls they are, as it does where a call without a recording fails. Then
 // memory that there was before the calls keeps its values where a call that no longer runs should have changed it.
-// Slots that were written say no longer that they are promised.
-Unfinished sort_out(const Call* calls, const std::vector<Progress>& progress, std::vector<Slot>& slots, bool told);
+// Slots that were written say no longer that they are promised. `capture_failed`: the calls were captured for a graph
+// that there will not be. None of them stays; what they should have made is lost, and all other memory is as it was.
+Unfinished sort_out(const Call* calls, const std::vector<Progress>& progress, std::vector<Slot>& slots, bool told,
+                    bool capture_failed);
 
 // Storages whose values were never computed: whoever asks for them gets an error that tells the reason. They have to be
 // held and marked as written later.

@@ -67,6 +67,20 @@ TEST_F(Unfinished, CallsThatCanRunAgainStayRecorded) {
   EXPECT_EQ(first(twice), 2);
 }
 
+TEST_F(Unfinished, CallsOfACaptureThatFailedAreForgotten) {
+  const Tensor state = ones({64, 1024}), a = ones({64, 1024});
+  Scope scope;
+  const Tensor twice = a * 2;
+  add_one(state, twice);
+  abandon("there is no graph");
+  EXPECT_FALSE(pending());
+  scope.end();
+  EXPECT_EQ(first(state), 1);
+  EXPECT_EQ(last(state), 1);
+  EXPECT_TRUE(is_lost(twice));
+  EXPECT_NE(error_of(twice).find("there is no graph"), std::string::npos);
+}
+
 TEST_F(Unfinished, WhatNobodyKnowsIsNotTriedAgain) {
   const Tensor a = ones({64, 1024});
   {

@@ -70,6 +70,40 @@ def test_a_tensor_from_the_host():
     assert replays(function) == 0
 
 
+def test_a_capture_that_fails_changes_nothing():
+    """Calls that are pending when it fails are not run: the function runs again, without a capture."""
+    state = torch.zeros(4096, device="cuda")
+
+    def plain(x):
+        state.add_(1)
+        state.mul_(1.0)
+        y = (x * 2 + 1).relu()
+        return y + torch.tensor([1.0, 2.0, 3.0]).cuda() + state[:3]
+
+    function, reference = made(plain), torch.arange(6.0, device="cuda").reshape(2, 3)
+    for i in range(1, 10):
+        want = (reference * 2 + 1).relu() + torch.tensor([1.0, 2.0, 3.0], device="cuda") + i
+        assert torch.equal(function(reference), want)
+        assert torch.equal(state, torch.full_like(state, float(i)))
+    assert replays(function) == 0
+    assert "captured" in reasons(function)
+    other = made(lambda x: x * 2)
+    agree(other, lambda x: x * 2, "cuda")
+    assert replays(other) == 1
+
+
+def test_a_graph_of_ones_own_that_fails():
+    state = torch.zeros(4096, device="cuda")
+    compiled = torch.compile(lambda x: (state.add_(1), (x * 2 + 1).relu() + torch.ones(3).cuda())[1])
+    graph, x = torch.cuda.CUDAGraph(), torch.ones(3, device="cuda")
+    with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(graph):
+        compiled(x)
+    assert not torch.cuda.is_current_stream_capturing()
+    assert torch.equal(state, torch.zeros_like(state))
+    assert torch.equal(compiled(x), torch.full_like(x, 4))
+    assert torch.equal(state, torch.ones_like(state))
+
+
 def test_random_numbers_go_on():
     drop = torch.nn.Dropout(0.5)
     function = made(drop)

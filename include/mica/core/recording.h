@@ -60,6 +60,11 @@ bool lies_interleaved(const StorageImpl& storage);  // for a call of this thread
 uint32_t users(const StorageImpl& storage);
 bool pending();  // whether this thread has put anything off
 
+// Whether what this thread queues is captured for a graph instead of running. If the capture fails, none of the calls
+// for a device has changed anything, and those that are pending are given up (abandon).
+extern thread_local bool captured;
+void abandon(const char* reason);
+
 // A call on fewer elements (for float32, on fewer than half of them) runs at once, unless an operand is pending. Tests
 // set it so that every call is put off.
 extern std::atomic<int64_t> least_elements;

@@ -55,7 +55,11 @@ class CUDAGraph:
 
     def capture_end(self):
         """Stop recording; the graph can be replayed."""
-        _C._graph_end(self._handle)
+        try:
+            _C._graph_end(self._handle)
+        except BaseException:
+            self.reset()
+            raise
         self._ready = True
 
     def replay(self):

@@ -1,5 +1,6 @@
 """Calls of one compiled function: counted, observed, captured, replayed."""
 
+import contextlib
 import threading
 import weakref
 
@@ -73,8 +74,11 @@ class CudaGraphs:
                 graph.capture_begin(pool, "thread_local")
                 try:
                     value = run()
-                finally:
-                    graph.capture_end()
+                except BaseException:
+                    with contextlib.suppress(Exception):  # the first error says why
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
         finally:
             _C._set_least_fused_elements(before)
         return graph.replay, value
