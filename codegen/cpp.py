@@ -300,6 +300,10 @@ def implementation_declarations(op: Op, schema: Schema):
         yield "views", f"{schema.cpp_return()} {op.implementation}({parameters(schema, False)});"
     elif op.kind == "composite":
         yield "composite", f"{schema.cpp_return()} {op.implementation}({parameters(schema, False)});"
+        if op.writes_out and wants_out(op, schema):
+            outs = [f"const Tensor& {n}" for n in output_names(schema)]
+            given = ", ".join(filter(None, [*outs, parameters(out_schema(schema), False)]))
+            yield "composite", f"void {op.implementation}_out({given});"
     elif op.kind == "inplace":
         rest = parameters(schema, False, skip=1)
         yield "inplace", f"void {op.implementation}(const Tensor& self{', ' + rest if rest else ''});"

@@ -295,7 +295,7 @@ class Writer(RareForms, DispatchedForms):
         given = out_schema(schema).arguments
         handed = f"dispatched_{schema.name}_out" if self.dispatches_out() else ""
         self.modes(f"{schema.name}_out", [*outs, *(a.name for a in given)], dispatched=handed)
-        if is_factory(schema):
+        if is_factory(schema) and not op.writes_out:
             self.put(f"const TensorOptions options = {outs[0]}.options();")
         self.put(f'entry::check_out("{schema.name}", entry::inputs({inputs}), {{{", ".join(outs)}}});')
         if self.tensors():
@@ -318,6 +318,8 @@ class Writer(RareForms, DispatchedForms):
             self.put(f"shapes::{op.implementation}({', '.join(o + '_' for o in outs)}, {names(schema)});")
             for o in outs:
                 self.put(f"{o}_.finish();")
+        elif op.writes_out:
+            self.put(f"composite::{op.implementation}_out({', '.join([*outs, *(a.name for a in given)])});")
         else:
             call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
             frequencies = schema.name in ("fft_fftfreq", "fft_rfftfreq")
@@ -333,7 +335,7 @@ class Writer(RareForms, DispatchedForms):
                 self.put(f"auto results = {call};")
                 for i, o in enumerate(outs):
                     self.put(f'write_out("{schema.name}", {o}, std::get<{i}>(results));')
-        for o in outs:
-            self.put(f"mark_changed({o});")
+        if not op.writes_out:  # its last step is a call which marks what it writes to
+            self.put(*(f"mark_changed({o});" for o in outs))
         self.put(f"return {outs[0]};" if len(outs) == 1 else f"return {{{', '.join(outs)}}};")
         return f"{out_signature(schema, False)} {{\n" + "\n".join(self.take()) + "\n}\n"

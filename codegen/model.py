@@ -78,6 +78,7 @@ class Op:
     out_dtype: dict[str, str] = field(
         default_factory=dict
     )  # which dtypes out= may have: exact, castable or any -> words
+    writes_out: bool = False  # a composite whose out= form is a function of its own, and no copy of the result
     python: bool = True
     python_name: str = ""
     python_schemas: list[str] = field(default_factory=list)
@@ -184,7 +185,7 @@ def camel(name: str) -> str:
 
 KNOWN_KEYS = {
     "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "check",
-    "implementation", "copies", "out_dtype", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
+    "implementation", "copies", "out_dtype", "writes_out", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
     "python_name", "python_schemas", "aliases", "doc", "samples",
 }  # fmt: skip
 
@@ -217,6 +218,8 @@ def read_entry(family: str, entry: dict) -> Op:
     rule = OUT_DTYPES.get(rule, {"": rule}) if isinstance(rule, str) else rule
     if rule and (len(rule) != 1 or not set(rule) <= {"exact", "castable", "any"}):
         raise TableError(f"{where}: out_dtype is one of {sorted(OUT_DTYPES)}, or words under exact or castable: {rule}")
+    if entry.get("writes_out") and not (kind == "composite" and "out" in forms):
+        raise TableError(f"{where}: writes_out is for composites with the form out; others write into out= anyway")
     grad = entry.get("grad", {})
     differentiable = entry.get("differentiable", True)
     if kind in ("pointwise", "native", "view", "inplace") and not grad and differentiable:

@@ -1,6 +1,7 @@
 #include <cctype>
 #include <string>
 
+#include "core/out_dtype.h"
 #include "core/pointwise.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -12,13 +13,30 @@ namespace composite {
 
 namespace {
 
+void check_floor(std::string_view mode) {
+  MICA_CHECK(mode == "floor", "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", mode,
+             "'");
+}
+
 template <class Other>
 Tensor divide_rounded(const Tensor& self, const Other& other, std::optional<std::string_view> mode) {
   if (!mode) return mica::div(self, other);
   if (*mode == "trunc") return _div_trunc(self, other);
-  MICA_CHECK(*mode == "floor", "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *mode,
-             "'");
+  check_floor(*mode);
   return _div_floor(self, other);
+}
+
+template <class Other>
+void divide_rounded_into(const Tensor& out, const Tensor& self, const Other& other,
+                         std::optional<std::string_view> mode) {
+  if (!mode) {
+    mica::div_out(out, self, other);
+  } else if (*mode == "trunc") {
+    _div_trunc_out(out, self, other);
+  } else {
+    check_floor(*mode);
+    _div_floor_out(out, self, other);
+  }
 }
 
 DType double_like(bool complex) { return complex ? DType::Complex128 : DType::Float64; }
@@ -31,16 +49,51 @@ Tensor div_mode(const Tensor& self, const Tensor& other, std::optional<std::stri
 Tensor div_mode(const Tensor& self, const Scalar& other, std::optional<std::string_view> rounding_mode) {
   return divide_rounded(self, other, rounding_mode);
 }
+void div_mode_out(const Tensor& out, const Tensor& self, const Tensor& other,
+                  std::optional<std::string_view> rounding_mode) {
+  divide_rounded_into(out, self, other, rounding_mode);
+}
+void div_mode_out(const Tensor& out, const Tensor& self, const Scalar& other,
+                  std::optional<std::string_view> rounding_mode) {
+  divide_rounded_into(out, self, other, rounding_mode);
+}
+
+namespace {
+
+template <class Base, class Exponent>
+DType power_dtype(const Base& base, const Exponent& exponent) {
+  return double_like(base.is_complex() || exponent.is_complex());
+}
+Tensor widened(const Tensor& t, DType dtype) { return t.to(dtype); }
+const Scalar& widened(const Scalar& s, DType) { return s; }
+
+template <class Base, class Exponent>
+void float_power_into(const Tensor& out, const Base& base, const Exponent& exponent) {
+  const DType dtype = power_dtype(base, exponent);
+  check_dtype_of_out("float_power", out.dtype(), dtype);
+  mica::pow_out(out, widened(base, dtype), widened(exponent, dtype));
+}
+
+}  // namespace
 
 Tensor float_power(const Tensor& self, const Tensor& exponent) {
-  const DType dtype = double_like(self.is_complex() || exponent.is_complex());
+  const DType dtype = power_dtype(self, exponent);
   return mica::pow(self.to(dtype), exponent.to(dtype));
 }
 Tensor float_power(const Tensor& self, const Scalar& exponent) {
-  return mica::pow(self.to(double_like(self.is_complex() || exponent.is_complex())), exponent);
+  return mica::pow(self.to(power_dtype(self, exponent)), exponent);
 }
 Tensor float_power(const Scalar& self, const Tensor& exponent) {
-  return mica::pow(self, exponent.to(double_like(self.is_complex() || exponent.is_complex())));
+  return mica::pow(self, exponent.to(power_dtype(self, exponent)));
+}
+void float_power_out(const Tensor& out, const Tensor& self, const Tensor& exponent) {
+  float_power_into(out, self, exponent);
+}
+void float_power_out(const Tensor& out, const Tensor& self, const Scalar& exponent) {
+  float_power_into(out, self, exponent);
+}
+void float_power_out(const Tensor& out, const Scalar& self, const Tensor& exponent) {
+  float_power_into(out, self, exponent);
 }
 
 DType result_type(const Tensor& tensor, const Tensor& other) {

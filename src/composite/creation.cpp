@@ -3,6 +3,7 @@
 
 #include "core/allocate.h"
 #include "core/default_device.h"
+#include "core/entry.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "core/uninitialized.h"
@@ -118,6 +119,14 @@ Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& opt
   return made_with(std::move(t), options);
 }
 
+void full_out(const Tensor& out, IntArrayRef size, const Scalar& fill_value) {
+  if (out.sizes() == size) {
+    out.fill_(fill_value);
+  } else {
+    entry::write_new(out, composite::full(size, fill_value, out.options()));
+  }
+}
+
 Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptions& options,
                  std::optional<MemoryFormat> memory_format) {
   const TensorOptions plain = options.requires_grad(false).pinned_memory(false);
@@ -133,12 +142,20 @@ Tensor zeros(IntArrayRef size, const TensorOptions& options) {
   inplace::zero_(t);
   return made_with(std::move(t), options);
 }
+void zeros_out(const Tensor& out, IntArrayRef size) {
+  if (out.sizes() == size) {
+    out.zero_();
+  } else {
+    entry::write_new(out, composite::zeros(size, out.options()));
+  }
+}
 Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return composite::full_like(self, 0, options, memory_format);
 }
 Tensor ones(IntArrayRef size, const TensorOptions& options) {
   return composite::full(size, 1, options.dtype(options.dtype()));
 }
+void ones_out(const Tensor& out, IntArrayRef size) { composite::full_out(out, size, 1); }
 Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return composite::full_like(self, 1, options, memory_format);
 }

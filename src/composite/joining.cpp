@@ -6,7 +6,18 @@
 
 namespace mica::composite {
 
-Tensor stack(TensorList tensors, int64_t dim) {
+namespace {
+
+// Tensors that cat joins along a dimension.
+struct Joined {
+  std::vector<Tensor> tensors;
+  int64_t dim;
+};
+
+Tensor join(const Joined& j) { return mica::cat(TensorList(j.tensors), j.dim); }
+void join_into(const Tensor& out, const Joined& j) { mica::cat_out(out, TensorList(j.tensors), j.dim); }
+
+Joined along_new(TensorList tensors, int64_t dim) {
   MICA_CHECK(!tensors.empty(), "stack expects a non-empty TensorList");
   const int64_t d = wrap_dim(dim, tensors[0].dim() + 1);
   std::vector<Tensor> wide;
@@ -16,8 +27,13 @@ Tensor stack(TensorList tensors, int64_t dim) {
                tensors[0].sizes(), " at entry 0 and ", tensors[i].sizes(), " at entry ", i);
     wide.push_back(tensors[i].unsqueeze(d));
   }
-  return mica::cat(TensorList(wide), d);
+  return {std::move(wide), d};
 }
+
+}  // namespace
+
+Tensor stack(TensorList tensors, int64_t dim) { return join(along_new(tensors, dim)); }
+void stack_out(const Tensor& out, TensorList tensors, int64_t dim) { join_into(out, along_new(tensors, dim)); }
 
 // A list of more pieces would not fit into memory, and it would take hours to find that out.
 static void check_pieces(const char* name, int64_t count) {
@@ -127,27 +143,37 @@ std::vector<Tensor> at_least(TensorList tensors, Tensor (*lift)(const Tensor&)) 
   return lifted;
 }
 
-}  // namespace
-
-Tensor hstack(TensorList tensors) {
+Joined side_by_side(TensorList tensors) {
   MICA_CHECK(!tensors.empty(), "hstack expects a non-empty TensorList");
-  const auto lifted = at_least(tensors, mica::atleast_1d);
-  return mica::cat(TensorList(lifted), lifted[0].dim() == 1 ? 0 : 1);
+  auto lifted = at_least(tensors, mica::atleast_1d);
+  const int64_t dim = lifted[0].dim() == 1 ? 0 : 1;
+  return {std::move(lifted), dim};
 }
-Tensor vstack(TensorList tensors) {
+Joined below_each_other(TensorList tensors) {
   MICA_CHECK(!tensors.empty(), "vstack expects a non-empty TensorList");
-  return mica::cat(TensorList(at_least(tensors, mica::atleast_2d)), 0);
+  return {at_least(tensors, mica::atleast_2d), 0};
 }
-Tensor dstack(TensorList tensors) {
+Joined behind_each_other(TensorList tensors) {
   MICA_CHECK(!tensors.empty(), "dstack expects a non-empty TensorList");
-  return mica::cat(TensorList(at_least(tensors, mica::atleast_3d)), 2);
+  return {at_least(tensors, mica::atleast_3d), 2};
 }
-Tensor column_stack(TensorList tensors) {
+std::vector<Tensor> columns_of(TensorList tensors) {
   MICA_CHECK(!tensors.empty(), "column_stack expects a non-empty TensorList");
   std::vector<Tensor> columns;
   for (const Tensor& t : tensors) columns.push_back(t.dim() <= 1 ? t.reshape({t.numel(), 1}) : t);
-  return mica::hstack(columns);
+  return columns;
 }
+
+}  // namespace
+
+Tensor hstack(TensorList tensors) { return join(side_by_side(tensors)); }
+Tensor vstack(TensorList tensors) { return join(below_each_other(tensors)); }
+Tensor dstack(TensorList tensors) { return join(behind_each_other(tensors)); }
+Tensor column_stack(TensorList tensors) { return mica::hstack(columns_of(tensors)); }
+void hstack_out(const Tensor& out, TensorList tensors) { join_into(out, side_by_side(tensors)); }
+void vstack_out(const Tensor& out, TensorList tensors) { join_into(out, below_each_other(tensors)); }
+void dstack_out(const Tensor& out, TensorList tensors) { join_into(out, behind_each_other(tensors)); }
+void column_stack_out(const Tensor& out, TensorList tensors) { mica::hstack_out(out, columns_of(tensors)); }
 
 std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
   MICA_CHECK(!tensors.empty(), "meshgrid expects a non-empty TensorList");

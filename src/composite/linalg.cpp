@@ -198,6 +198,9 @@ Tensor linalg_multi_dot(TensorList tensors) {
 }
 
 Tensor linalg_matmul(const Tensor& self, const Tensor& other) { return mica::matmul(self, other); }
+void linalg_matmul_out(const Tensor& out, const Tensor& self, const Tensor& other) {
+  mica::matmul_out(out, self, other);
+}
 
 Tensor linalg_diagonal(const Tensor& A, int64_t offset, int64_t dim1, int64_t dim2) {
   return A.diagonal(offset, dim1, dim2);

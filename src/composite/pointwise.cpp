@@ -1,4 +1,5 @@
 // Pointwise operations that choose between others, and checks that they make before anything is computed.
+#include "core/out.h"
 #include "core/pointwise.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
@@ -24,25 +25,82 @@ void check_bound(const Tensor& self, const Scalar& bound) {
   check_number_fits(bound, type.get());
 }
 
+enum class Bounds { Lower, Upper, Both };
+
+// Which bounds of clamp are given, once they are found to be in order.
+Bounds bounds_of(const Tensor& self, const Tensor& min, const Tensor& max) {
+  require_bound(min.defined() || max.defined());
+  refuse_complex_clamp(self.is_complex());
+  return !max.defined() ? Bounds::Lower : !min.defined() ? Bounds::Upper : Bounds::Both;
+}
+Bounds bounds_of(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
+  require_bound(min || max);
+  refuse_complex_clamp(self.is_complex());
+  if (!max) return Bounds::Lower;
+  if (!min) return Bounds::Upper;
+  check_bound(self, *min);
+  check_bound(self, *max);
+  return Bounds::Both;
+}
+
+const Tensor& given(const Tensor& bound) { return bound; }
+const Scalar& given(const std::optional<Scalar>& bound) { return *bound; }
+
+template <class Bound>
+Tensor clamped(const Tensor& self, const Bound& min, const Bound& max) {
+  switch (bounds_of(self, min, max)) {
+    case Bounds::Lower:
+      return mica::clamp_min(self, given(min));
+    case Bounds::Upper:
+      return mica::clamp_max(self, given(max));
+    default:
+      return _clamp(self, given(min), given(max));
+  }
+}
+
+template <class Bound>
+void clamp_into(const Tensor& out, const Tensor& self, const Bound& min, const Bound& max) {
+  switch (bounds_of(self, min, max)) {
+    case Bounds::Lower:
+      mica::clamp_min_out(out, self, given(min));
+      break;
+    case Bounds::Upper:
+      mica::clamp_max_out(out, self, given(max));
+      break;
+    default:
+      _clamp_out(out, self, given(min), given(max));
+  }
+}
+
+template <class Bound>
+void clamp_in_place(const Tensor& self, const Bound& min, const Bound& max) {
+  switch (bounds_of(self, min, max)) {
+    case Bounds::Lower:
+      mica::clamp_min_(self, given(min));
+      break;
+    case Bounds::Upper:
+      mica::clamp_max_(self, given(max));
+      break;
+    default:
+      _clamp_(self, given(min), given(max));
+  }
+}
+
+using OptionalScalar = std::optional<Scalar>;
+
 }  // namespace
 
 namespace composite {
 
-Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) {
-  require_bound(min.defined() || max.defined());
-  refuse_complex_clamp(self.is_complex());
-  if (!max.defined()) return mica::clamp_min(self, min);
-  if (!min.defined()) return mica::clamp_max(self, max);
-  return _clamp(self, min, max);
+Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) { return clamped(self, min, max); }
+Tensor clamp(const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
+  return clamped(self, min, max);
 }
-Tensor clamp(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
-  require_bound(min || max);
-  refuse_complex_clamp(self.is_complex());
-  if (!max) return mica::clamp_min(self, *min);
-  if (!min) return mica::clamp_max(self, *max);
-  check_bound(self, *min);
-  check_bound(self, *max);
-  return _clamp(self, *min, *max);
+void clamp_out(const Tensor& out, const Tensor& self, const Tensor& min, const Tensor& max) {
+  clamp_into(out, self, min, max);
+}
+void clamp_out(const Tensor& out, const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
+  clamp_into(out, self, min, max);
 }
 
 Tensor ldexp(const Tensor& self, const Tensor& other) {
@@ -56,6 +114,7 @@ Tensor ldexp(const Tensor& self, const Tensor& other) {
 }
 
 Tensor square(const Tensor& self) { return mica::pow(self, 2); }
+void square_out(const Tensor& out, const Tensor& self) { mica::pow_out(out, self, 2); }
 
 Tensor positive(const Tensor& self) {
   MICA_CHECK(self.dtype() != DType::Bool, "The `+` operator, on a bool tensor is not supported.");
@@ -63,6 +122,13 @@ Tensor positive(const Tensor& self) {
 }
 
 Tensor conj_physical(const Tensor& self) { return self.is_complex() ? _conj_physical(self) : self; }
+void conj_physical_out(const Tensor& out, const Tensor& self) {
+  if (self.is_complex()) {
+    _conj_physical_out(out, self);
+  } else {
+    write_out("conj_physical", out, self);
+  }
+}
 
 std::tuple<Tensor, Tensor> frexp(const Tensor& self) {
   MICA_CHECK(is_floating(self.dtype()), "torch.frexp() only supports floating-point dtypes");
@@ -103,29 +169,9 @@ Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol
 
 namespace inplace {
 
-void clamp_(const Tensor& self, const Tensor& min, const Tensor& max) {
-  require_bound(min.defined() || max.defined());
-  refuse_complex_clamp(self.is_complex());
-  if (!max.defined()) {
-    mica::clamp_min_(self, min);
-  } else if (!min.defined()) {
-    mica::clamp_max_(self, max);
-  } else {
-    _clamp_(self, min, max);
-  }
-}
-void clamp_(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
-  require_bound(min || max);
-  refuse_complex_clamp(self.is_complex());
-  if (!max) {
-    mica::clamp_min_(self, *min);
-  } else if (!min) {
-    mica::clamp_max_(self, *max);
-  } else {
-    check_bound(self, *min);
-    check_bound(self, *max);
-    _clamp_(self, *min, *max);
-  }
+void clamp_(const Tensor& self, const Tensor& min, const Tensor& max) { clamp_in_place(self, min, max); }
+void clamp_(const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
+  clamp_in_place(self, min, max);
 }
 
 }  // namespace inplace

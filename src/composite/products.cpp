@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/geometry.h"
+#include "core/out.h"
 #include "core/pointwise.h"
 #include "mica/generated/implementations.h"
 #include "mica/generated/layers/linear_layers.h"
@@ -61,6 +62,21 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
   return batched(self, other);
 }
 
+void matmul_out(const Tensor& out, const Tensor& self, const Tensor& other) {
+  const int64_t a = self.dim(), b = other.dim();
+  if (a == 2 && b == 2) {
+    mica::mm_out(out, self, other);
+  } else if (a == 1 && b == 1) {
+    mica::dot_out(out, self, other);
+  } else if (a == 2 && b == 1) {
+    mica::mv_out(out, self, other);
+  } else if (a == 3 && b == 3 && self.size(0) == other.size(0)) {
+    mica::bmm_out(out, self, other);
+  } else {
+    write_out("matmul", out, composite::matmul(self, other));
+  }
+}
+
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   MICA_CHECK(weight.dim() == 2 || weight.dim() == 1, "linear(): argument 'weight' must be 1D or 2D, got ", weight);
   if (weight.dim() == 1) {
@@ -90,13 +106,32 @@ Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, co
   return mica::addmm(self, wide, batch2.reshape({batch2.size(0) * batch2.size(1), batch2.size(2)}), beta, alpha);
 }
 
-Tensor outer(const Tensor& self, const Tensor& vec2) {
+namespace {
+
+void check_vectors(const Tensor& self, const Tensor& vec2) {
   MICA_CHECK(self.dim() == 1, "outer: Expected 1-D argument self, but got ", self.dim(), "-D");
   MICA_CHECK(vec2.dim() == 1, "outer: Expected 1-D argument vec2, but got ", vec2.dim(), "-D");
-  return self.unsqueeze(1) * vec2;
 }
 
-Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha) {
+}  // namespace
+
+Tensor outer(const Tensor& self, const Tensor& vec2) {
+  check_vectors(self, vec2);
+  return self.unsqueeze(1) * vec2;
+}
+void outer_out(const Tensor& out, const Tensor& self, const Tensor& vec2) {
+  check_vectors(self, vec2);
+  mica::mul_out(out, self.unsqueeze(1), vec2);
+}
+
+namespace {
+
+// The terms of addr. Without an addend self is not read.
+struct Terms {
+  Tensor addend, product;
+};
+
+Terms addr_terms(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha) {
   MICA_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D argument ", vec1.dim() != 1 ? "vec1" : "vec2",
              ", but got ", vec1.dim() != 1 ? vec1.dim() : vec2.dim(), "-D");
   const int64_t sizes[2] = {vec1.size(0), vec2.size(0)};
@@ -119,7 +154,23 @@ Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Sc
   const Tensor product = scaled(mica::outer(vec1, vec2), alpha);
   const Tensor addend = self.expand(sizes);
   // beta zero means that self is not read, so that its NaNs do not spread.
-  return beta.to_complex() == complex128(0) ? product : scaled(addend, beta) + product;
+  return {beta.to_complex() == complex128(0) ? Tensor() : scaled(addend, beta), product};
+}
+
+}  // namespace
+
+Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha) {
+  const Terms t = addr_terms(self, vec1, vec2, beta, alpha);
+  return t.addend.defined() ? t.addend + t.product : t.product;
+}
+void addr_out(const Tensor& out, const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta,
+              const Scalar& alpha) {
+  const Terms t = addr_terms(self, vec1, vec2, beta, alpha);
+  if (t.addend.defined()) {
+    mica::add_out(out, t.addend, t.product, 1);
+  } else {
+    write_out("addr", out, t.product);
+  }
 }
 
 Tensor inner(const Tensor& self, const Tensor& other) {

@@ -1,6 +1,7 @@
 // Factories of random tensors and sampling from given distributions.
 #include "core/allocate.h"
 #include "core/default_device.h"
+#include "core/entry.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/backend.h"
@@ -34,12 +35,26 @@ Tensor finished(const Tensor& t, const TensorOptions& o) {
 Tensor rand(IntArrayRef size, const MaybeGenerator& generator, const TensorOptions& options) {
   return finished(mica::empty(size, without_grad(options)).uniform_(0, 1, generator), options);
 }
+void rand_out(const Tensor& out, IntArrayRef size, const MaybeGenerator& generator) {
+  if (out.sizes() == size) {
+    out.uniform_(0, 1, generator);
+  } else {
+    entry::write_new(out, composite::rand(size, generator, out.options()));
+  }
+}
 Tensor rand_like(const Tensor& self, const MaybeGenerator& generator, const TensorOptions& options,
                  std::optional<MemoryFormat> memory_format) {
   return finished(mica::empty_like(self, without_grad(options), memory_format).uniform_(0, 1, generator), options);
 }
 Tensor randn(IntArrayRef size, const MaybeGenerator& generator, const TensorOptions& options) {
   return finished(mica::empty(size, without_grad(options)).normal_(0, 1, generator), options);
+}
+void randn_out(const Tensor& out, IntArrayRef size, const MaybeGenerator& generator) {
+  if (out.sizes() == size) {
+    out.normal_(0, 1, generator);
+  } else {
+    entry::write_new(out, composite::randn(size, generator, out.options()));
+  }
 }
 Tensor randn_like(const Tensor& self, const MaybeGenerator& generator, const TensorOptions& options,
                   std::optional<MemoryFormat> memory_format) {

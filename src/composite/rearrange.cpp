@@ -170,6 +170,9 @@ Tensor ravel(const Tensor& self) { return self.contiguous().view({-1}); }
 Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   return self.narrow(dim, start, length).clone(MemoryFormat::Contiguous);
 }
+void narrow_copy_out(const Tensor& out, const Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  mica::alias_copy_out(out, self.narrow(dim, start, length));
+}
 
 Tensor atleast_1d(const Tensor& self) { return self.dim() == 0 ? self.reshape({1}) : self; }
 Tensor atleast_2d(const Tensor& self) {

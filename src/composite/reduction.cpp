@@ -46,6 +46,8 @@ Tensor trace(const Tensor& self) {
 
 Tensor max_of_two(const Tensor& self, const Tensor& other) { return mica::maximum(self, other); }
 Tensor min_of_two(const Tensor& self, const Tensor& other) { return mica::minimum(self, other); }
+void max_of_two_out(const Tensor& out, const Tensor& self, const Tensor& other) { mica::maximum_out(out, self, other); }
+void min_of_two_out(const Tensor& out, const Tensor& self, const Tensor& other) { mica::minimum_out(out, self, other); }
 
 // ---- comparing whole tensors
 

@@ -69,14 +69,19 @@ void PointwisePlan::in_place(const Tensor& self) {
       return;
     }
   }
+  MICA_CHECK(can_cast(result_, self.dtype()), "result type ", info(result_).legacy,
+             " can't be cast to the desired output type ", info(self.dtype()).legacy);
   into(self, 0);
 }
 
 // For these operations torch does not convert the result into the given out=.
-[[gnu::cold]] static void check_exact_output(const std::string_view op, DType out, DType result, DType common) {
+[[gnu::cold]] static void check_exact_output(const std::string_view op, DType out, DType result, DType common,
+                                             bool one_tensor) {
   for (const std::string_view exact :
        {"neg", "floor", "ceil", "trunc", "round", "sign", "sgn", "abs", "bitwise_not", "_conj_physical", "frac"})
     MICA_CHECK(op != exact || out == common, "Found dtype ", info(out).legacy, " but expected ", info(common).legacy);
+  for (const std::string_view bounded : {"_clamp", "clamp_min", "clamp_max"})  // by numbers
+    MICA_CHECK(!one_tensor || op != bounded, "Found dtype ", info(out).legacy, " but expected ", info(result).legacy);
   for (const std::string_view truth : {"isposinf", "isneginf", "signbit"})
     MICA_CHECK(op != truth, op, " does not support non-boolean outputs.");
   MICA_CHECK(op != "nan_to_num", "nan_to_num: dtype of out: ", info(out).legacy,
@@ -95,7 +100,7 @@ void PointwisePlan::into(const Tensor& out, int output) {
   MICA_CHECK(out.device() == device_, "Expected all tensors to be on the same device, but found at least two devices, ",
              device_, " and ", out.device(), "! (out of ", op_.name, ")");
   if (out.dtype() != result_) [[unlikely]] {
-    check_exact_output(op_.name, out.dtype(), result_, common_);
+    check_exact_output(op_.name, out.dtype(), result_, common_, ninputs_ > 1 && operands_[1].number);
     MICA_CHECK(can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
                " can't be cast to the desired output type ", info(out.dtype()).legacy);
   }
