@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/allocate.h"
 #include "core/compiler_switch.h"
 #include "core/kept.h"
 #include "core/recorded_rows.h"
 #include "mica/core/recording.h"
+#include "mica/parallel.h"
 
 namespace mica::recording {
 
@@ -124,12 +126,29 @@ bool waits_as_product(const Tensor& t) {
   return is_lone_call(writes, &t);
 }
 
-bool put_off_convolution(ConvolutionKernel* kernel, const Tensor& out, const Tensor& input, const Tensor& weight,
+// A copy of a small image whose memory somebody outside knows, as that of a NumPy array: he may change it before the
+// call runs. None where the copy would cost more than the call gains.
+static Tensor own_copy(const Tensor& input, int64_t results) {
+  constexpr int64_t kResultsForOne = 2;
+  if (input.dtype() != DType::Float32 || !input.is_cpu() || !input.storage() || input.storage()->written_later() ||
+      !input.storage()->address() || !input.is_contiguous() || input.numel() * kResultsForOne > results)
+    return {};
+  const Tensor copy = empty_contiguous(input.sizes(), input.dtype(), input.device());
+  const float* from = static_cast<const float*>(input.view_of().data);
+  float* to = static_cast<float*>(copy.view_of().data);
+  parallel_for(0, input.numel(), 1 << 15,
+               [&](int64_t begin, int64_t end) { std::copy(from + begin, from + end, to + begin); });
+  return copy;
+}
+
+bool put_off_convolution(ConvolutionKernel* kernel, const Tensor& out, const Tensor& given, const Tensor& weight,
                          const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                          int64_t groups) {
   if (!in_function() || stride.size() > kMostSpatial || !is_own_memory(out) || out.storage()->address() ||
       !out.is_contiguous() || out.numel() < std::min(kLeastResult, least_elements.load(std::memory_order_relaxed)))
     return false;
+  const Tensor copy = given.storage() && !given.storage()->resizable() ? own_copy(given, out.numel()) : Tensor();
+  const Tensor& input = copy.defined() ? copy : given;
   for (const Tensor* t : {&input, &weight, &bias}) {
     if (!t->defined()) continue;
     if (!is_own_memory(*t)) return false;

@@ -1,8 +1,9 @@
 """Memory that calls on the blocks of a convolution write: in place, in views, and where somebody reads it afterwards."""
 
 import mica
+import numpy
 import pytest
-from convolution_parts import both, conv, made_parts, norm
+from convolution_parts import both, conv, made_parts, norm, said
 
 F = mica.nn.functional
 
@@ -133,3 +134,30 @@ def test_into_memory_that_there_is(parts):
         a, b = x.clone(), x.clone()
         for _ in range(2):
             assert mica.equal(into_its_input(a), mica.compile(into_its_input)(b))
+
+
+def test_an_image_that_numpy_may_change():
+    """A small image is copied, so that its convolution can wait: the array may change before it runs."""
+    layer, bn = conv(3, 32, 3), norm(32, 4)
+    values = numpy.random.default_rng(3).standard_normal((1, 3, 40, 40), numpy.float32)
+    array = values.copy()
+    x = mica.from_numpy(array)
+
+    def function(x):
+        y = layer(x)
+        array[:] = 0
+        return F.relu(bn(y))
+
+    compiled = mica.compile(function)
+    with mica.no_grad():
+        wanted = function(x)
+        for _ in range(3):
+            array[:] = values
+            assert mica.equal(compiled(x), wanted)
+    assert "3 calls of kernels were put off and ran as 1 loops" in said(lambda x: F.relu(bn(layer(x))), x)
+
+
+def test_a_large_image_that_numpy_may_change():
+    layer = conv(16, 16, 3)
+    array = numpy.random.default_rng(3).standard_normal((1, 16, 40, 40), numpy.float32)
+    both(lambda x: F.relu(layer(x)), mica.from_numpy(array))
