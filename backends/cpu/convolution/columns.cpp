@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "backends/cpu/index/element_bytes.h"
 #include "backends/shared/read_element.h"
@@ -61,8 +62,60 @@ void for_each_run(const Problem& p, const int64_t (&tap)[3], const Columns& colu
   }
 }
 
+// Where each column of each tap is read in a plane. Runs of a few elements take longer to find than to copy, so that
+// they are found once for all channels.
+class ShortRuns {
+ public:
+  // Whether runs are short, and channels enough to make up for finding them.
+  static bool suit(const Problem& p, int64_t channels, const Columns& columns) {
+    constexpr int64_t kShort = 16, kLeastChannels = 8, kMostPlaces = 1 << 14;
+    return p.output.sizes[2] <= kShort && channels >= kLeastChannels && p.taps() * columns.count <= kMostPlaces;
+  }
+
+  ShortRuns(const Problem& p, const Columns& columns) {
+    for (int64_t kz = 0; kz < p.kernel[0]; ++kz)
+      for (int64_t ky = 0; ky < p.kernel[1]; ++ky)
+        for (int64_t kx = 0; kx < p.kernel[2]; ++kx) {
+          const Range width = meeting(p, 2, kx);
+          const int64_t shift = (kx * p.dilation[2] - p.padding[2]) * p.input.strides[2];
+          for_each_run(p, {kz, ky, kx}, columns, [&](int64_t at, int64_t x, int64_t n, bool meets, int64_t offset) {
+            const int64_t low = meets ? std::clamp(width.low - x, int64_t{0}, n) : n;
+            const int64_t high = meets ? std::clamp(width.high - x, low, n) : n;
+            for (int64_t i = low; i < high; ++i)
+              places_.push_back({at + i, offset + shift + (x + i) * p.stride[2] * p.input.strides[2]});
+          });
+          ends_.push_back(places_.size());
+        }
+  }
+
+  // The rows of a channel: one for each tap.
+  template <class T>
+  void gather(const T* plane, T* rows, const Columns& columns) const {
+    size_t i = 0;
+    for (const size_t end : ends_) {
+      std::fill_n(rows, columns.count, T{});
+      for (; i < end; ++i) rows[places_[i].column] = plane[places_[i].offset];
+      rows += columns.element_stride();
+    }
+  }
+
+ private:
+  struct Place {
+    int64_t column, offset;
+  };
+  std::vector<Place> places_;  // by tap
+  std::vector<size_t> ends_;   // of the places of each tap
+};
+
 template <class T>
 void gather_rows(const Problem& p, const T* images, int64_t begin, int64_t end, const Columns& columns) {
+  if (ShortRuns::suit(p, end - begin, columns)) {
+    const ShortRuns runs(p, columns);
+    for (int64_t c = begin; c < end; ++c)
+      runs.gather(images + c * p.input.channel_stride,
+                  reinterpret_cast<T*>(columns.data) + c * p.taps() * columns.element_stride(), columns);
+    return;
+  }
   const int64_t step = p.stride[2] * p.input.strides[2];
   for (int64_t c = begin; c < end; ++c) {
     const T* plane = images + c * p.input.channel_stride;
