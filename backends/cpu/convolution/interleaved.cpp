@@ -24,6 +24,8 @@ using gemm_impl::MicroTile;
 constexpr int64_t kGroupPanels = 14;  // the panels of positions that are multiplied with one panel of filters, at most
 constexpr int64_t kHeavyMatrix = 1 << 20;  // bytes of a matrix that leaves the second cache before it is read again
 constexpr int64_t kHeavyGroup = 1 << 20;   // bytes of a group of panels that is then worth fewer reads of the matrix
+constexpr int64_t kNearResult = 1 << 15;   // bytes of a result that stay in the first cache, mostly
+constexpr int64_t kFewDepths = 64;         // a tile is made in less time than memory takes for its part of the result
 constexpr int64_t kSetFloats = 512;        // rows so far apart fall into few sets of the first cache
 constexpr int64_t kLineFloats = 16;
 
@@ -37,6 +39,10 @@ class InterleavedProduct {
     const bool heavy = p.filters * row_bytes > kHeavyMatrix;
     const int64_t most = std::max<int64_t>(1, (heavy ? kHeavyGroup : kernel_.block_bytes) / panel_bytes);
     group_ = equal_part(panels_, std::min(kGroupPanels, most));
+    // While all of the matrix stays in the second cache, what follows is computed in the first one.
+    if (p.filters * row_bytes <= kernel_.block_bytes / 2)
+      group_ =
+          std::clamp<int64_t>(kNearResult / static_cast<int64_t>(bytes_of_floats(p.filters * kernel_.rows)), 1, group_);
     // Rows are read where they lie if they are whole positions of the source, and not in few sets of the cache.
     in_place_ = p.is_pointwise() && p.input.channels_last() && !p.factors && depth_ % kSetFloats != 0;
     turned_ = !p.output.channels_last();
@@ -78,9 +84,10 @@ class InterleavedProduct {
       for (int64_t i = 0; i < count && p_.factors; ++i, to += row_) multiply_row(image, to, to);
       return;
     }
+    int64_t y = first / width, x = first % width;
     for (int64_t i = 0; i < count; ++i, to += row_) {
-      const int64_t y = (first + i) / width * p_.stride[1], x = (first + i) % width * p_.stride[2];
-      const float* at = from + y * in.strides[1] + x * in.strides[2];
+      const float* at = from + y * p_.stride[1] * in.strides[1] + x * p_.stride[2] * in.strides[2];
+      if (++x == width) x = 0, ++y;
       if (in.channel_stride == 1 && p_.factors) {
         multiply_row(image, at, to);
       } else if (in.channel_stride == 1) {
@@ -120,6 +127,7 @@ class InterleavedProduct {
     tile.k = depth_;
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
+    const int64_t ahead = depth_ <= kFewDepths && !turned_ ? group_ * kernel_.rows * step_ : 0;
     for (int64_t i = column; i < column + columns; ++i) {
       const int64_t filter = i * kernel_.cols;
       tile.b = tile.next_b = filters_.panel(i);
@@ -132,6 +140,7 @@ class InterleavedProduct {
         if (panel + 1 == last && i + 1 < columns_) tile.next_b = filters_.panel(i + 1);
         const bool lone = has_lone(image) && panel + 1 == panels_;
         if (lone) --tile.rows;
+        if (ahead > 0 && panel + group_ < panels_) fetch_result(static_cast<const float*>(tile.c) + ahead, tile.cols);
         if (tile.rows > 0) kernel_.run(tile);
         if (lone) run_alone(tile);
       }
@@ -140,6 +149,12 @@ class InterleavedProduct {
     const int64_t filters = std::min(p_.filters, (column + columns) * kernel_.cols) - filter;
     if (p_.bias) add_bias(target + filter * filter_step, filter, filters, count);
     if (p_.work) p_.work->run({image, filter, filters, position, count});
+  }
+
+  // Fetches a tile of the result, which a later group writes: tiles of few depths would wait for it.
+  void fetch_result(const float* to, int64_t filters) const {
+    for (int64_t i = 0; i < kernel_.rows; ++i)
+      for (int64_t j = 0; j < filters; j += kLineFloats) __builtin_prefetch(to + i * step_ + j, 1, 2);
   }
 
   // With positions as columns, a last vector of one column is added in an order of its own. Small images follow each
