@@ -22,11 +22,15 @@ class Epilogue::Work final : public BlockWork {
   Work(const Epilogue& epilogue, const std::vector<Slot>& slots) : e_(epilogue) {
     static std::atomic<uint64_t> next{1};
     id_ = next.fetch_add(1, std::memory_order_relaxed);
-    lines_.resize(2 * static_cast<size_t>(e_.channels_) * e_.norms_.size());
+    // Where channels lie side by side a pass goes over rows of them. Some rows together are whole groups of vectors.
+    while (e_.interleaving_ && repeat_ < kMostRepeats &&
+           (e_.channels_ * repeat_ % kGroup != 0 || e_.channels_ * repeat_ < kLeastRow))
+      repeat_ *= 2;
+    lines_.resize(2 * line() * e_.norms_.size());
     bases_.resize(slots.size() + 2 * e_.norms_.size());
     for (size_t s = 0; s < slots.size(); ++s)
       if (e_.home_[s] >= 0) bases_[s] = static_cast<char*>(slots[e_.home_[s]].storage->address());
-    for (size_t i = 0; i < e_.norms_.size(); ++i) fill_lines(e_.norms_[i], lines_.data() + 2 * i * channels());
+    for (size_t i = 0; i < e_.norms_.size(); ++i) fill_lines(e_.norms_[i], lines_.data() + 2 * i * line());
   }
 
   void run(const Block& block) override {
@@ -35,7 +39,7 @@ class Epilogue::Work final : public BlockWork {
     if (e_.reduces_ && !reduces) unreduced_.store(true, std::memory_order_relaxed);
     int64_t positions = block.positions, channels = block.channels;
     if (e_.interleaving_) {
-      if (!once) positions = std::max<int64_t>(1, kBlockPiece / channels);
+      if (!once) positions = std::max<int64_t>(1, kBlockPiece / channels / repeat_) * repeat_;
     } else {
       if (!once && !reduces && positions > kBlockPiece)
         positions = (positions / ((positions + kBlockPiece - 1) / kBlockPiece) + 15) / 16 * 16;
@@ -82,19 +86,23 @@ class Epilogue::Work final : public BlockWork {
     static thread_local Ready ready;
     return ready;
   }
-  size_t channels() const { return static_cast<size_t>(e_.channels_); }
+  size_t line() const { return static_cast<size_t>(e_.channels_ * repeat_); }
 
-  // Computes the scales and the shifts of a norm.
+  // Computes the scales and the shifts of a norm, as often as rows are taken together.
   void fill_lines(const Norm& norm, float* scales) {
     const auto value = [&](const Operand& o, int64_t c) {
       return static_cast<double>(*reinterpret_cast<const float*>(bases_[o.slot] + o.offset + c * o.strides[kChannel]));
     };
-    float* shifts = scales + e_.channels_;
+    float* shifts = scales + line();
     for (int64_t c = 0; c < e_.channels_; ++c) {
       const ChannelLine line(value(norm.weight, c), value(norm.bias, c), value(norm.mean, c),
                              reciprocal_deviation(value(norm.variance, c), norm.eps));
       scales[c] = static_cast<float>(line.scale);
       shifts[c] = static_cast<float>(line.shift);
+    }
+    for (int64_t i = 1; i < repeat_; ++i) {
+      std::copy_n(scales, e_.channels_, scales + i * e_.channels_);
+      std::copy_n(shifts, e_.channels_, shifts + i * e_.channels_);
     }
     bases_[norm.slot] = reinterpret_cast<char*>(scales);
     bases_[norm.slot + 1] = reinterpret_cast<char*>(shifts);
@@ -127,8 +135,20 @@ class Epilogue::Work final : public BlockWork {
     ready.positions = b.positions;
   }
 
+  // Whether `repeat_` rows of a call are as good as one: operands are dense or lines of norms.
+  bool joins_rows(const Call& call, int64_t rows, int64_t count) const {
+    if (repeat_ == 1 || rows % repeat_ != 0 || count != e_.channels_) return false;
+    for (int k = 0; k < call.noperands; ++k) {
+      const Operand& o = call.operands[k];
+      if (o.storage && !is_line(o) && (o.strides[2] == 0 || o.strides[1] != o.strides[2] * count)) return false;
+    }
+    return true;
+  }
+  bool is_line(const Operand& o) const { return o.slot >= static_cast<int>(e_.home_.size()); }
+
   // A loop over `rows` of `count` elements.
-  static void prepare_loop(PointwiseLoop& loop, const Call& call, int64_t rows, int64_t count) {
+  void prepare_loop(PointwiseLoop& loop, const Call& call, int64_t rows, int64_t count) const {
+    const int64_t together = joins_rows(call, rows, count) ? repeat_ : 1;
     loop.device = call.device;
     loop.dtype = call.dtype;
     loop.result_dtype = call.result_dtype;
@@ -141,16 +161,16 @@ class Epilogue::Work final : public BlockWork {
       const Operand& o = call.operands[k];
       loop.dtypes[k] = o.dtype;
       loop.strides[0][k] = o.storage ? o.strides[2] : 0;
-      loop.strides[1][k] = o.storage ? o.strides[1] : 0;
-      one_run &= loop.strides[1][k] == loop.strides[0][k] * count;
+      loop.strides[1][k] = o.storage ? together * o.strides[1] : 0;
+      one_run &= loop.strides[1][k] == loop.strides[0][k] * together * count;
       if (o.storage) continue;
       loop.numbers |= 1u << k;
       loop.data[k] = const_cast<char*>(reinterpret_cast<const char*>(o.number));
     }
-    one_run |= rows == 1;
+    one_run |= rows == together;
     loop.ndim = one_run ? 1 : 2;
-    loop.shape[0] = one_run ? loop.numel : count;
-    loop.shape[1] = rows;
+    loop.shape[0] = one_run ? loop.numel : together * count;
+    loop.shape[1] = rows / together;
   }
 
   void run_piece(Ready& ready, const Block& b) const {
@@ -216,8 +236,10 @@ class Epilogue::Work final : public BlockWork {
     call.run_rows(call, views, kChannel);
   }
 
+  static constexpr int64_t kGroup = 64, kLeastRow = 192, kMostRepeats = 8;
   const Epilogue& e_;
   uint64_t id_;
+  int64_t repeat_ = 1;                  // how many rows of channels are taken together
   std::vector<float> lines_;            // for each norm, the scales and then the shifts
   std::vector<char*> bases_;            // by slot: where its memory begins
   std::atomic<bool> unreduced_{false};  // whether a block was left without its reductions
