@@ -51,19 +51,37 @@ class InterleavedProduct {
   }
 
   void run() {
-    const int64_t groups = divide_up(panels_, group_);
-    share_runs(get_num_threads(), p_.batch * groups * columns_, 1, columns_, [&](int64_t begin, int64_t end) {
-      const Scratch rows(in_place_ ? 0 : bytes_of_floats(group_ * kernel_.rows * row_));
-      while (begin < end) {
-        const int64_t group = begin / columns_, last = std::min(end, (group + 1) * columns_);
-        multiply(group / groups, group % groups * group_, begin % columns_, last - begin, rows.as<float>());
-        begin = last;
-      }
-    });
+    share_runs_with(get_num_threads(), p_.batch * divide_up(panels_, group_) * columns_, 1, columns_, 1,
+                    [&] { return Worker(*this); });
     if (p_.work) p_.work->set_done();
   }
 
  private:
+  // What a thread does: runs of panels of filters, and the group of positions that each is multiplied with. The rows
+  // that it has copied are kept for the next run.
+  class Worker {
+   public:
+    explicit Worker(const InterleavedProduct& product)
+        : product_(product),
+          rows_(product.in_place_ ? 0 : bytes_of_floats(product.group_ * product.kernel_.rows * product.row_)) {}
+    void operator()(int64_t begin, int64_t end) {
+      const int64_t columns = product_.columns_, groups = divide_up(product_.panels_, product_.group_);
+      while (begin < end) {
+        const int64_t group = begin / columns, last = std::min(end, (group + 1) * columns);
+        const int64_t image = group / groups, first = group % groups * product_.group_;
+        if (!product_.in_place_ && group != copied_) product_.copy_group(image, first, rows_.as<float>());
+        copied_ = group;
+        product_.multiply(image, first, begin % columns, last - begin, rows_.as<float>());
+        begin = last;
+      }
+    }
+
+   private:
+    const InterleavedProduct& product_;
+    const Scratch rows_;
+    int64_t copied_ = -1;
+  };
+
   // Into how many parts threads cut the positions at least. Those that share filters copy the same rows, and those that
   // share positions read the same filters.
   int64_t parts_of_positions(int64_t row_bytes) const {
@@ -109,11 +127,18 @@ class InterleavedProduct {
     }
   }
 
+  // The positions of a group of panels, from `first` on.
+  int64_t positions_of(int64_t first) const {
+    return std::min(positions_ - first * kernel_.rows, group_ * kernel_.rows);
+  }
+  void copy_group(int64_t image, int64_t first, float* rows) const {
+    copy_rows(image, first * kernel_.rows, positions_of(first), rows);
+  }
+
   // Multiplies a group of panels of positions, from `first` on, with some panels of filters.
-  void multiply(int64_t image, int64_t first, int64_t column, int64_t columns, float* rows) const {
+  void multiply(int64_t image, int64_t first, int64_t column, int64_t columns, const float* rows) const {
     const int64_t last = std::min(panels_, first + group_), position = first * kernel_.rows;
-    const int64_t count = std::min(positions_, last * kernel_.rows) - position;
-    if (!in_place_) copy_rows(image, position, count, rows);
+    const int64_t count = positions_of(first);
     const float* factors = in_place_ ? source(image) + position * row_ : rows;
     float* target = reinterpret_cast<float*>(p_.output_at(image, 0)) + position * step_;
     const int64_t filter_step = p_.output.channel_stride;
