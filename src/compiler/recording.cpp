@@ -10,6 +10,7 @@
 #include "compiler/pending_calls.h"
 #include "compiler/unfinished.h"
 #include "core/compiler_switch.h"
+#include "core/expected_work.h"
 #include "core/lone_calls.h"
 #include "core/recorded_convolution.h"
 #include "mica/backend.h"
@@ -263,6 +264,8 @@ void ask_for_values(const char* what) {
   if (is_whole && active() && refuse_values) refuse_values(what);
 }
 
+static constinit thread_local const Scope* expectant = nullptr;  // the one that expects work of the pool
+
 Scope::Scope(bool on, bool whole) : before_(active()), whole_before_(is_whole), pass_before_(in_pass) {
   if (before_ && !on) {
     ask_for_values("disable");
@@ -270,12 +273,20 @@ Scope::Scope(bool on, bool whole) : before_(active()), whole_before_(is_whole), 
   }
   is_whole = is_whole || whole;
   in_pass = false;
+  if (on && !expectant) {
+    expectant = this;
+    expect_work(true);
+  }
   set_modes(mode_bit::kRecord, on);
 }
 
 void Scope::end() {
   if (ended_) return;
   ended_ = true;
+  if (expectant == this) {
+    expectant = nullptr;
+    expect_work(false);
+  }
   const bool on = active();
   set_modes(mode_bit::kRecord, before_);
   is_whole = whole_before_;

@@ -21,8 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "mica/error.h"
+#include "core/expected_work.h"
 #include "mica/core/fork.h"
+#include "mica/error.h"
 
 namespace mica {
 namespace {
@@ -31,6 +32,9 @@ constexpr int kMaxThreads = 1024;
 // Long enough to bridge the gap between two kernels of one model and the wait for a slower thread of the same kernel,
 // short enough that an idle process takes no CPU time.
 constexpr auto kSpin = std::chrono::microseconds(100);
+// The same while work is expected: a compiled function computes small layers between two kernels that need threads.
+constexpr auto kExpectantSpin = std::chrono::milliseconds(1);
+constinit std::atomic<int> expecting{0};
 // Waking a sleeper costs the one who wakes it some microseconds, so nobody wakes all: each wakes a few, who do the
 // same.
 constexpr int kWakes = 2;
@@ -256,12 +260,23 @@ class Pool {
     caller_sleeps_.store(false, std::memory_order_relaxed);
   }
 
+  // Whether there is another job, after waiting without sleep for a while.
+  bool wait_for_job(uint32_t seen) const {
+    const auto ready = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
+    std::chrono::nanoseconds waited(0);
+    do {
+      if (spin_until(ready, spin_)) return true;
+      waited += spin_;
+    } while (spin_.count() > 0 && expecting.load(std::memory_order_relaxed) > 0 && waited < kExpectantSpin);
+    return false;
+  }
+
   void serve(int index) {
     t_index = index;
     uint32_t seen = epoch_.load(std::memory_order_acquire);
     while (!stopping_.load(std::memory_order_acquire)) {
       work();
-      if (!spin_until([&] { return epoch_.load(std::memory_order_acquire) != seen; }, spin_)) {
+      if (!wait_for_job(seen)) {
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         futex_wait(epoch_, seen);
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
@@ -365,6 +380,8 @@ void set_num_threads(int n) {
   MICA_CHECK(n > 0, "set_num_threads expects a positive integer, got ", n);
   wanted_threads.store(std::min(n, kMaxThreads), std::memory_order_relaxed);
 }
+
+void expect_work(bool on) { expecting.fetch_add(on ? 1 : -1, std::memory_order_relaxed); }
 
 bool in_parallel_region() { return t_in_region; }
 
