@@ -90,6 +90,7 @@ class _Compiled:
             with mica.no_grad(), _draws_kept(flat_inputs, generators):
                 traced = make_fx(into_functional_graph(lambda *primals: fn(*primals)), table)(*_copied(flat_inputs))
             _rename(traced, "primals", len(flat_inputs))
+            self.written = _written_inputs(traced.graph)
             self.forward = (inference_compiler or fw_compiler)(traced, list(flat_inputs))
             return
         if self.enables:
@@ -117,6 +118,7 @@ class _Compiled:
 
         with _draws_kept(flat_inputs, generators):
             joint = make_fx(into_functional_graph(flat), table)(*_copied(flat_inputs), *[t.detach() for t in tangents])
+        self.written = _written_inputs(joint.graph).union(self.changed)
         self.strides = [t.stride() if t.layout is mica.strided else None for t in tangents]
         _rename(joint, "primals", count)
         _rename(joint, "tangents", len(tangents), count)
@@ -242,6 +244,13 @@ def _shared(values):
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
+def _written_inputs(graph):
+    """The numbers of the inputs that a graph without changes in place writes at its end."""
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    written = {node.args[0] for node in graph.nodes if node.target is mica.ops.aten.copy_.default}
+    return {i for i, node in enumerate(inputs) if node in written}
+
+
 def _changes_shared(fn, leaves, spec, shared):
     """Whether a function changes an input that lies in the memory of another one."""
     with mica.inference_mode(False), mica.no_grad(), _draws_kept(leaves):
@@ -340,7 +349,12 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
         made = compiled
         if known is not None and (made := known.get(kinds := _kinds(inputs))) is None:
             made = known[kinds] = compile([*values, *inputs])
-        return tree_unflatten(made([*values, *inputs]), shape[0])
+        given = [*values, *inputs]
+        if made.written and any(not made.written.isdisjoint(group) for group in _shared(given)):
+            return tree_unflatten(
+                flat(*given), shape[0]
+            )  # its graph has inputs apart: one would not see what another writes
+        return tree_unflatten(made(given), shape[0])
 
     forward.zero_grad, forward.named_parameters, forward.named_buffers = (
         mod.zero_grad,

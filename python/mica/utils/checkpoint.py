@@ -9,6 +9,7 @@ from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad, no_grad
 from mica.autograd.graph import saved_tensors_hooks
 from mica.utils._checkpoint_surroundings import Surroundings
+from mica.utils._traced_checkpoint import draws, traced_graph
 
 __all__ = [
     "CheckpointError", "CheckpointPolicy", "GraphExecGroup", "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",  # noqa: F822
@@ -143,12 +144,17 @@ class _Recomputation:
         self.kept = {}  # number -> tensor, for the running pass or group of passes
         self.task = None
         self.comparison = None  # under debug=True
+        self.drawn = None  # what was to be kept while a graph is traced: a graph cannot draw the same numbers twice
 
     def pack(self, tensor):
+        if self.drawn is not None:
+            self.drawn.append(tensor.detach())
         self.descriptions.append(_description(tensor))
         return len(self.descriptions) - 1
 
     def unpack(self, number):
+        if self.drawn is not None:
+            return self.drawn[number]
         group = GraphExecGroup._get_current_group()
         task = group or _C._current_graph_task_id()
         known = task == self.task and task != -1  # outside of a pass each tensor is made anew
@@ -238,9 +244,14 @@ def _checkpoint_with_hooks(
 
     recomputation = _Recomputation(run, again_context, determinism_check, early_stop)
     recomputation.comparison = comparison
+    graph = traced_graph()
+    if graph is not None:
+        recomputation.drawn, first = [], len(graph.nodes)
     with saved_tensors_hooks(recomputation.pack, recomputation.unpack), forward_context:
         result = function(*args, **kwargs)
     recomputation.forward_ended = True
+    if graph is not None and not draws(graph, first):
+        recomputation.drawn = None
     return result
 
 
