@@ -121,13 +121,13 @@ def _export(mod, args, kwargs, dynamic_shapes, wishes):
 
 def _copies(result):
     """The leaves of a result; its tensors may be buffers, which are put back."""
-    return [leaf.clone() if isinstance(leaf, mica.Tensor) else leaf for leaf in tree_leaves(result)]
+    return [leaf.detach().clone() if isinstance(leaf, mica.Tensor) else leaf for leaf in tree_leaves(result)]
 
 
 def _compare(mod, program, args, kwargs):
     """The graph gives what the module gives."""
     leaves = tree_leaves((args, kwargs))
-    with mica.no_grad(), mica.random.fork_rng(devices=[]):
+    with mica.random.fork_rng(devices=[]):  # with gradients, which hooks of the program's own ask for
         state = mica.get_rng_state()
         try:
             with unchanged(mod, leaves):

@@ -1,29 +1,17 @@
 """Parts of a program without gradients, or with them within such a part: each is a graph of its own, as in torch."""
 
 import operator
-import sys
 
 import mica
 from mica import _C
 from mica._higher_order_ops.operators import OPERATORS
-from mica.autograd.function import FunctionCtx
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
 from mica.fx.node import map_arg
 
-__all__ = ["apply_is_running", "inline_regions", "wrap_regions"]
+__all__ = ["inline_regions", "wrap_regions"]
 
 _WRAP = OPERATORS["wrap_with_set_grad_enabled"]
-
-
-def apply_is_running():
-    """Whether the forward of an autograd.Function runs. It runs without gradients; in an exported program its calls have gradients."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "_run_once":
-        if frame.f_code.co_name == "forward" and any(isinstance(v, FunctionCtx) for v in frame.f_locals.values()):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def wrap_regions(graph, modules):

@@ -8,7 +8,6 @@ from mica._ops import OpOverload
 from mica._subclasses.fake_tensor import FakeTensor
 from mica.export._canonical import canonical
 from mica.export._data import UnseenError, tensors_in
-from mica.export._grad_regions import apply_is_running
 from mica.export._nodes import Unseen, as_identifier, meta_of, placeholder
 from mica.export._state import copied
 from mica.fx.experimental._expressions import make
@@ -158,8 +157,9 @@ class ProgramGraph:
         self.sizes.assertion(relation)
 
     def _record(self, op, target, args, kwargs, out, name):
-        # Parts of a call are seen below autograd; the graph has its gradients by them.
-        if not self.sees_all and mica.is_grad_enabled() != self._grad and not apply_is_running():
+        # Parts of a call are seen below autograd, and the forward of an autograd.Function runs without gradients: the graph
+        # has gradients by what they call.
+        if not self.sees_all and mica.is_grad_enabled() != self._grad and not _C._forward_of_function_is_running():
             self._grad = mica.is_grad_enabled()
             self.graph.create_node("call_function", mica._C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
         if isinstance(target, OpOverload) and target is not _ASSERT:

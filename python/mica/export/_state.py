@@ -50,9 +50,13 @@ def unchanged(mod, leaves=()):
     """A block after which changes of a module's tensors, and of the other given ones, are undone."""
     tensors = [*mod.buffers(), *mod.parameters(), *(leaf for leaf in leaves if type(leaf) is mica.Tensor)]
     before = [(value, version_of(value), value.detach().clone()) for value in tensors if value.layout is mica.strided]
+    leaves = [value for value, _, _ in before if value.is_leaf]
     try:
         yield
     finally:
+        for value in leaves:
+            if not value.is_leaf:  # it was changed by what requires grad
+                value.detach_()
         for value, version, same in before:
             if version is None:
                 with mica.inference_mode():

@@ -39,6 +39,20 @@ static bool overrides(PyObject* function, PyObject* name) {
   return own.get() != inherited.get();
 }
 
+// The number of custom functions whose forward the thread is in.
+static thread_local int forwards = 0;
+
+namespace {
+struct OneForwardMore {
+  OneForwardMore() { ++forwards; }
+  OneForwardMore(const OneForwardMore&) = delete;
+  OneForwardMore& operator=(const OneForwardMore&) = delete;
+  ~OneForwardMore() { --forwards; }
+};
+}  // namespace
+
+static PyObject* forward_is_running(PyObject*, PyObject*) { return PyBool_FromLong(forwards > 0); }
+
 // Calls forward, which runs without recording.
 static Owned call_forward(PyObject* function, PyObject* context, PyObject* args) {
   NoGradGuard no_grad;
@@ -53,6 +67,23 @@ static Owned call_forward(PyObject* function, PyObject* context, PyObject* args)
   std::vector<PyObject*> call = {context};
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) call.push_back(PyTuple_GET_ITEM(args, i));
   return Owned(checked(PyObject_Vectorcall(forward.get(), call.data(), call.size(), nullptr)));
+}
+
+// Arguments that forward returns as they are come back as views. Where modes see calls, the views are calls like
+// others.
+static void show_views(PyObject* returned, const TensorVec& inputs, const CustomForward& forward, TensorVec& outputs) {
+  NoGradGuard no_grad;
+  const auto is_in = [](const TensorVec& tensors, const Tensor& t) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& each) { return each.is_same(t); });
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    if (!output.defined() || !is_in(inputs, output)) continue;
+    if (is_in(forward.dirty, output) || is_in(forward.non_differentiable, output)) continue;
+    PyObject* item = PyTuple_GET_ITEM(returned, static_cast<Py_ssize_t>(i));
+    const Owned view(checked(PyObject_CallMethod(item, "view_as", "O", item)));
+    if (is_tensor(view.get())) outputs[i] = unwrap(view.get());
+  }
 }
 
 // Gives outputs their history. An output that is not a tensor stays as it is.
@@ -71,6 +102,8 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   for (size_t i = 0; i < outputs.size(); ++i)
     for (const Tensor& t : forward.non_differentiable)
       if (outputs[i].defined() && outputs[i].is_same(t)) node->without_grad.push_back(i);
+  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]]
+    show_views(returned.get(), inputs, forward, outputs);
   const TensorVec given = outputs;
   if (needs) {
     Owned function(checked(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(&context->base)), name_function)));
@@ -152,6 +185,7 @@ static PyObject* apply_plain(PyObject* function, PyObject* positional, PyObject*
   Py_XSETREF(c->needs_input_grad, needs_input_grad.release());
 
   const LetGo let_go{c};
+  const OneForwardMore inside;
   Owned result = call_forward(function, context.get(), args.get());
   Owned output = finish(c, node, needs, inputs, result.get());
   return output.release();
@@ -331,6 +365,7 @@ static PyObject* apply(PyObject* function, PyObject* positional, PyObject* kwarg
 static PyMethodDef transform_functions[] = {
     {"_enter_transform", enter_transform, METH_O, nullptr},
     {"_exchange_pushing_tangents", exchange_pushing, METH_O, nullptr},
+    {"_forward_of_function_is_running", forward_is_running, METH_NOARGS, nullptr},
     {"_are_functorch_transforms_active", transforms_active, METH_NOARGS, nullptr},
     {}};
 
