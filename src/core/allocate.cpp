@@ -1,5 +1,7 @@
 #include "core/allocate.h"
 
+#include <limits>
+
 #include "core/geometry.h"
 #include "core/rare_facts.h"
 #include "mica/autograd.h"
@@ -41,7 +43,7 @@ Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device, bool prom
   }
   if (overflow) [[unlikely]] {
     count_elements(sizes);
-    MICA_CHECK(empty, "Storage size calculation overflowed with sizes=", sizes);
+    MICA_CHECK(empty || device.is_meta(), "Storage size calculation overflowed with sizes=", sizes);
     return empty_with_strides(sizes, contiguous_strides(sizes), dtype, device);
   }
   if (!device.is_cpu()) [[unlikely]]
@@ -52,7 +54,14 @@ Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device, bool prom
 
 Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device, bool promised) {
   count_elements(sizes);
-  const int64_t nbytes = storage_bytes_needed(sizes, strides, 0, element_size(dtype));
+  const int64_t width = element_size(dtype);
+  int64_t nbytes;
+  if (device.is_meta()) {  // there are no bytes; sizes that a graph leaves open stand there as large numbers
+    nbytes = storage_bytes_needed(sizes, strides, 0, 1);
+    if (__builtin_mul_overflow(nbytes, width, &nbytes)) nbytes = std::numeric_limits<int64_t>::max();
+  } else {
+    nbytes = storage_bytes_needed(sizes, strides, 0, width);
+  }
   if (!device.is_cpu()) device = with_index(device);
   Storage storage = allocate(static_cast<size_t>(nbytes), device, promised);
   return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, 0));

@@ -139,9 +139,10 @@ class _Search:
         with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
             if not self._names or not self._as_in_example(self._names):
                 return None  # an error of the program itself
+            found = self._chosen(self._equal(), 3) or self._side_by_side()
             if not self._env.takes_relations:
-                return self._chosen(self._equal(), 3)
-            found = self._chosen(self._equal(), 3) or self._chosen([*self._equal(), *self._solved()], 3)
+                return found
+            found = found or self._chosen([*self._equal(), *self._solved()], 3)
             return found or self._chosen(self._multiples(), 2)
 
     def numbers(self):
@@ -172,6 +173,9 @@ class _Search:
         return itertools.combinations(self._names, 2)
 
     def _equal(self):
+        return ((changes, presets) for _, changes, presets in self._equal_pairs())
+
+    def _equal_pairs(self):
         """Two sizes of the example that are equal. Where they are known to be multiples, both become multiples of the same."""
         env = self._env
         for a, b in self._pairs():
@@ -183,7 +187,54 @@ class _Search:
             if both != times_a:
                 changes[a] = _part_of(a, times_a, both, times_a)
                 presets[env.preset_key(a)] = _facts_of_data.Multiple(both)
-            yield changes, presets
+            yield (a, b), changes, presets
+
+    def _side_by_side(self):
+        """Presets where more than a few sizes are equal: those at the same places of tensors, and up to two pairs elsewhere. What
+        the operation works without is left out again."""
+        env, hints, sides = self._env, self._hints, {}
+        for leaf in self._leaves:
+            own = getattr(leaf, "__dict__", {}).get("_sizes", ())
+            for i, size in enumerate(own):
+                name = next((each for each in self._names if env.replace(make(size)) == symbol(each)), None)
+                if name is not None and name not in env.scales:
+                    sides.setdefault((i, hints[name]), []).append(name)
+                    sides.setdefault((i - len(own), hints[name]), []).append(name)
+        aligned = sorted({pair for names in sides.values() for pair in itertools.pairwise(names) if pair[0] != pair[1]})
+        known = {*aligned, *((b, a) for a, b in aligned)}
+        others = [
+            (changes, presets, None if {a, b} & env.scales.keys() else (a, b))
+            for (a, b), changes, presets in self._equal_pairs()
+            if (a, b) not in known
+        ]
+        for count in range(3 if len(others) <= _MANY else 1):
+            for more in itertools.combinations(others, count):
+                pairs = [*aligned, *(pair for *_, pair in more if pair is not None)]
+                scaled = {name: number for changes, _, pair in more if pair is None for name, number in changes.items()}
+                if not pairs or not self._works({**self._merged(pairs), **scaled}):
+                    continue
+                for pair in list(pairs):
+                    rest = [each for each in pairs if each is not pair]
+                    pairs = rest if self._works({**self._merged(rest), **scaled}) else pairs
+                presets = {env.preset_key(b): env.preset_key(a) for b, a in self._first_of(pairs).items()}
+                return presets | {key: value for _, given, pair in more if pair is None for key, value in given.items()}
+        return None
+
+    def _first_of(self, pairs):
+        """{symbol: the first of those that pairs make equal to it}, without the first ones themselves."""
+        first = {}
+
+        def root(name):
+            return root(first[name]) if name in first else name
+
+        for a, b in pairs:
+            a, b = sorted((root(a), root(b)), key=self._names.index)
+            if a != b:
+                first[b] = a
+        return {name: root(name) for name in first}
+
+    def _merged(self, pairs):
+        return {b: lambda values, a=a: values[a] for b, a in self._first_of(pairs).items()}
 
     def _solved(self):
         """A size that follows from others: one of the arguments is as large as another, or holds as many elements."""

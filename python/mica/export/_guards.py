@@ -50,7 +50,8 @@ def check(leaves, expected, ranges, relations):
         _bind(place, given, expr, values, first)
     places = {next(iter(expr.free_symbols)): place for expr, place in first.items() if expr.is_symbol}
     for relation in relations:
-        if not relation.value(values):
+        # A size that has become a number since the export is compared as such.
+        if relation.free_symbols <= values.keys() and not relation.value(values):
             _fail(_said(relation, places))
 
 

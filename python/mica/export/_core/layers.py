@@ -1,7 +1,5 @@
 """Activations and layers."""
 
-import math
-
 import mica
 from mica.export._core.rules import LOW, decomposes, in_float32, number_like, positions, widened
 
@@ -186,7 +184,7 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
-    factor = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    factor = mica.sym_sqrt(1 / mica.sym_sqrt(query.shape[-1]) if scale is None else scale)  # sizes may be open
     query = aten.mul.Scalar(query, factor)
     if is_causal:
         rows, columns = positions(query.shape[-2], query), positions(key.shape[-2], query)
