@@ -12,9 +12,6 @@ _REDUCTIONS = ("none", "mean", "sum")
 # Operators that are methods of tensors, or functions of a namespace, under their own name.
 _METHODS = frozenset(
     [
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
         "dim",
         "element_size",
         "is_complex",
@@ -50,6 +47,9 @@ _METHODS = frozenset(
 )
 _FUNCTIONS = frozenset(
     [
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
         "block_diag",
         "broadcast_tensors",
         "can_cast",

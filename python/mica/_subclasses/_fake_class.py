@@ -242,7 +242,7 @@ class FakeTensor(mica.Tensor):
             packet = getattr(mica.ops.aten, _NUMBERS[name])
             raise DataDependentOutputException(getattr(packet, packet.overloads()[0]))
         if name in of_data.NAMES and mode.shape_env is None:
-            packet = getattr(mica.ops.aten, name)
+            packet = getattr(mica.ops.aten, "_unique2" if name == "unique" else name)
             raise DynamicOutputShapeException(getattr(packet, packet.overloads()[0]))
         with _C.DisableTorchFunctionSubclass():
             if name in _PLACES and isinstance(args[0], FakeTensor):

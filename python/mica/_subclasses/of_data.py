@@ -12,7 +12,12 @@ from mica.fx.experimental._expressions import make
 
 __all__ = ["NAMES", "number", "result"]
 
-NAMES = frozenset(["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "_unique2"])
+NAMES = frozenset(
+    [
+        "_unique2", "argwhere", "bincount", "masked_select", "nonzero", "unique", "unique_consecutive", "unique_dim",
+        "unique_dim_consecutive",
+    ]
+)  # fmt: skip
 _INDEXING = frozenset(["index", "_unsafe_index"])
 _MASKS = (mica.bool, mica.uint8)
 _BYTES = {mica.uint8: (0, 255), mica.int8: (-128, 127)}
@@ -122,8 +127,21 @@ def _unique(mode, env, x, sorted=True, return_inverse=False, return_counts=False
 
 def _unique_consecutive(mode, env, x, return_inverse=False, return_counts=False, dim=None):
     if dim is not None:
-        raise mica._subclasses.fake_tensor.DynamicOutputShapeException(mica.ops.aten.unique_consecutive.default)
+        return _unique_dim_consecutive(mode, env, x, dim, return_inverse, return_counts)
     return _unique(mode, env, x, True, return_inverse, return_counts)
+
+
+def _unique_dim(mode, env, x, dim, sorted=True, return_inverse=False, return_counts=False):
+    sizes, place = list(open_sizes.own_sizes(x)), dim % max(x.dim(), 1)
+    length = make(sizes[place])
+    most, least = length.bounds(env._ranges)[1], 1 if _C.TensorBase.numel(x) else 0
+    count = _remembered(x, ("unique", place), lambda: env.create_unbacked_symint(least=least, greatest=most).node._expr)
+    values = _made(mode, x, (*sizes[:place], count, *sizes[place + 1 :]), x.dtype)
+    return values, _made(mode, x, (sizes[place],), mica.int64), _made(mode, x, (count,), mica.int64)
+
+
+def _unique_dim_consecutive(mode, env, x, dim, return_inverse=False, return_counts=False):
+    return _unique_dim(mode, env, x, dim)
 
 
 def _bincount(mode, env, x, weights=None, minlength=0):
@@ -140,4 +158,5 @@ def _repeat_interleave(mode, env, repeats, dim=None, *, output_size=None):
 
 
 _RULES = {"nonzero": _nonzero, "argwhere": _nonzero, "masked_select": _masked_select, "_unique2": _unique,
-          "unique_consecutive": _unique_consecutive, "bincount": _bincount, "repeat_interleave": _repeat_interleave}  # fmt: skip
+          "unique_consecutive": _unique_consecutive, "unique_dim": _unique_dim,
+          "unique_dim_consecutive": _unique_dim_consecutive, "bincount": _bincount, "repeat_interleave": _repeat_interleave}  # fmt: skip

@@ -30,6 +30,7 @@ from mica.export._graph import ProgramGraph
 from mica.export._nodes import Parts, Unseen
 from mica.export._state import version_of
 from mica.func import _batched
+from mica.fx.experimental._parts_of_layers import PARTS
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_leaves, tree_map_only
@@ -40,6 +41,9 @@ _ITEMS = {"item", "tolist"}
 _CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
 
 _SIZES = (mica.SymInt, mica.SymFloat, mica.SymBool)
+
+# No operators, and made of calls that a dispatch mode does not all see.
+_IN_PYTHON = frozenset(["gumbel_softmax"])
 
 # They are one thing, whatever they are made of.
 _WHOLE_CALLS = frozenset(["new_tensor", "lstm", "gru", "rnn_tanh", "rnn_relu"])
@@ -137,6 +141,9 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             if name in _CONSTANTS:  # real ones: their values are the program's
                 with _disable_current_modes():
                     out = func(*args, **kwargs)
+            elif name in _IN_PYTHON and (made := PARTS[name](name, *args, **kwargs)) is not None:
+                with self:
+                    return made()
             else:
                 parts = self._in_parts(func, args, kwargs) if name != "__get__" else None
                 if parts is not None:
@@ -157,7 +164,7 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         if tensors_in((out,)) or _has_effect(target):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
-        return out
+        return out if name != "unique_consecutive" else _wished(*out, *args[1:], **kwargs)
 
     def _note_metadata(self, tensor):
         """Let the program assert of what is converted that it is as in the example: the graph's conversion was chosen by it."""
@@ -321,6 +328,12 @@ class Recorder(ProgramGraph, TorchFunctionMode):
 
 
 _active = []
+
+
+def _wished(values, inverse, counts, return_inverse=False, return_counts=False, dim=None, **self):
+    """What the function gives of the operator's results."""
+    found = (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+    return found if len(found) > 1 else values
 
 
 def _tensor_of_sizes(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):

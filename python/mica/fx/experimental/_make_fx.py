@@ -60,13 +60,21 @@ def get_isolated_graphmodule(func, args, kwargs, tracing_mode="real", decomposit
         return make_fx(flat, decomposition_table, tracing_mode)(leaves)
 
 
+def _without_marks(table):
+    """A table without those entries that only say that a composite is taken apart: here it is, above what is recorded."""
+    from mica.export._core import is_mark
+
+    return {op: rule for op, rule in table.items() if not is_mark(rule)}
+
+
 class Trace:
     """One call of what make_fx returns."""
 
     def __init__(self, function, table, tracing_mode, allow_real, refuse_values):
-        self.function, self.table, self.tracing_mode = function, dict(table or {}), tracing_mode
+        self.function, self.table, self.tracing_mode = function, _without_marks(table or {}), tracing_mode
         self.allow_real, self.refuse_values = allow_real, refuse_values
         self._own_env, self._elsewhere = False, False  # whether the sizes are opened here; with other numbers
+        self._opens_data = False  # whether sizes that data decide are open where all others are fixed
 
     def _fake_mode(self, leaves):
         from mica._guards import detect_fake_mode
@@ -76,7 +84,7 @@ class Trace:
         found = detect_fake_mode(leaves)
         if self.tracing_mode == "real" or found is not None:
             return found
-        env = ShapeEnv() if self.tracing_mode == "symbolic" else None
+        env = ShapeEnv() if self.tracing_mode == "symbolic" or self._opens_data else None
         if env is not None:
             self._own_env = True
             if self._elsewhere:
@@ -86,7 +94,14 @@ class Trace:
             env.avoid = {size for value in state for size in value.shape}
         return FakeTensorMode(allow_fallback_kernels=True, allow_non_fake_inputs=self.allow_real, shape_env=env)
 
+    @staticmethod
+    def _given_mode(args):
+        from mica._guards import detect_fake_mode
+
+        return detect_fake_mode(tree_leaves(args))
+
     def run(self, args):
+        from mica._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
         from mica._subclasses.open_sizes import NeedsStatic
 
         presets = {}
@@ -94,6 +109,10 @@ class Trace:
             try:
                 made = self._run(args, presets)
                 break
+            except (DynamicOutputShapeException, DataDependentOutputException):
+                if self.tracing_mode != "fake" or self._own_env or self._given_mode(args) is not None:
+                    raise
+                self._opens_data = True
             except NeedsStatic as need:
                 if not self._own_env or need.presets.items() <= presets.items():
                     raise need.error from need
@@ -106,7 +125,7 @@ class Trace:
     def _seen(self, name, leaf, fake_mode):
         """An argument as the function sees it."""
         if isinstance(leaf, _C.TensorBase) and fake_mode is not None and self.tracing_mode != "real":
-            return fake_mode.from_tensor(leaf)
+            return fake_mode.from_tensor(leaf, static_shapes=True if self._opens_data else None)
         if type(leaf) is int and self.tracing_mode == "symbolic":
             return fake_mode.shape_env.create_symintnode(fake_mode.shape_env.create_symbol(leaf, name))
         return leaf

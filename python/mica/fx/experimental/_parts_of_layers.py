@@ -84,8 +84,22 @@ def _ctc_loss(name, log_probs, targets, input_lengths, target_lengths, blank=0, 
     return parts
 
 
+def _gumbel_softmax(name, logits, tau=1.0, hard=False, eps=1e-10, dim=-1):
+    def parts():
+        noise = mica.empty_like(logits, memory_format=mica.contiguous_format).exponential_().log()
+        soft = ((logits - noise) / tau).softmax(dim)
+        if not hard:
+            return soft
+        chosen = soft.max(dim, keepdim=True)[1]
+        one_hot = mica.zeros_like(logits, memory_format=mica.contiguous_format).scatter_(dim, chosen, 1.0)
+        return one_hot - soft.detach() + soft
+
+    return parts if eps == 1e-10 else None  # another one is warned of
+
+
 PARTS = {
-    "lu": _lu, "linalg_lu": _lu, "fractional_max_pool2d": _fractional(2), "fractional_max_pool3d": _fractional(3),
+    "gumbel_softmax": _gumbel_softmax, "lu": _lu, "linalg_lu": _lu,
+    "fractional_max_pool2d": _fractional(2), "fractional_max_pool3d": _fractional(3),
     "fractional_max_pool2d_with_indices": _fractional(2), "fractional_max_pool3d_with_indices": _fractional(3),
     "ctc_loss": _ctc_loss,
 }  # fmt: skip

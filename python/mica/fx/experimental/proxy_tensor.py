@@ -124,6 +124,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         taken_apart = maybe_handle_decomp(self, func, args, kwargs)
         if taken_apart is not NotImplemented:
             return taken_apart
+        if _reads_lazy(func, args, kwargs):
+            with self:
+                args, kwargs = tree_map(_resolved, (tuple(args), kwargs))
+                return func(*args, **kwargs)
         name, seen = func.overloadpacket.__name__, func
         if name in ("lift_fresh", "lift"):
             func = mica.ops.aten.lift_fresh_copy.default
@@ -160,8 +164,11 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if self.shape_env is not None and self.shape_env.has_data() and isinstance(out, _C.TensorBase):
             self.sizes.add_input(node, out)
         for user in list(node.users) if isinstance(out, (list, tuple)) else ():
-            if isinstance(user.meta.get("val"), mica.SymInt):  # a number that a loop has counted
-                self.sizes.add_number(user, user.meta["val"])
+            value = user.meta.get("val")
+            if isinstance(value, mica.SymInt):  # a number that a loop has counted
+                self.sizes.add_number(user, value)
+            elif self.shape_env is not None and self.shape_env.has_data() and isinstance(value, _C.TensorBase):
+                self.sizes.add_input(user, value)
         return node
 
     # ---- numbers that only data decide
@@ -256,6 +263,28 @@ def maybe_handle_decomp(proxy_mode, op, args, kwargs):
             return table[op](*args, **kwargs)
     finally:
         proxy_mode.is_within = before
+
+
+# Operators that take tensors which are read conjugated or negated as they are.
+_TAKES_LAZY = frozenset(
+    ["_conj", "_neg_view", "clone", "conj_physical", "copy_", "_to_copy", "resolve_conj", "resolve_neg"]
+)
+
+
+def _reads_lazy(func, args, kwargs):
+    """Whether an operator computes with tensors that are read conjugated or negated. As in torch, it computes with copies then:
+    the engine's own copies are seen by nobody, and gradients would read them."""
+    if func.is_view or func._schema.is_mutable or func.overloadpacket.__name__ in _TAKES_LAZY:
+        return False
+    return any(_is_lazy(leaf) for leaf in tree_leaves((args, kwargs)))
+
+
+def _resolved(leaf):
+    return leaf.resolve_conj().resolve_neg() if _is_lazy(leaf) else leaf
+
+
+def _is_lazy(leaf):
+    return isinstance(leaf, _C.TensorBase) and leaf.layout is mica.strided and (leaf.is_conj() or leaf.is_neg())
 
 
 def track_tensor_tree(inner_res, proxy_res, *, constant=None, tracer=None):
