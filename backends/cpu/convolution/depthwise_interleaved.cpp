@@ -103,7 +103,9 @@ void place_row(const float* from, int64_t from_step, int64_t count, float* to) {
 }
 
 void correlate(const Correlation& c) {
-  constexpr int64_t kTileRows = 7, kBandFloats = 1 << 14;  // a band of one vector of channels stays near
+  // A band of one vector of channels stays near the first cache. A whole plane may be larger: what sums its positions
+  // then runs on it at once.
+  constexpr int64_t kTileRows = 7, kBandFloats = 1 << 13, kPlaneFloats = 1 << 14;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D())), channels = c.groups, taps = c.kernel_y * c.kernel_x;
   const int64_t slices = channels / lanes, cols = (c.target.width - 1) * c.stride_x + c.kernel_x;
 
@@ -120,7 +122,9 @@ void correlate(const Correlation& c) {
     weights.set_filled();
   }
 
-  const int64_t most = std::max<int64_t>(1, kBandFloats / (cols * lanes * c.stride_y * kTileRows)) * kTileRows;
+  const bool whole = ((c.target.height - 1) * c.stride_y + c.kernel_y) * cols * lanes <= kPlaneFloats;
+  const int64_t fitting = std::max<int64_t>(1, kBandFloats / (cols * lanes * c.stride_y * kTileRows)) * kTileRows;
+  const int64_t most = whole ? c.target.height : fitting;
   const int64_t rows = std::min(c.target.height, round_up(equal_part(c.target.height, most), kTileRows));
   const int64_t bands = divide_up(c.target.height, rows), source_rows = (rows - 1) * c.stride_y + c.kernel_y;
   const SumTiles sum = tiles_for(c.kernel_x, c.stride_x);
