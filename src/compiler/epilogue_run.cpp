@@ -88,17 +88,33 @@ class Epilogue::Work final : public BlockWork {
   }
   size_t line() const { return static_cast<size_t>(e_.channels_ * repeat_); }
 
+  // The numbers of some channels.
+  void read(const Operand& o, int64_t first, int64_t count, double* to) const {
+    const char* from = bases_[o.slot] + o.offset + first * o.strides[kChannel];
+    for (int64_t c = 0; c < count; ++c)
+      to[c] = static_cast<double>(*reinterpret_cast<const float*>(from + c * o.strides[kChannel]));
+  }
+
   // Computes the scales and the shifts of a norm, as often as rows are taken together.
   void fill_lines(const Norm& norm, float* scales) {
-    const auto value = [&](const Operand& o, int64_t c) {
-      return static_cast<double>(*reinterpret_cast<const float*>(bases_[o.slot] + o.offset + c * o.strides[kChannel]));
-    };
     float* shifts = scales + line();
-    for (int64_t c = 0; c < e_.channels_; ++c) {
-      const ChannelLine line(value(norm.weight, c), value(norm.bias, c), value(norm.mean, c),
-                             reciprocal_deviation(value(norm.variance, c), norm.eps));
-      scales[c] = static_cast<float>(line.scale);
-      shifts[c] = static_cast<float>(line.shift);
+    // By some channels at a time, so that compilers make vectors of them.
+    constexpr int64_t kChannels = 16;
+    double weight[kChannels] = {}, bias[kChannels] = {}, mean[kChannels] = {}, variance[kChannels] = {};
+    for (int64_t first = 0; first < e_.channels_; first += kChannels) {
+      const int64_t count = std::min(kChannels, e_.channels_ - first);
+      read(norm.weight, first, count, weight);
+      read(norm.bias, first, count, bias);
+      read(norm.mean, first, count, mean);
+      read(norm.variance, first, count, variance);
+      float scale[kChannels], shift[kChannels];
+      for (int64_t c = 0; c < kChannels; ++c) {
+        const ChannelLine line(weight[c], bias[c], mean[c], reciprocal_deviation(variance[c], norm.eps));
+        scale[c] = static_cast<float>(line.scale);
+        shift[c] = static_cast<float>(line.shift);
+      }
+      std::copy_n(scale, count, scales + first);
+      std::copy_n(shift, count, shifts + first);
     }
     for (int64_t i = 1; i < repeat_; ++i) {
       std::copy_n(scales, e_.channels_, scales + i * e_.channels_);

@@ -42,11 +42,23 @@ thread_local std::shared_ptr<Weight>* current = nullptr;  // the weight of the i
 // before; if the whole weight was written, these lines tell.
 struct Sample {
   char bytes[kLines * kLine];
+  size_t lines, step;
   explicit Sample(const StorageImpl& storage) {
-    const size_t lines = storage.nbytes() / kLine, step = std::max<size_t>(1, lines / kLines);
-    std::memset(bytes, 0, sizeof(bytes));
-    for (size_t i = 0; i < std::min(lines, kLines); ++i)
-      std::memcpy(bytes + i * kLine, static_cast<const char*>(storage.address()) + i * step * kLine, kLine);
+    const size_t all = storage.nbytes() / kLine;
+    lines = std::min(all, kLines);
+    step = std::max<size_t>(1, all / kLines) * kLine;
+    for (size_t i = 0; i < lines; ++i) std::memcpy(bytes + i * kLine, line(storage, i), kLine);
+  }
+  // Of a storage of the same size.
+  bool is_of(const StorageImpl& storage) const {
+    // All lines are asked for before the first one is waited for.
+    for (size_t i = 0; i < lines; ++i) __builtin_prefetch(line(storage, i));
+    for (size_t i = 0; i < lines; ++i)
+      if (std::memcmp(bytes + i * kLine, line(storage, i), kLine) != 0) return false;
+    return true;
+  }
+  const char* line(const StorageImpl& storage, size_t i) const {
+    return static_cast<const char*>(storage.address()) + i * step;
   }
 };
 
@@ -75,8 +87,7 @@ struct Weight {
     return nullptr;
   }
   bool is_of(const StorageImpl& s) const {
-    return begin == s.address() && nbytes == s.nbytes() && version == s.version() &&
-           std::memcmp(sample.bytes, Sample(s).bytes, sizeof(sample.bytes)) == 0;
+    return begin == s.address() && nbytes == s.nbytes() && version == s.version() && sample.is_of(s);
   }
 };
 
