@@ -27,6 +27,7 @@ from mica.export._data import (
     with_numbers,
 )
 from mica.export._graph import ProgramGraph
+from mica.export._made_tensors import results_that_are_wanted, tensor_of_sizes, tensor_of_tensor
 from mica.export._nodes import Parts, Unseen
 from mica.export._state import version_of
 from mica.func import _batched
@@ -129,9 +130,12 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             self.argument((args, kwargs))
         if name in ("__getitem__", "__setitem__"):
             return self._subscript(name, func, args)
-        if name == "tensor" and args and any(isinstance(leaf, _SIZES) for leaf in tree_leaves(args[0])):
+        if name in ("tensor", "as_tensor") and args and any(isinstance(leaf, _SIZES) for leaf in tree_leaves(args[0])):
             with self:
-                return _tensor_of_sizes(*args, **kwargs)
+                return tensor_of_sizes(*args, **kwargs)
+        if name in _CONSTANTS and (made := tensor_of_tensor(name, args, kwargs)) is not None:
+            with self:
+                return made()
         found = None
         if name not in _CONSTANTS:
             found = _targets.find(func, args, kwargs) or _more_targets(func, args, kwargs)
@@ -164,7 +168,7 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         if tensors_in((out,)) or _has_effect(target):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
-        return out if name != "unique_consecutive" else _wished(*out, *args[1:], **kwargs)
+        return out if name != "unique_consecutive" else results_that_are_wanted(*out, *args[1:], **kwargs)
 
     def _note_metadata(self, tensor):
         """Let the program assert of what is converted that it is as in the example: the graph's conversion was chosen by it."""
@@ -328,29 +332,6 @@ class Recorder(ProgramGraph, TorchFunctionMode):
 
 
 _active = []
-
-
-def _wished(values, inverse, counts, return_inverse=False, return_counts=False, dim=None, **self):
-    """What the function gives of the operator's results."""
-    found = (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
-    return found if len(found) > 1 else values
-
-
-def _tensor_of_sizes(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
-    """torch.tensor(data) with open sizes among the numbers."""
-    if dtype is None:
-        numbers = [leaf for leaf in tree_leaves(data) if not isinstance(leaf, (bool, mica.SymBool))]
-        is_float = any(isinstance(leaf, (float, mica.SymFloat)) for leaf in numbers)
-        dtype = mica.get_default_dtype() if is_float else mica.int64 if numbers else mica.bool
-
-    def made(value):
-        if isinstance(value, (list, tuple)):
-            return mica.stack([made(each) for each in value])
-        if isinstance(value, mica.SymBool):
-            value = open_sizes.number_of_truth(value)
-        return mica.full((), value, dtype=dtype, device=device)
-
-    return made(data).requires_grad_() if requires_grad else made(data)
 
 
 def _collectives():

@@ -1,5 +1,6 @@
 // Tensors that share memory where they can: torch.as_tensor, asarray, frombuffer, from_file.
 #include "core/default_device.h"
+#include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
 #include "mica/mapped_memory.h"
 #include "mica/warning.h"
@@ -43,15 +44,38 @@ static std::optional<Device> given_or_chosen(PyObject* device) {
   return given ? given : chosen_device();
 }
 
+// A function of tensors with those of `dtype` and `device` that were given, and with `copy`, as keywords.
+static PyObject* called_with(PyObject* function, PyObject* args, PyObject* dtype, PyObject* device, bool copy) {
+  const Owned called(function), given(checked(PyDict_New()));
+  if (dtype != Py_None && PyDict_SetItemString(given.get(), "dtype", dtype) < 0) return nullptr;
+  if (device != Py_None && PyDict_SetItemString(given.get(), "device", device) < 0) return nullptr;
+  if (copy && PyDict_SetItemString(given.get(), "copy", Py_True) < 0) return nullptr;
+  return PyObject_Call(called.get(), args, given.get());
+}
+
+// The tensor in another form, by its method `to`, which modes and the tensor's class see: a graph may be recorded.
+static PyObject* converted_visibly(PyObject* tensor, PyObject* dtype, PyObject* device, bool copy) {
+  if (dtype == Py_None && device == Py_None)
+    return copy ? PyObject_CallMethod(tensor, "clone", nullptr) : Py_NewRef(tensor);
+  const Owned none(checked(PyTuple_New(0)));
+  return called_with(checked(PyObject_GetAttrString(tensor, "to")), none.get(), dtype, device, copy);
+}
+
 static PyObject* as_tensor(PyObject*, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"data", "dtype", "device", nullptr};
   PyObject *data, *dtype_object = Py_None, *device_object = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", const_cast<char**>(names), &data, &dtype_object,
                                    &device_object))
     return nullptr;
+  if (is_tensor(data) && may_be_asked(data)) return converted_visibly(data, dtype_object, device_object, false);
   const auto dtype = optional_dtype(dtype_object, "as_tensor");
   const auto device = given_or_chosen(device_object);
   Tensor shared = shared_tensor(data);
+  if (!shared.defined() && (thread_modes & mode_bit::kFunctionMode)) {  // modes see torch.tensor
+    const Owned module(checked(PyImport_ImportModule("mica"))), given(checked(PyTuple_Pack(1, data)));
+    return called_with(checked(PyObject_GetAttrString(module.get(), "tensor")), given.get(), dtype_object,
+                       device_object, false);
+  }
   if (!shared.defined()) return wrap(tensor_from_data(data, dtype, device.value_or(default_device())));
   return wrap(converted(shared, dtype, device, false));
 } catch (...) {
@@ -186,6 +210,8 @@ static PyObject* asarray(PyObject*, PyObject* args, PyObject* kwargs) try {
     return nullptr;
   std::optional<bool> copy_flag;
   if (copy != Py_None) copy_flag = PyObject_IsTrue(copy) != 0;
+  if (is_tensor(o) && may_be_asked(o) && requires_grad == Py_None && copy_flag.value_or(true))
+    return converted_visibly(o, dtype, device, copy_flag.value_or(false));
   Tensor x = array_like(o, optional_dtype(dtype, "asarray"), given_or_chosen(device), copy_flag);
   if (requires_grad == Py_None && x.requires_grad())
     MICA_WARN_ONCE(

@@ -31,11 +31,11 @@ class UnseenCalls(TorchFunctionMode):
         if mode.enable_tracing and (parts := in_parts(name, args, kwargs)) is not None:
             with self:
                 return parts()
-        if name == "tensor" and mode.enable_tracing and args and _has_sizes(args[0]):
-            from mica.export._record import _tensor_of_sizes
+        if name in ("tensor", "as_tensor") and mode.enable_tracing and args and _has_sizes(args[0]):
+            from mica.export._made_tensors import tensor_of_sizes
 
             with self:
-                return _tensor_of_sizes(*args, **kwargs)
+                return tensor_of_sizes(*args, **kwargs)
         if mode.shape_env is not None and mode.enable_tracing:
             from mica.export._data import with_numbers
 
@@ -64,11 +64,26 @@ class UnseenCalls(TorchFunctionMode):
         if name == "to_dense" or not (name == "detach" and mode.enable_tracing):
             if not mode.enable_tracing or name in _NOT_CALLS or not _is_tracked((args, kwargs), mode.tracer):
                 return func(*args, **kwargs)
+            if name in ("__getitem__", "__setitem__") and _has_places(args[1]):
+                with self:
+                    args = self._with_tensors(*args)
             return self._seen(func, args, kwargs)
         node_args = mode.argument(tuple(args))
         out = func(*args, **kwargs)
         mode.record(mica.ops.aten.detach.default, node_args, {}, out)
         return out
+
+    def _with_tensors(self, tensor, index, *value):
+        """The arguments of an index with tensors for lists and for a number that is set: the engine would make its own."""
+        parts = index if isinstance(index, tuple) else (index,)
+        lists = [isinstance(part, list) and _is_plain(part) for part in parts]
+        parts = tuple(
+            mica.tensor(part, device=tensor.device) if is_list else part
+            for part, is_list in zip(parts, lists, strict=True)
+        )
+        if value and type(value[0]) in (int, float, bool, complex):
+            value = (mica.full((), value[0], dtype=tensor.dtype, device=tensor.device),)
+        return (tensor, parts if isinstance(index, tuple) else parts[0], *value)
 
     def _seen(self, func, args, kwargs):
         """A call whose operators are recorded as it runs. One that the engine computes in one piece is a node itself."""
@@ -119,6 +134,20 @@ class UnseenCalls(TorchFunctionMode):
                 f"{getattr(func, '__name__', func)} with a number that only data decide: a tensor of it can be in a graph"
             )
         return out
+
+
+def _has_places(index):
+    """Whether elements are named by lists or tensors of places."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(
+        (isinstance(part, list) and _is_plain(part))
+        or (isinstance(part, _C.TensorBase) and part.dim() and part.dtype not in (mica.bool, mica.uint8))
+        for part in parts
+    )
+
+
+def _is_plain(values):
+    return bool(values) and all(type(value) in (int, bool) for value in values)
 
 
 def _has_sizes(values):

@@ -1,6 +1,7 @@
 """Which blocks of a matrix of attention scores count: the masks of flex_attention."""
 
 import inspect
+import sys
 
 import mica
 
@@ -58,7 +59,7 @@ def evaluate(function, shape, device, scores=None):
 
     The function is written for one score: tensors without dimensions. Made of operations on elements, as such
     functions are, it means the same for all scores at once. Whether it does is tried at three places; where it does not,
-    it is called once for every score.
+    it is called once for every score. While a graph is recorded nothing can be tried.
     """
     scores_given = () if scores is None else (scores,)
     shape = tuple(shape)
@@ -69,6 +70,8 @@ def evaluate(function, shape, device, scores=None):
         together = mica.as_tensor(together, device=device).expand(shape)
     except (RuntimeError, IndexError, TypeError, ValueError):
         together = None
+    if together is not None and _is_recorded(together):
+        return together
     places = {tuple(extent // 3 for extent in shape), tuple(extent - 1 for extent in shape), (0, 0, 0, 0)}
     if together is not None and all(_agrees(function, together, place, scores, device) for place in places):
         return together
@@ -77,6 +80,13 @@ def evaluate(function, shape, device, scores=None):
         for place in mica.cartesian_prod(*(mica.arange(extent) for extent in shape)).tolist()
     ]
     return mica.stack(flat).reshape(shape)
+
+
+def _is_recorded(tensor):
+    """Whether a tensor is one of a graph that is being recorded, which has no values to ask for."""
+    tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
+    is_traced = tracing is not None and tracing.get_proxy_mode() is not None
+    return is_traced or mica.compiler.is_exporting() or hasattr(tensor, "fake_mode")
 
 
 def _at(function, place, scores, device):
