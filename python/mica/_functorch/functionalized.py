@@ -26,6 +26,13 @@ def is_change(target):
     return schema is not None and schema.is_mutable
 
 
+def _changes_unseen(target):
+    """Whether a function that is no operator changes an argument, by its name."""
+    name = getattr(target, "__name__", "")
+    is_operator = getattr(target, "_schema", None) is not None
+    return not is_operator and (name in ("__setitem__", "setitem") or (name.endswith("_") and not name.endswith("__")))
+
+
 def functional_target(target):
     """The operator that computes what another one writes in place; its result is the new value of the first argument."""
     name, overload = target._overloadpacket.__name__, target._overloadname
@@ -191,6 +198,8 @@ class _Rewriter:
         if is_change(node.target):
             self.change(node)
             return
+        if _changes_unseen(node.target):
+            raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
         if node.target is aten.native_batch_norm.default and node.args[5] and isinstance(node.args[3], Node):
             self.change_statistics(node)
             return

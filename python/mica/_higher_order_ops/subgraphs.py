@@ -9,9 +9,9 @@ from mica.fx.experimental._expressions import make
 from mica.fx.experimental._truths import Relation
 from mica.fx.graph_module import GraphModule
 from mica.utils._python_dispatch import _disable_current_modes
-from mica.utils._pytree import tree_flatten, tree_unflatten
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-__all__ = ["recorded_cond", "recorded_map", "recorded_scan", "recorded_while", "recorder"]
+__all__ = ["needs_parts", "recorded_cond", "recorded_map", "recorded_scan", "recorded_while", "recorder"]
 
 
 def recorder():
@@ -74,6 +74,19 @@ def _traced(around, functions, operands, carried=0):
             root.add_module(name, module)
         modules.append(GraphModule(root, graph))
     return modules, [result for _, result, _ in parts], [*leaves, *extra]
+
+
+def _is_alike(made, given):
+    """Whether a value is of the same kind as another one. Where a size is open, that is asked of it."""
+    if not isinstance(made, mica.Tensor) or not isinstance(given, mica.Tensor):
+        return _kinds([made]) == _kinds([given])
+    return made.dtype is given.dtype and tuple(made.shape) == tuple(given.shape)
+
+
+def needs_parts(around, values):
+    """Whether a trace takes gradients by itself: they are those of the single steps, since the node of a loop has none."""
+    takes = type(around).__name__ == "ProxyTorchDispatchMode" and mica.is_grad_enabled()
+    return takes and any(isinstance(leaf, mica.Tensor) and leaf.requires_grad for leaf in tree_leaves(values))
 
 
 def _kinds(leaves):
@@ -224,7 +237,7 @@ def recorded_scan(around, combine_fn, init, leaves, spec):
 
     modules, results, operands = _traced(around, (body,), (*carried, *_rows(around, leaves)), count)
     made_spec, out_spec = specs[-1]
-    if made_spec != carry_spec or _kinds(results[0][:count]) != _kinds(carried):
+    if made_spec != carry_spec or not all(_is_alike(*pair) for pair in zip(results[0][:count], carried, strict=True)):
         raise RuntimeError(
             f"scan: the function must return a carry like the one that it is given, {_kinds(carried)}, but it returns "
             f"{_kinds(results[0][:count])}"

@@ -1,0 +1,42 @@
+"""Elements that a program sets by places, in graphs of operators: lists, tensors and numbers are the graph's own."""
+
+import mica as torch
+import pytest
+from mica._functorch.aot_autograd import aot_function
+from mica.fx.experimental.proxy_tensor import make_fx
+
+
+def sets(index, value):
+    def program(x, i):
+        y = x.clone()
+        y[index(i)] = value(x) if callable(value) else value
+        return y
+
+    return program
+
+
+PROGRAMS = {
+    "two tensors": sets(lambda i: (i[:2], i[:2]), -1),
+    "a tensor and a number": sets(lambda i: (i, 0), 3),
+    "columns": sets(lambda i: (slice(None), i), 2.5),
+    "two lists": sets(lambda i: ([0, 1], [1, 2]), 3),
+    "one list": sets(lambda i: [0, 2], True),
+    "a grid": sets(lambda i: (i[:, None], i), lambda x: x[0, 0]),
+    "a list that is read": lambda x, i: x[[0, 2]].exp() + x[[0, 2], [1, 1]].sum(),
+    "truths in a list": lambda x, i: x[[True, False, True, True]].sin(),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_elements_that_are_set_by_places(name):
+    function, i = PROGRAMS[name], torch.tensor([0, 2, 3])
+    x = torch.randn(4, 4, requires_grad=True)
+    theirs = function(x, i)
+    compiled = aot_function(function, lambda graph, example: graph.forward)(x, i)
+    torch.testing.assert_close(compiled, theirs)
+    ours, expected = (torch.autograd.grad(made.sin().sum(), x)[0] for made in (compiled, theirs))
+    torch.testing.assert_close(ours, expected)
+    for mode in ("real", "fake", "symbolic"):
+        graph = make_fx(function, tracing_mode=mode)(torch.randn(4, 4), torch.tensor([1, 0, 2]))
+        assert "__setitem__" not in graph.code
+        torch.testing.assert_close(graph(x, i), theirs)
