@@ -40,3 +40,28 @@ def test_elements_that_are_set_by_places(name):
         graph = make_fx(function, tracing_mode=mode)(torch.randn(4, 4), torch.tensor([1, 0, 2]))
         assert "__setitem__" not in graph.code
         torch.testing.assert_close(graph(x, i), theirs)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, i: x[i.argmax()] * 2,
+        lambda x, i: x[i[0]],
+        lambda x, i: x[(x > 0).any()],
+        lambda x, i: x[None, i.max()],
+    ],
+)
+def test_an_index_by_a_computed_number_is_refused(program):
+    """The engine would ask for the number, and the graph would have that of the run."""
+    with pytest.raises(RuntimeError, match="trying to get value out of a tracing tensor"):
+        make_fx(program)(torch.randn(4), torch.tensor([1, 0, 2]))
+
+
+def test_a_place_that_a_graph_computes_is_not_kept():
+    def program(x, i):
+        y = x.clone()
+        y[i.argmax()] = 3.0
+        return y
+
+    with pytest.raises(RuntimeError, match="trying to get value out of a tracing tensor"):
+        make_fx(program)(torch.randn(4), torch.tensor([1, 0, 2]))

@@ -55,15 +55,12 @@ class UnseenCalls(TorchFunctionMode):
 
             is_open_number = name == "item" and isinstance(args[0], FakeTensor) and mode.shape_env is not None
             if not is_open_number:
-                raise RuntimeError(
-                    "It appears that you're trying to get value out of a tracing tensor with "
-                    f"aten._local_scalar_dense.default - erroring out! ({name}() asks for it.) It's likely that this is "
-                    "caused by data-dependent control flow or similar. It may be possible to trace this with dynamic "
-                    "shapes; try setting tracing_mode='symbolic' in your make_fx call."
-                )
+                raise _asks_for_a_value(f"{name}() asks for it.")
         if name == "to_dense" or not (name == "detach" and mode.enable_tracing):
             if not mode.enable_tracing or name in _NOT_CALLS or not _is_tracked((args, kwargs), mode.tracer):
                 return func(*args, **kwargs)
+            if name in ("__getitem__", "__setitem__") and self._refuses and mode.shape_env is None:
+                _refuse_numbers(args[1], mode.tracer)
             if name in ("__getitem__", "__setitem__") and _has_places(args[1]):
                 with self:
                     args = self._with_tensors(*args)
@@ -134,6 +131,23 @@ class UnseenCalls(TorchFunctionMode):
                 f"{getattr(func, '__name__', func)} with a number that only data decide: a tensor of it can be in a graph"
             )
         return out
+
+
+def _asks_for_a_value(who):
+    return RuntimeError(
+        "It appears that you're trying to get value out of a tracing tensor with aten._local_scalar_dense.default - "
+        f"erroring out! ({who}) It's likely that this is caused by data-dependent control flow or similar. It may be "
+        "possible to trace this with dynamic shapes; try setting tracing_mode='symbolic' in your make_fx call."
+    )
+
+
+def _refuse_numbers(index, tracer):
+    """Refuse an index by a number that the graph computes: the engine would ask for it, and the graph would have that of
+    the run.
+    """
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, _C.TensorBase) and not part.dim() and _is_tracked(part, tracer):
+            raise _asks_for_a_value("An index by a tensor of no dimensions asks for it.")
 
 
 def _has_places(index):
