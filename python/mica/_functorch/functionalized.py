@@ -26,10 +26,13 @@ def is_change(target):
     return schema is not None and schema.is_mutable
 
 
+_PLAIN = (operator.or_, operator.and_, operator.not_, operator.is_)  # by their names they would change an argument
+
+
 def _changes_unseen(target):
     """Whether a function that is no operator changes an argument, by its name."""
     name = getattr(target, "__name__", "")
-    is_operator = getattr(target, "_schema", None) is not None
+    is_operator = getattr(target, "_schema", None) is not None or target in _PLAIN
     return not is_operator and (name in ("__setitem__", "setitem") or (name.endswith("_") and not name.endswith("__")))
 
 

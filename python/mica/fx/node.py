@@ -7,6 +7,7 @@ import typing
 import mica
 from mica.fx._annotations import type_name
 from mica.fx.immutable_collections import immutable_dict, immutable_list
+from mica.utils._drawing import DRAWING_OPERATORS
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
 
@@ -15,14 +16,6 @@ Target = typing.Union[typing.Callable[..., typing.Any], str]  # noqa: UP007
 Argument = typing.Any
 base_types = (str, int, float, bool, complex, mica.dtype, mica.Tensor, mica.device, mica.memory_format, mica.layout)
 _LEGAL = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
-# Operators that draw random numbers: without them, later draws would give other numbers.
-_DRAWING = frozenset(
-    """
-    _sample_dirichlet _standard_gamma alpha_dropout bernoulli binomial cauchy dropout exponential feature_alpha_dropout
-    feature_dropout geometric log_normal multinomial native_dropout normal normal_functional poisson rand rand_like randint
-    randint_like randn randn_like random randperm rrelu rrelu_with_noise rrelu_with_noise_functional uniform
-    """.split()  # noqa: SIM905
-)
 # Functions that draw random numbers. Graphs hold them as the program calls them, and they are never removed.
 _DRAWING_FUNCTIONS = frozenset(
     getattr(mica, name)
@@ -258,7 +251,7 @@ class Node:
                 return True
             if schema is not None and (schema.is_mutable or schema.name in _DOING):
                 return True
-            if impure_random and schema is not None and schema.name.removeprefix("aten::") in _DRAWING:
+            if impure_random and schema is not None and schema.name.removeprefix("aten::") in DRAWING_OPERATORS:
                 return True
             return (
                 self.target in _side_effectful_functions

@@ -2,6 +2,8 @@
 
 import sys
 
+from mica.utils._drawing import DRAWING_OPERATORS
+
 __all__ = ["draws", "traced_graph"]
 
 
@@ -18,8 +20,6 @@ def draws(graph, first):
 
 
 def _draws(node):
-    from mica.fx.node import _DRAWING
-
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return False
@@ -27,4 +27,4 @@ def _draws(node):
     place = names.index("dropout_p") if "dropout_p" in names else len(names)
     if place < len(node.args) or "dropout_p" in node.kwargs:
         return node.kwargs.get("dropout_p", node.args[place] if place < len(node.args) else 0.0) != 0.0
-    return schema.name.removeprefix("aten::").removesuffix("_") in _DRAWING
+    return schema.name.removeprefix("aten::").removesuffix("_") in DRAWING_OPERATORS
