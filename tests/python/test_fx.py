@@ -166,3 +166,14 @@ def test_code_with_numbers_of_numpy(number):
     x = mica.ones(2)
     assert mica.equal(mica.export.export(Scaled(), (x,)).module()(x), x * number.item())
     assert mica.equal(fx.symbolic_trace(Scaled())(x), x * number.item())
+
+
+@pytest.mark.parametrize("function", [operator.or_, operator.and_, operator.add])
+def test_operators_of_python_that_nobody_uses_are_dead(function):
+    """The names of some end in an underscore, as those of functions that change an argument do."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(function, (x, x))
+    graph.output(x)
+    assert graph.eliminate_dead_code()
+    assert [node.op for node in graph.nodes] == ["placeholder", "output"]

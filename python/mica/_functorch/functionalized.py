@@ -9,7 +9,7 @@ import operator
 
 import mica
 from mica.fx.graph import Graph
-from mica.fx.node import Node, map_arg
+from mica.fx.node import Node, changes_by_name, map_arg
 
 __all__ = ["functionalized"]
 
@@ -26,14 +26,12 @@ def is_change(target):
     return schema is not None and schema.is_mutable
 
 
-_PLAIN = (operator.or_, operator.and_, operator.not_, operator.is_)  # by their names they would change an argument
-
-
 def _changes_unseen(target):
     """Whether a function that is no operator changes an argument, by its name."""
-    name = getattr(target, "__name__", "")
-    is_operator = getattr(target, "_schema", None) is not None or target in _PLAIN
-    return not is_operator and (name in ("__setitem__", "setitem") or (name.endswith("_") and not name.endswith("__")))
+    is_operator = getattr(target, "_schema", None) is not None
+    return not is_operator and (
+        getattr(target, "__name__", "") in ("__setitem__", "setitem") or changes_by_name(target)
+    )
 
 
 def functional_target(target):

@@ -1,6 +1,7 @@
 """A step of a graph."""
 
 import builtins
+import operator
 import types
 import typing
 
@@ -32,6 +33,16 @@ _DOING = frozenset(
     ]
 )  # fmt: skip
 _side_effectful_functions = {mica._assert, mica._assert_async, mica._C._set_grad_enabled, builtins.print}
+
+
+# By their names they would change an argument.
+_PLAIN = (operator.or_, operator.and_, operator.not_, operator.is_)
+
+
+def changes_by_name(function):
+    """Whether a function changes an argument, by its name, which ends in an underscore."""
+    name = getattr(function, "__name__", "")
+    return name.endswith("_") and not name.endswith("__") and function not in _PLAIN
 
 
 def has_side_effect(fn):
@@ -245,8 +256,8 @@ class Node:
         if self.op == "call_function":
             name = getattr(self.target, "__name__", "")
             # An operator's name stands for its default overload.
-            operator = getattr(self.target, "default", self.target)
-            schema = getattr(operator, "_schema", None)
+            overload = getattr(self.target, "default", self.target)
+            schema = getattr(overload, "_schema", None)
             if self.target in _DRAWING_FUNCTIONS:
                 return True
             if schema is not None and (schema.is_mutable or schema.name in _DOING):
@@ -255,7 +266,7 @@ class Node:
                 return True
             return (
                 self.target in _side_effectful_functions
-                or (name.endswith("_") and not name.endswith("__"))
+                or changes_by_name(self.target)
                 or name in ("setitem", "_enter_autocast", "_exit_autocast")
             )
         if self.op == "call_method":
