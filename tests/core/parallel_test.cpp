@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/expected_work.h"
 #include "mica/error.h"
 
 namespace mica {
@@ -219,6 +220,21 @@ TEST_F(Parallel, AnIdlePoolSleeps) {
   ASSERT_EQ(before.sleeping, before.workers) << "a worker without work does not go to sleep";
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(worker_state().switches, before.switches);
+}
+
+TEST_F(Parallel, APoolThatExpectsWorkSleepsWhenThereIsNone) {
+  set_num_threads(3);
+  expect_work(true);
+  chunks_of(0, 3, 1);
+  WorkerState state = worker_state();
+  for (int i = 0; i < 1000 && (state.workers != 2 || state.sleeping < state.workers); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    state = worker_state();
+  }
+  EXPECT_EQ(state.workers, 2);
+  EXPECT_EQ(state.sleeping, state.workers);
+  EXPECT_EQ(chunks_of(0, 3, 1).size(), 3U);  // they wake up again
+  expect_work(false);
 }
 
 }  // namespace
