@@ -174,9 +174,9 @@ static int execute(PyObject* module) {
                      add_tensor_constructors(module) && add_interop(module) && add_module_base(module) &&
                      add_init_functions(module) && add_archive(module) && add_shared_memory(module) &&
                      PyModule_AddFunctions(module, functions) == 0 && add_backends(module) && add_modes(module) &&
-                     add_recording(module) && add_state(module) && add_replay(module) && add_optim(module) &&
-                     add_inspect(module) && add_extension_api(module) && add_weight_only_functions(module) &&
-                     add_entries(module) && add_aliases(module);
+                     add_recording(module) && add_state(module) && add_replay(module) && add_call_lists(module) &&
+                     add_optim(module) && add_inspect(module) && add_extension_api(module) &&
+                     add_weight_only_functions(module) && add_entries(module) && add_aliases(module);
   return ready ? 0 : -1;
 }
 

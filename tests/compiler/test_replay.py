@@ -7,10 +7,12 @@ import threading
 import mica as torch
 import pytest
 from mica._dynamo.replay import Replayed
+from mica._dynamo.replay.call_lists import CallLists
+from mica._dynamo.replay.cuda_graphs import StaticGraphs
 from replay_objects import CASES
 
 
-class Again:
+class Again(StaticGraphs):
     """What stands for a graph: the function itself, called again, with its results written where the first ones were."""
 
     lock = threading.RLock()
@@ -51,14 +53,19 @@ def tensors_of(value):
     return [tensor for each in inner for tensor in tensors_of(each)]
 
 
+class Lists(CallLists):
+    fewest_calls = 0
+
+
+@pytest.mark.parametrize("way", [Again, Lists])
 @pytest.mark.parametrize("case", CASES)
-def test_replay(case):
-    CASES[case](lambda function: Replayed(function, torch._C._CompiledCall(function, False), Again), "cpu")
+def test_replay(case, way):
+    CASES[case](lambda function: Replayed(function, torch._C._CompiledCall(function, False), (way,)), "cpu")
 
 
 def test_what_is_said_of_it():
     function = Replayed(
-        lambda x: print(end="") or x * 2, torch._C._CompiledCall(lambda x: print(end="") or x * 2), Again
+        lambda x: print(end="") or x * 2, torch._C._CompiledCall(lambda x: print(end="") or x * 2), (Again,)
     )
     for _ in range(6):
         function(torch.ones(3))
@@ -68,7 +75,7 @@ def test_what_is_said_of_it():
 
 
 def test_arguments_that_cannot_be_taken():
-    function = Replayed(torch.sin, torch._C._CompiledCall(torch.sin), Again)
+    function = Replayed(torch.sin, torch._C._CompiledCall(torch.sin), (Again,))
     for x in (torch.eye(2).to_sparse(), torch.ones(2).as_subclass(type("Other", (torch.Tensor,), {}))):
         for _ in range(6):
             assert torch.equal(function(x).to_dense(), torch.sin(x.to_dense()))
@@ -76,7 +83,7 @@ def test_arguments_that_cannot_be_taken():
 
 
 def test_another_kind_is_captured_in_its_second_call():
-    function = Replayed(torch.sin, torch._C._CompiledCall(torch.sin), Again)
+    function = Replayed(torch.sin, torch._C._CompiledCall(torch.sin), (Again,))
     for _ in range(5):
         function(torch.ones(3))
     assert sum(len(kind.graphs) for kind in function._kinds.values()) == 1
@@ -161,10 +168,10 @@ def test_a_call_that_is_watched():
         return len(x) + len(x) + len("".upper()) + len("a".upper())
 
     seen, codes = [], {}
-    assert torch._C._call_watched(inner, ([1],), {}, codes, refusal_of) == (3, None)
+    assert torch._C._call_watched(inner, ([1],), {}, codes, refusal_of) == (3, None, 1)
     assert codes == {inner.__code__: globals()} and seen == ["len", "upper"] and sys.getprofile() is None
-    result, reason = torch._C._call_watched(lambda: (print(end=""), len("")), (), {}, {}, refusal_of)
-    assert result == (None, 0) and reason == "print"
+    result, reason, calls = torch._C._call_watched(lambda: (print(end=""), len("")), (), {}, {}, refusal_of)
+    assert result == (None, 0) and reason == "print" and calls >= 1
     for function, error in ((lambda: 1 // 0, ZeroDivisionError), (lambda: len(1), TypeError)):
         with pytest.raises(error):
             torch._C._call_watched(function, (), {}, {}, refusal_of)

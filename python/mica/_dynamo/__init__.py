@@ -11,6 +11,7 @@ import warnings
 from mica import _C
 from mica._dynamo import compile_options
 from mica._dynamo.backend_names import AS_IT_IS
+from mica._dynamo.compiled_calls import compiled_call
 from mica.compiler import (  # noqa: F401
     _stance,
     allow_in_graph,
@@ -35,7 +36,7 @@ def compile(
         fullgraph: whether branches on values, and other breaks of torch's graphs, are an error
         dynamic: with a backend of one's own, whether sizes are left open; None leaves those open that have changed
         backend: a function that gets graphs and returns functions that compute them (docs/graphs.md), or a name
-        mode, options: are checked; those that ask for CUDA graphs, as "reduce-overhead" does, replay calls on a GPU
+        mode, options: are checked; those that ask for CUDA graphs, as "reduce-overhead" does, replay calls soon
     """
     compile_options.check(mode, options, dynamic)
     if model is None:
@@ -89,7 +90,7 @@ def _captured(model, compiler, fullgraph, dynamic, recompile_limit):
 
 
 def _replayed(model, fullgraph):
-    """The function with calls that are replayed as graphs of a GPU's work, where a GPU's tensors are its arguments."""
+    """The function with calls that are replayed: as graphs of a GPU's work, or as lists of calls on the CPU's tensors."""
     from mica._dynamo.replay import Replayed
 
     function = getattr(model, "_torchdynamo_orig_callable", model)
@@ -113,18 +114,21 @@ def _check(backend):
 
 def _compiled_function(function, backend=None, captured=None, fullgraph=False):
     inner = getattr(function, "_torchdynamo_orig_callable", function)
+    call = None
     if captured is not None:
 
         def compiled(*args, **kwargs):
             return (inner if _stance.name == "force_eager" else captured)(*args, **kwargs)
 
     else:
-        compiled = _forwarding(inner, inner if backend in AS_IT_IS else _C._CompiledCall(inner, fullgraph))
+        call = inner if backend in AS_IT_IS else compiled_call(inner, fullgraph)
+        compiled = _forwarding(inner, call)
     functools.update_wrapper(compiled, inner)
 
     compiled._torchdynamo_orig_callable = inner
     compiled._torchdynamo_inline = inner
     compiled._captured = captured
+    compiled._compiled_call = call
     compiled._is_torch_compile = True
     return compiled
 
@@ -191,7 +195,7 @@ def optimize_assert(backend, **options):
 
 
 def reset():
-    """Forget the counters, the graphs that backends have compiled, and the graphs that are replayed."""
+    """Forget the counters, the graphs that backends have compiled, and what is replayed."""
     _C._reset_recording_counts()
     for name in ("mica._dynamo.capture", "mica._dynamo.replay.calls"):
         if name in sys.modules:

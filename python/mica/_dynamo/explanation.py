@@ -50,10 +50,19 @@ def explain_call(function, *args, **kwargs):
     after = _C._recording_counts()
     counts = {name: value - before[name] for name, value in after.items()}
     counts["bytes_of_arranged_weights"] = after["bytes_of_arranged_weights"]
-    replayed = getattr(function, "_captured", None)
-    if replayed is not None and hasattr(replayed, "reasons"):
+    replayed = _replayed(function)
+    if replayed is not None:
         text = f"{replayed}\n{text}"
     return CompiledExplanation(text, counts, result)
+
+
+def _replayed(function):
+    """What replays calls of a compiled function; None where nothing does yet."""
+    call = getattr(function, "_compiled_call", None) or getattr(function, "forward", None)
+    for each in (getattr(function, "_captured", None), getattr(call, "replayed", None)):
+        if hasattr(each, "reasons"):
+            return each
+    return None
 
 
 @dataclasses.dataclass

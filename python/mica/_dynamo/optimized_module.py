@@ -1,7 +1,7 @@
 """The module that torch.compile makes of a module."""
 
-from mica import _C
 from mica._dynamo.backend_names import AS_IT_IS
+from mica._dynamo.compiled_calls import compiled_call
 from mica.compiler import _stance
 from mica.nn import Module
 
@@ -24,7 +24,7 @@ class OptimizedModule(Module):
         if self._captured is not None:
             forward = _unless_eager(self._captured, mod)
         else:
-            forward = mod if self._backend in AS_IT_IS else _C._CompiledCall(mod, self._fullgraph)
+            forward = mod if self._backend in AS_IT_IS else compiled_call(mod, self._fullgraph)
         object.__setattr__(self, "forward", forward)
 
     def __getattr__(self, name):

@@ -27,6 +27,9 @@ static PyObject* torch_dispatch_name;     // "__torch_dispatch__", interned
 static PyObject* plain_values_name;       // "_values_are_plain", interned
 static thread_local bool dispatch_aside;  // while a call of a class with a __torch_dispatch__ is looked at
 
+// The function that is handed the calls of this thread that nobody else answers, or null: _call_recorded_by().
+static thread_local PyObject* recorder = nullptr;
+
 PyObject* disabled_dispatch = nullptr;
 
 bool exchange_dispatch_aside(bool value) { return std::exchange(dispatch_aside, value); }
@@ -46,10 +49,27 @@ class ModesDisabled {
 
 struct FunctionMode {
   static constexpr const char* name = "TorchFunctionMode";
-  static void set_active(bool on) { set_modes(mode_bit::kFunctionMode, on); }
+  static void set_active(bool on) { set_modes(mode_bit::kFunctionMode, on || recorder); }
+};
+using FunctionModes = ModeStack<FunctionMode>;
+
+// While an object of this class lives, calls are handed to a recorder, or to none.
+class RecordedBy {
+ public:
+  explicit RecordedBy(PyObject* next) : before_(std::exchange(recorder, next)) {
+    FunctionMode::set_active(!FunctionModes::empty());
+  }
+  RecordedBy(const RecordedBy&) = delete;
+  RecordedBy& operator=(const RecordedBy&) = delete;
+  ~RecordedBy() {
+    recorder = before_;
+    FunctionMode::set_active(!FunctionModes::empty());
+  }
+
+ private:
+  PyObject* before_;
 };
 }  // namespace
-using FunctionModes = ModeStack<FunctionMode>;
 
 bool has_torch_dispatch(PyTypeObject* type) {
   PyObject* found = _PyType_Lookup(type, torch_dispatch_name);
@@ -91,7 +111,7 @@ bool overrides_torch_function(PyObject* o) {
 bool attributes_overridden(PyObject* o) { return asks_function(o); }
 
 bool torch_function_wanted(int num_overloaded) {
-  return num_overloaded > 0 || (!FunctionModes::empty() && !all_disabled);
+  return num_overloaded > 0 || ((recorder || !FunctionModes::empty()) && !all_disabled);
 }
 
 // Tensors of a class with a __torch_dispatch__ hold no elements. Below __torch_function__, their calls go to it as
@@ -144,6 +164,12 @@ static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObj
     Owned answer(dispatch(o, function, types.get(), args, kwargs));
     if (!answer || answer.get() != Py_NotImplemented) return answer.release();
   }
+  if (recorder && order.empty()) {
+    Owned record = Owned::borrow(recorder);
+    const RecordedBy none(nullptr);
+    PyObject* call[] = {function, args, kwargs ? kwargs : Py_None};
+    return PyObject_Vectorcall(record.get(), call, 3, nullptr);
+  }
   Owned name(PyObject_GetAttrString(function, "__name__"));
   if (!name) return nullptr;
   std::string tried;
@@ -193,9 +219,10 @@ PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more, P
   return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, args.data(), count + 1);
 }
 
+// A recorder answers nothing: it makes the call.
 static PyObject* asked_about_values(PyObject*, PyObject* o) {
   if (std::exchange(hop_skipped, false)) Py_RETURN_FALSE;
-  return PyBool_FromLong(is_tensor(o) && is_asked_about_values(o));
+  return PyBool_FromLong(is_tensor(o) && ((!FunctionModes::empty() && !all_disabled) || answers_for_values(o)));
 }
 
 // A class that answers for its tensors makes their methods ask. A class that defines __torch_dispatch__ but no
@@ -332,6 +359,15 @@ static PyObject* handle_torch_function(PyObject*, PyObject* args, PyObject* kwar
   return ask(PyTuple_GET_ITEM(args, 0), overloaded.data(), static_cast<int>(overloaded.size()), rest.get(), kwargs);
 }
 
+// _call_recorded_by(recorder, function, args, kwargs): calls the function. The calls that it makes on tensors, and that
+// no mode or class answers, are handed to recorder(function, args, kwargs or None), which makes them.
+static PyObject* call_recorded_by(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 4 || !PyTuple_Check(args[2]) || !PyDict_Check(args[3]))
+    return PyErr_Format(PyExc_TypeError, "_call_recorded_by() takes a recorder, a function, a tuple and a dict");
+  const RecordedBy scope(args[0]);
+  return PyObject_Call(args[1], args[2], args[3]);
+}
+
 // ---- with DisableTorchFunctionSubclass(): ...
 
 struct DisablerObject {
@@ -378,6 +414,8 @@ bool add_torch_function(PyObject* module) {
       {"_asked_about_values", asked_about_values, METH_O,
        "Whether a mode or the tensor's class answers for methods that hand out a value."},
       {"_has_torch_function", has_torch_function, METH_O, nullptr},
+      {"_call_recorded_by", as_cfunction(call_recorded_by), METH_FASTCALL,
+       "Calls a function whose calls on tensors are handed to a recorder."},
       {"_handle_torch_function", as_cfunction(handle_torch_function), METH_VARARGS | METH_KEYWORDS, nullptr},
       {}};
   if (PyModule_AddFunctions(module, functions) < 0) return false;

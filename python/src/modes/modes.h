@@ -7,9 +7,10 @@
 namespace mica::python {
 
 bool add_modes(PyObject* module);
-bool add_recording(PyObject* module);  // compiled functions: recording.cpp
-bool add_state(PyObject* module);      // what a replayed function has read: state.cpp
-bool add_replay(PyObject* module);     // what a replayed call asks for: replay.cpp
-std::string describe_python_stack();   // the stack of the calling thread, as traceback prints it
+bool add_recording(PyObject* module);   // compiled functions: recording.cpp
+bool add_state(PyObject* module);       // what a replayed function has read: state.cpp
+bool add_replay(PyObject* module);      // what a replayed call asks for: replay.cpp
+bool add_call_lists(PyObject* module);  // calls that are made again without Python: call_list.cpp
+std::string describe_python_stack();    // the stack of the calling thread, as traceback prints it
 
 }  // namespace mica::python

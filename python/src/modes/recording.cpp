@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/kept.h"
+#include "modes/call_list.h"
 #include "modes/modes.h"
 #include "operations/entry.h"
 
@@ -49,66 +50,148 @@ static PyObject* call_uncompiled(PyObject*, PyObject* const* args, Py_ssize_t co
 
 namespace {
 
-// The callable that a compiled function uses: it runs `inner` while calls of kernels are put off.
+// The callable that a compiled function uses: it runs `inner` while calls of kernels are put off. After some calls it
+// asks mica._dynamo.replay whether further ones can be made again without Python.
 struct CompiledCall {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* inner;
-  bool whole;  // fullgraph=True
+  PyObject* known;     // a tuple of calls that are made again (modes/call_list.h), or null
+  PyObject* replayed;  // takes the other calls and learns from them, or null
+  PyObject* weakrefs;
+  Py_ssize_t until_replay;  // how many calls there are before the replay begins; 0: it does not begin
+  bool whole;               // fullgraph=True
 };
 
 std::atomic<bool> runs_eagerly{false};  // the stance "force_eager"
 
+// One call less is to come before the replay begins. An error in its beginning is reported, and the call goes on.
+void count_call(CompiledCall* compiled) {
+  if (--compiled->until_replay > 0) return;
+  Owned module(PyImport_ImportModule("mica._dynamo.replay"));
+  auto* self = reinterpret_cast<PyObject*>(compiled);
+  Owned answer(module ? PyObject_CallMethod(module.get(), "begin", "O", self) : nullptr);
+  if (!answer) PyErr_WriteUnraisable(self);
+}
+
+// The result of the first of these calls that is this one. Null without an error: there is none.
+PyObject* make_known(PyObject* known, PyObject* const* args, size_t count, PyObject* names) {
+  const Owned calls = Owned::borrow(known);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(known); ++i)
+    if (PyObject* call = PyTuple_GET_ITEM(known, i); is_this_call(call, args, count, names))
+      return make_again(call, args);
+  return nullptr;
+}
+
 PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t count, PyObject* names) try {
-  const auto* compiled = reinterpret_cast<CompiledCall*>(self);
+  auto* compiled = reinterpret_cast<CompiledCall*>(self);
   const auto call = [&] { return PyObject_Vectorcall(compiled->inner, args, count, names); };
   if (runs_eagerly.load(std::memory_order_relaxed)) return call();
+  if (recording::in_function()) return call_recorded(true, compiled->whole, call);  // the outer one is replayed
+  if (compiled->known) {
+    PyObject* result = call_recorded(true, compiled->whole, [&]() -> PyObject* {
+      PyObject* made = make_known(compiled->known, args, count, names);
+      if (made || PyErr_Occurred()) return made;
+      return Py_NewRef(Py_NotImplemented);
+    });
+    if (result != Py_NotImplemented) return result;
+    Py_DECREF(result);
+  }
+  if (compiled->until_replay > 0) count_call(compiled);
+  if (compiled->replayed) {
+    const Owned replayed = Owned::borrow(compiled->replayed);
+    return PyObject_Vectorcall(replayed.get(), args, count, names);
+  }
   return call_recorded(true, compiled->whole, call);
 } catch (...) {
   return raise_current_exception();
 }
 
 PyObject* new_compiled_call(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"function", "fullgraph", nullptr};
+  static const char* names[] = {"function", "fullgraph", "until_replay", nullptr};
   PyObject* inner;
   int whole = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &inner, &whole)) return nullptr;
+  Py_ssize_t until_replay = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|pn", const_cast<char**>(names), &inner, &whole, &until_replay))
+    return nullptr;
   PyObject* self = type->tp_alloc(type, 0);
   if (!self) return nullptr;
   auto* compiled = reinterpret_cast<CompiledCall*>(self);
   compiled->vectorcall = call_compiled;
   compiled->inner = Py_NewRef(inner);
+  compiled->until_replay = until_replay;
   compiled->whole = whole != 0;
   return self;
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
+  const auto* compiled = reinterpret_cast<CompiledCall*>(self);
   Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<CompiledCall*>(self)->inner);
+  for (PyObject* each : {compiled->inner, compiled->known, compiled->replayed}) Py_VISIT(each);
   return 0;
 }
 int clear(PyObject* self) {
-  Py_CLEAR(reinterpret_cast<CompiledCall*>(self)->inner);
+  auto* compiled = reinterpret_cast<CompiledCall*>(self);
+  Py_CLEAR(compiled->inner);
+  Py_CLEAR(compiled->known);
+  Py_CLEAR(compiled->replayed);
   return 0;
 }
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
+  if (reinterpret_cast<CompiledCall*>(self)->weakrefs) PyObject_ClearWeakRefs(self);
   clear(self);
   type->tp_free(self);
   Py_DECREF(type);
 }
 
+// compiled.known: a tuple of known calls, or None.
+PyObject* get_known(PyObject* self, void*) {
+  PyObject* known = reinterpret_cast<CompiledCall*>(self)->known;
+  return Py_NewRef(known ? known : Py_None);
+}
+int set_known(PyObject* self, PyObject* value, void*) {
+  bool fits = value && (value == Py_None || PyTuple_CheckExact(value));
+  for (Py_ssize_t i = 0; fits && value != Py_None && i < PyTuple_GET_SIZE(value); ++i)
+    fits = is_known_call(PyTuple_GET_ITEM(value, i));
+  if (!fits) {
+    PyErr_SetString(PyExc_TypeError, "known is a tuple of known calls, or None");
+    return -1;
+  }
+  PyObject* before =
+      std::exchange(reinterpret_cast<CompiledCall*>(self)->known, value == Py_None ? nullptr : Py_NewRef(value));
+  Py_XDECREF(before);
+  return 0;
+}
+PyObject* get_replayed(PyObject* self, void*) {
+  PyObject* replayed = reinterpret_cast<CompiledCall*>(self)->replayed;
+  return Py_NewRef(replayed ? replayed : Py_None);
+}
+int set_replayed(PyObject* self, PyObject* value, void*) {
+  PyObject* before = std::exchange(reinterpret_cast<CompiledCall*>(self)->replayed,
+                                   !value || value == Py_None ? nullptr : Py_NewRef(value));
+  Py_XDECREF(before);
+  return 0;
+}
+
 bool add_compiled_call(PyObject* module) {
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledCall, vectorcall), READONLY, nullptr},
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledCall, weakrefs), READONLY, nullptr},
       {"__wrapped__", T_OBJECT_EX, offsetof(CompiledCall, inner), READONLY, nullptr},  // its signature is asked for
+      {"fullgraph", T_BOOL, offsetof(CompiledCall, whole), READONLY, nullptr},
+      {"until_replay", T_PYSSIZET, offsetof(CompiledCall, until_replay), 0, nullptr},
       {}};
+  static PyGetSetDef attributes[] = {{"known", get_known, set_known, "Calls that are made again.", nullptr},
+                                     {"replayed", get_replayed, set_replayed, "Takes all other calls.", nullptr},
+                                     {}};
   static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(new_compiled_call)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                                 {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
                                 {Py_tp_clear, reinterpret_cast<void*>(clear)},
                                 {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                                 {Py_tp_members, members},
+                                {Py_tp_getset, attributes},
                                 {0, nullptr}};
   static PyType_Spec spec = {"torch._C._CompiledCall", sizeof(CompiledCall), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
@@ -156,6 +239,11 @@ static PyObject* set_runs_eagerly(PyObject*, PyObject* on) {
 }
 
 static PyObject* is_recording(PyObject*, PyObject*) { return PyBool_FromLong(recording::in_function()); }
+
+// Whether somebody watches operations: a profiler, a trace, inspection of copies.
+static PyObject* is_observed(PyObject*, PyObject*) {
+  return PyBool_FromLong(thread_modes & (mode_bit::kObserve | mode_bit::kProfile));
+}
 
 static PyObject* flush_recording(PyObject*, PyObject*) try {
   recording::ask_for_values("graph_break");
@@ -211,6 +299,7 @@ bool add_recording(PyObject* module) {
        "Calls a function within a compiled one as if that were not compiled."},
       {"_run_compiled_eagerly", set_runs_eagerly, METH_O, "Whether compiled functions run as they are."},
       {"_is_recording", is_recording, METH_NOARGS, nullptr},
+      {"_is_observed", is_observed, METH_NOARGS, "Whether a profiler or a trace sees each operation of this thread."},
       {"_flush_recording", flush_recording, METH_NOARGS, "Runs what has been put off on this thread."},
       {"_recording_counts", recording_counts, METH_NOARGS, nullptr},
       {"_reset_recording_counts", reset_recording_counts, METH_NOARGS, nullptr},

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "modes/modes.h"
+#include "modes/snapshot.h"
 #include "operations/entry.h"
 #include "tensor/tensor_object.h"
 
@@ -40,19 +41,14 @@ bool has_type(PyObject* types, PyTypeObject* type) {
 
 PyObject* KeyMaker::make_tensor(PyObject* value) {
   const Tensor& t = unwrap(value);
-  if (t.layout() != Layout::Strided || t.is_quantized() || t.is_conj() || t.is_neg() || t.dim() > 64) return nullptr;
+  if (t.layout() != Layout::Strided || (t.impl()->bits & tensor_bit::kSpecial) || t.dim() > kMostDims ||
+      has_attributes(value))
+    return nullptr;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tensors_); ++i)
     if (PyList_GET_ITEM(tensors_, i) == value) return Py_BuildValue("(sn)", "again", i);
   if (PyList_Append(tensors_, value) < 0) return nullptr;
-  int64_t facts[2 + 2 * 64];
-  size_t n = 0;
-  facts[n++] = static_cast<int64_t>(t.dtype()) | static_cast<int64_t>(t.device().type()) << 8 |
-               static_cast<int64_t>(t.requires_grad()) << 16;
-  facts[n++] = t.device().index();
-  for (const int64_t size : t.sizes()) facts[n++] = size;
-  for (const int64_t stride : t.strides()) facts[n++] = stride;
-  return Py_BuildValue("(Oy#)", Py_TYPE(value), reinterpret_cast<const char*>(facts),
-                       static_cast<Py_ssize_t>(n * sizeof(int64_t)));
+  const TensorForm form(t);
+  return Py_BuildValue("(Oy#)", Py_TYPE(value), form.bytes().data(), static_cast<Py_ssize_t>(form.bytes().size()));
 }
 
 PyObject* KeyMaker::make_items(PyObject* kind, PyObject* sequence) {
@@ -118,7 +114,8 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   int note(PyFrameObject* frame, int event, PyObject* called);
-  PyObject* reason() const { return reason_.get(); }
+  PyObject* reason() const { return reason_ ? reason_.get() : Py_None; }
+  Py_ssize_t calls() const { return calls_; }  // of functions of Python
 
  private:
   int note_function(PyFrameObject* frame);
@@ -126,6 +123,7 @@ class Watch {
   void keep(PyObject* object) { kept_.push_back(Owned::borrow(object)); }
 
   PyObject *codes_, *refusal_of_;
+  Py_ssize_t calls_ = 0;
   Owned reason_;
   // What was met before. Code and owners are kept alive, so that their addresses stay theirs.
   std::set<const PyObject*> functions_;
@@ -134,6 +132,7 @@ class Watch {
 };
 
 int Watch::note_function(PyFrameObject* frame) {
+  ++calls_;
   Owned code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
   if (!functions_.insert(code.get()).second) return 0;
   keep(code.get());
@@ -217,7 +216,7 @@ static PyObject* call_watched(PyObject*, PyObject* const* args, Py_ssize_t count
   PyEval_SetProfile(nullptr, nullptr);
   PyErr_Restore(type, value, traceback);
   if (!result) return nullptr;
-  return PyTuple_Pack(2, result.get(), watch.reason() ? watch.reason() : Py_None);
+  return Py_BuildValue("(OOn)", result.get(), watch.reason(), watch.calls());
 } catch (...) {
   return raise_current_exception();
 }
@@ -229,7 +228,8 @@ bool add_replay(PyObject* module) {
       {"_storage_address", storage_address, METH_O, nullptr},
       {"_count_changes", count_changes, METH_O, "Notes changes of tensors that no operation has counted."},
       {"_call_watched", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_watched)), METH_FASTCALL,
-       "A call's result, and why the call cannot be replayed; code that ran is put into a dict."},
+       "A call's result, why it cannot be replayed, and how many functions of Python it called; code that ran is put "
+       "into a dict."},
       {}};
   return PyModule_AddFunctions(module, functions) == 0;
 }

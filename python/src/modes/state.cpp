@@ -11,14 +11,11 @@
 #include <vector>
 
 #include "modes/modes.h"
+#include "modes/snapshot.h"
 #include "operations/entry.h"
 #include "tensor/tensor_object.h"
 
 namespace mica::python {
-
-namespace {
-
-enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet, kFunction, kWeak };
 
 bool is_same_value(PyObject* now, PyObject* before) {
   if (now == before) return true;
@@ -30,6 +27,29 @@ bool is_same_value(PyObject* now, PyObject* before) {
   if (!PyLong_CheckExact(now) && !PyUnicode_CheckExact(now)) return false;
   return PyObject_RichCompareBool(now, before, Py_EQ) == 1;
 }
+
+TensorForm::TensorForm(const Tensor& t) {
+  facts_[size_++] = static_cast<int64_t>(t.dtype()) | static_cast<int64_t>(t.layout()) << 8 |
+                    static_cast<int64_t>(t.device().type()) << 16 | static_cast<int64_t>(t.requires_grad()) << 24 |
+                    static_cast<int64_t>(t.impl()->bits) << 32;
+  facts_[size_++] = t.device().index();
+  facts_[size_++] = t.dim();
+  for (const int64_t size : t.sizes()) facts_[size_++] = size;
+  for (const int64_t stride : t.strides()) facts_[size_++] = stride;
+}
+
+bool has_form(const Tensor& t, std::string_view form) {
+  return t.defined() && t.dim() <= kMostDims && TensorForm(t).bytes() == form;
+}
+
+bool has_attributes(PyObject* tensor) {
+  PyObject* dict = reinterpret_cast<TensorObject*>(tensor)->dict;
+  return dict && PyDict_GET_SIZE(dict) > 0;
+}
+
+namespace {
+
+enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet, kFunction, kWeak, kForm };
 
 bool is_same_dict(PyObject* dict, PyObject* keys, PyObject* values) {
   if (!dict || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
@@ -69,11 +89,15 @@ size_t facts_of(const Tensor& t, int64_t* facts) {
   for (int64_t d = 0; d < t.dim(); ++d) facts[n++] = t.strides()[static_cast<size_t>(d)];
   return n * sizeof(int64_t);
 }
-constexpr size_t kMostFacts = 6 + 2 * 64;
+constexpr size_t kMostFacts = 6 + 2 * kMostDims;
+
+std::string_view bytes_of(PyObject* bytes) {
+  return {PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))};
+}
 
 bool is_same_tensor(PyObject* tensor, const char* before, size_t bytes) {
   const Tensor& t = unwrap(tensor);
-  if (t.dim() > 64) return false;
+  if (t.dim() > kMostDims) return false;
   int64_t facts[kMostFacts];
   const size_t size = facts_of(t, facts);
   return size == bytes && std::memcmp(facts, before, size) == 0;
@@ -125,6 +149,8 @@ bool is_same(const Record& r) {
     }
     case kTensor:
       return is_same_tensor(r.object, PyBytes_AS_STRING(r.before), static_cast<size_t>(PyBytes_GET_SIZE(r.before)));
+    case kForm:
+      return has_form(unwrap(r.object), bytes_of(r.before));
     case kEntry: {
       PyObject* now = PyDict_GetItemWithError(r.object, r.before);
       return now ? is_same_value(now, r.last) : r.last == Py_Ellipsis;
@@ -165,6 +191,7 @@ bool take_apart(PyObject* record, Record& r) {
     case kCell:
       return PyCell_Check(r.object);
     case kTensor:
+    case kForm:
       return is_tensor(r.object) && PyBytes_CheckExact(r.before);
     case kEntry:
       return PyDict_Check(r.object) && r.last;
@@ -190,6 +217,7 @@ class Comparison {
   explicit Comparison(std::vector<Record> records);
   // The number of the first record that no longer holds, or -1.
   Py_ssize_t first_difference();
+  Py_ssize_t find_difference();  // the number of any record that no longer holds, or -1
   void clear();
 
  private:
@@ -202,9 +230,9 @@ class Comparison {
     PyObject* tensor;
     uint32_t number;        // of the record
     uint32_t begin, bytes;  // in facts_
+    bool is_form;
   };
   static constexpr size_t kAhead = 12;
-  Py_ssize_t find_difference();
 
   std::vector<Record> records_;
   std::vector<Watched> watched_;
@@ -219,9 +247,9 @@ Comparison::Comparison(std::vector<Record> records) : records_(std::move(records
     const Record& r = records_[i];
     if (dict_of(r)) {
       order_.push_back(i);
-    } else if (r.kind == kTensor) {
+    } else if (r.kind == kTensor || r.kind == kForm) {
       const auto bytes = static_cast<uint32_t>(PyBytes_GET_SIZE(r.before));
-      tensors_.push_back({r.object, i, static_cast<uint32_t>(facts_.size()), bytes});
+      tensors_.push_back({r.object, i, static_cast<uint32_t>(facts_.size()), bytes, r.kind == kForm});
       facts_.insert(facts_.end(), PyBytes_AS_STRING(r.before), PyBytes_AS_STRING(r.before) + bytes);
     } else if (r.kind != kSequence || !PyTuple_Check(r.object)) {
       others_.push_back(i);  // a tuple stays what it is
@@ -252,7 +280,10 @@ Py_ssize_t Comparison::find_difference() {
     if (i + kAhead < tensors_.size()) __builtin_prefetch(&unwrap(tensors_[i + kAhead].tensor));
     if (i + kAhead / 2 < tensors_.size()) __builtin_prefetch(unwrap(tensors_[i + kAhead / 2].tensor).impl());
     const Facts& f = tensors_[i];
-    if (!is_same_tensor(f.tensor, facts_.data() + f.begin, f.bytes)) return f.number;
+    const char* before = facts_.data() + f.begin;
+    const bool is_same =
+        f.is_form ? has_form(unwrap(f.tensor), {before, f.bytes}) : is_same_tensor(f.tensor, before, f.bytes);
+    if (!is_same) return f.number;
   }
   for (size_t i = 0; i < others_.size(); ++i) {
     if (i + kAhead < others_.size())
@@ -326,6 +357,8 @@ PyObject* first_difference(PyObject* self, PyObject*) try {
   return raise_current_exception();
 }
 
+PyTypeObject* snapshot_type = nullptr;
+
 bool add_snapshot(PyObject* module) {
   static PyMethodDef methods[] = {{"first_difference", first_difference, METH_NOARGS,
                                    "The number of the first record that no longer holds, or -1."},
@@ -337,17 +370,33 @@ bool add_snapshot(PyObject* module) {
                                 {Py_tp_methods, methods},
                                 {0, nullptr}};
   static PyType_Spec spec = {"torch._C._Snapshot", sizeof(Snapshot), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
-  return add_type(module, &spec) != nullptr;
+  snapshot_type = add_type(module, &spec);
+  return snapshot_type != nullptr;
 }
 
 }  // namespace
 
+bool is_snapshot(PyObject* object) { return Py_IS_TYPE(object, snapshot_type); }
+
+bool snapshot_holds(PyObject* snapshot) {
+  return reinterpret_cast<Snapshot*>(snapshot)->comparison->find_difference() < 0;
+}
+
 static PyObject* tensor_facts(PyObject*, PyObject* tensor) try {
-  if (!is_tensor(tensor) || unwrap(tensor).dim() > 64)
+  if (!is_tensor(tensor) || unwrap(tensor).dim() > kMostDims)
     return PyErr_Format(PyExc_TypeError, "_tensor_facts() takes a tensor of at most 64 dimensions");
   int64_t facts[kMostFacts];
   const size_t size = facts_of(unwrap(tensor), facts);
   return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(facts), static_cast<Py_ssize_t>(size));
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* tensor_form(PyObject*, PyObject* tensor) try {
+  if (!is_tensor(tensor) || unwrap(tensor).dim() > kMostDims)
+    return PyErr_Format(PyExc_TypeError, "_tensor_form() takes a tensor of at most 64 dimensions");
+  const TensorForm form(unwrap(tensor));
+  return PyBytes_FromStringAndSize(form.bytes().data(), static_cast<Py_ssize_t>(form.bytes().size()));
 } catch (...) {
   return raise_current_exception();
 }
@@ -377,6 +426,7 @@ static PyObject* class_entries(PyObject*, PyObject* type) {
 bool add_state(PyObject* module) {
   static PyMethodDef functions[] = {
       {"_tensor_facts", tensor_facts, METH_O, "All that a kernel is given of a tensor but its values, as bytes."},
+      {"_tensor_form", tensor_form, METH_O, "What a tensor is but for values, address and history, as bytes."},
       {"_change_count", change_count, METH_O, nullptr},
       {"_count_change", count_change, METH_O, "Notes a change that no operation has counted."},
       {"_class_entries", class_entries, METH_O, nullptr},

@@ -62,6 +62,7 @@ PyObject* tensor_repr(PyObject* self) try {
     Owned repr(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__repr__"));
     return repr ? call_torch_function(repr.get(), &self, 1, &self, 1) : nullptr;
   }
+  if (PyObject* answer = nullptr; is_answered(self, "__repr__", answer)) return answer;
   return plain_repr(self, std::nullopt);
 } catch (...) {
   return raise_current_exception();

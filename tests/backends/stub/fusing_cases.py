@@ -218,4 +218,4 @@ def test_training_gives_the_same_gradients():
 
 @pytest.mark.parametrize("case", [each for each in REPLAYED if each.startswith("objects")])
 def test_replayed_functions(case):
-    REPLAYED[case](lambda function: Replayed(function, torch._C._CompiledCall(function, False), Again), "fusing")
+    REPLAYED[case](lambda function: Replayed(function, torch._C._CompiledCall(function, False), (Again,)), "fusing")

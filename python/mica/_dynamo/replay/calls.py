@@ -1,38 +1,30 @@
 """Calls of one compiled function: counted, observed, captured, replayed."""
 
-import contextlib
+import os
+import sys
 import threading
 import weakref
 
 import mica
 from mica import _C
 from mica._C import _functorch
+from mica._dynamo.replay.call_lists import CallLists
+from mica._dynamo.replay.cuda_graphs import CudaGraphs
 from mica._dynamo.replay.likeness import Proven
 from mica._dynamo.replay.observe import Observation, Refused
 from mica._dynamo.replay.state import Snapshot
-from mica._dynamo.replay.structure import Arguments, Given, Result, substituted
+from mica._dynamo.replay.structure import LARGE, Arguments, requires_grad
+from mica._dynamo.replay.thread_settings import settings
 from mica._dynamo.utils import counters
+
+WAYS = (CudaGraphs, CallLists)  # the first that takes the devices of all arguments
 
 _CALLS_BEFORE = 2  # calls that run plainly first, so that libraries choose their kernels
 _MOST_KINDS, _MOST_GRAPHS = 64, 8
 _MOST_PROVEN = 4  # how many kinds of arguments are known by those of an earlier call
+_MOST_KNOWN = 4  # how many calls C replays by itself
 _MOST_KEPT = 4  # how many kinds may keep an argument alive, of those that differ only in such objects
-_LARGE = 1 << 20  # bytes: an argument of this size is not copied while its address stays the same
-_LEAST_FUSED = 1  # in a graph a launch costs about a microsecond, however few elements it has
 _within = threading.local()
-
-
-def _settings():
-    """The settings of the thread and the process on which every operation depends."""
-    return (
-        mica.is_grad_enabled(),
-        mica.is_inference_mode_enabled(),
-        mica.is_autocast_enabled("cuda") and (mica.get_autocast_dtype("cuda"), mica.is_autocast_cache_enabled()),
-        mica.is_autocast_enabled("cpu") and mica.get_autocast_dtype("cpu"),
-        mica.get_default_dtype(),
-        mica.are_deterministic_algorithms_enabled(),
-        mica.cuda.current_device() if mica.cuda.is_initialized() else 0,
-    )
 
 
 def _is_watched():
@@ -42,135 +34,20 @@ def _is_watched():
     )
 
 
-class CudaGraphs:
-    """Graphs of a GPU's work. All of them share their memory, one after the other: results are copied out at once."""
-
-    _pools, _streams, _side, _lock = {}, {}, {}, threading.RLock()
-
-    @staticmethod
-    def takes(device):
-        return device.type == "cuda" and device.index == mica.cuda.current_device()
-
-    @staticmethod
-    def is_busy():
-        """Whether the program itself captures the current stream."""
-        return mica.cuda.is_current_stream_capturing()
-
-    @classmethod
-    def in_turn(cls):
-        """One thread at a time, and one stream after the other."""
-        return _Turn(cls._lock, cls._streams)
-
-    @classmethod
-    def capture(cls, run):
-        """A function that queues again the work that `run` queues, and the value that `run` returned."""
-        device = mica.cuda.current_device()
-        pool = cls._pools.setdefault(device, mica.cuda.graph_pool_handle())
-        graph, side = mica.cuda.CUDAGraph(), cls._side.setdefault(device, mica.cuda.Stream())
-        before = _C._set_least_fused_elements(_LEAST_FUSED)
-        side.wait_stream(mica.cuda.current_stream())
-        try:
-            with mica.cuda.stream(side):
-                graph.capture_begin(pool, "thread_local")
-                try:
-                    value = run()
-                except BaseException:
-                    with contextlib.suppress(Exception):  # the first error says why
-                        graph.capture_end()
-                    raise
-                graph.capture_end()
-        finally:
-            _C._set_least_fused_elements(before)
-        return graph.replay, value
-
-
-class _Turn:
-    """While it is entered, it is this thread's turn, and its stream has waited for that of the turn before."""
-
-    __slots__ = ("_lock", "_streams")
-
-    def __init__(self, lock, streams):
-        self._lock, self._streams = lock, streams
-
-    def __enter__(self):
-        self._lock.acquire()
-        try:
-            now, device = mica.cuda.current_stream(), mica.cuda.current_device()
-            last = self._streams.get(device)
-            if last is not None and last != now:
-                now.wait_stream(last)
-            self._streams[device] = now
-        except BaseException:
-            self._lock.release()
-            raise
-
-    def __exit__(self, *error):
-        self._lock.release()
-
-
-_place = _C._storage_address
-
-
-class _Graph:
-    """A captured call. It is for arguments of one kind, some of them at fixed addresses, and for one state of the program."""
-
-    def __init__(self, snapshot, replay, result, inputs, fixed):
-        self.snapshot, self._replay, self._result = snapshot, replay, result
-        self._inputs, self._fixed = inputs, fixed
-        self.changed, self.changed_arguments = [], ()  # tensors of the state, numbers of arguments
-        self._places = None
-
-    def holds(self, tensors):
-        """Whether the call would do the same again: fixed arguments lie where they lay, nothing that was read is another,
-        and no argument that is copied is a part of what changes.
-        """
-        for i, address in self._fixed:
-            if tensors[i].data_ptr() != address:
-                return False
-        if not self.snapshot.holds():
-            return False
-        places = self._places
-        if places is None:  # places of the state's tensors, which stay while the snapshot holds
-            places = self._places = {_place(each) for each in self.changed}
-        if self.changed_arguments:
-            places = places.union(_place(tensors[i]) for i in self.changed_arguments)
-        if places:
-            for i, _ in self._inputs:
-                if _place(tensors[i]) in places:
-                    return False
-        return True
-
-    def forget_with(self, references, graphs):
-        """Leave a list of graphs when an object that was read through a weak reference has gone."""
-
-        def leave(_):
-            if self in graphs:
-                graphs.remove(self)
-
-        self._watched = [weakref.ref(target, leave) for each in references if (target := each()) is not None]
-
-    def replay(self, arguments):
-        for i, buffer in self._inputs:
-            buffer.copy_(arguments.tensors[i])
-        self._replay()
-        _C._count_changes(self.changed)
-        for i in self.changed_arguments:
-            _C._count_change(arguments.tensors[i])
-        return self._result.made(arguments)
-
-
 class _Kind:
     """Calls with arguments of one kind."""
 
-    def __init__(self):
-        self.calls, self.graphs, self.reason = 0, [], None
+    def __init__(self, way):
+        self.way, self.calls, self.graphs, self.reason = way, 0, [], None
+        self.captured = 0  # how many graphs there have been
         # Arguments that are not tensors, whose ids are part of the key; not kept alive where possible.
         self.objects = []
-        self.is_busy = False  # whether a call is being observed, checked or captured
+        self.turn = threading.Lock()  # of the call that is observed, checked or captured; others run as they are
         self.observation, self.likeness = None, None
         self.snapshot = None  # the snapshot of the last call that was checked
         # Tensors of its arguments, and what it changed.
         self.addresses, self.changed, self.changed_arguments = (), (), ()
+        self.draws = False  # whether it drew random numbers of the CPU
 
 
 _known = weakref.WeakSet()
@@ -185,8 +62,11 @@ def forget():
 class Replayed:
     """A compiled function whose calls are replayed where that is known to be right."""
 
-    def __init__(self, function, call, graphs=CudaGraphs):
-        self.function, self.call, self._graphs = function, call, graphs
+    plain_calls_of_each_kind = 0
+    most_records, most_graphs = 200_000, 8
+
+    def __init__(self, function, call, ways=WAYS):
+        self.function, self.call, self._ways = function, call, ways
         self._kinds = {}
         self._observation = None  # the observation of the last call that was captured
         self._base = None  # what the function reads whatever its arguments are, from the last snapshot
@@ -195,7 +75,7 @@ class Replayed:
         _known.add(self)
 
     def __str__(self):
-        graphs = sum(len(kind.graphs) for kind in self._kinds.values())
+        graphs = sum(len(kind.graphs) for kind in list(self._kinds.values()))
         said = f"replay: {graphs} graphs for arguments of {len(self._kinds)} kinds"
         return "; not replayed: ".join([said, *self.reasons])
 
@@ -212,25 +92,21 @@ class Replayed:
             arguments = Arguments(args, kwargs)
         except Refused as refused:
             self._note(str(refused))
-            return self.call(*args, **kwargs)
-        tensors = arguments.tensors
-        key = (arguments.key, _settings())
+            return self._called(args, kwargs)
+        key = (arguments.key, settings())
         kind = self._kinds.get(key)  # the key says on which devices the tensors are, and which one is current
-        if kind is None and not (tensors and all(self._graphs.takes(each.device) for each in tensors)):
+        if kind is None:
+            way = self._way_for(arguments.tensors)
+            if way is None or way.is_busy() or (kind := self._kind(key, way, arguments)) is None:
+                return self._called(args, kwargs)
+        elif kind.way.is_busy():
             return self.call(*args, **kwargs)
-        if self._graphs.is_busy():
-            return self.call(*args, **kwargs)
-        with self._graphs.in_turn():  # no code of the program runs under this lock
-            kind = kind or self._kind(key, arguments)
-            for graph in kind.graphs if kind else ():
-                if graph.holds(tensors):
-                    counters["replay"]["replayed"] += 1
-                    return graph.replay(arguments)
-            runs = kind is None or kind.reason is not None or kind.is_busy
-            if not runs:
-                kind.is_busy = True
-        if runs:
-            return self.call(*args, **kwargs)
+        if kind.graphs:
+            result = self._replay(kind, arguments)
+            if result is not NotImplemented:
+                return result
+        if kind.reason is not None or not kind.turn.acquire(blocking=False):
+            return self._called(args, kwargs)
         _within.depth = 1
         try:
             return self._run(kind, arguments, args, kwargs, (arguments.likeness, key[1]))
@@ -238,26 +114,45 @@ class Replayed:
             kind.reason = str(refused)
             self._note(kind.reason)
         finally:
-            _within.depth, kind.is_busy = 0, False
+            _within.depth = 0
+            kind.turn.release()
+        return self._called(args, kwargs)
+
+    def _called(self, args, kwargs):
+        """The result of a call that is not replayed."""
         return self.call(*args, **kwargs)
+
+    def _way_for(self, tensors):
+        if not tensors:
+            return None
+        return next((way for way in self._ways if all(way.takes(each.device) for each in tensors)), None)
+
+    def _replay(self, kind, arguments):
+        """The result of a replay; NotImplemented where none is right."""
+        with kind.way.in_turn():  # no code of the program runs under this lock
+            for graph in tuple(kind.graphs):
+                if graph.holds(arguments.tensors):
+                    result = graph.replay(arguments)
+                    if result is not NotImplemented:
+                        counters["replay"]["replayed"] += 1
+                    return result
+        return NotImplemented
 
     def _note(self, reason):
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def _kind(self, key, arguments):
-        kind = self._kinds.get(key)
-        if kind is None:
-            self._let_go(arguments)
-            if len(self._kinds) >= _MOST_KINDS:
-                self._note("arguments of too many kinds")
-                return None
-            kind = self._kinds[key] = _Kind()
-            kind.likeness = arguments.likeness if arguments.objects else None
-            for each in arguments.objects:
-                try:
-                    kind.objects.append(weakref.ref(each, lambda _, kinds=self._kinds: kinds.pop(key, None)))
-                except TypeError:
-                    kind.objects.append(each)  # kept alive, so that no other object gets its id
+    def _kind(self, key, way, arguments):
+        self._let_go(arguments)
+        if len(self._kinds) >= _MOST_KINDS:
+            self._note("arguments of too many kinds")
+            return None
+        kind = self._kinds.setdefault(key, _Kind(way))
+        kind.likeness = arguments.likeness if arguments.objects else None
+        for each in arguments.objects:
+            try:
+                kind.objects.append(weakref.ref(each, lambda _, kinds=self._kinds: kinds.pop(key, None)))
+            except TypeError:
+                kind.objects.append(each)  # kept alive, so that no other object gets its id
         return kind
 
     def _let_go(self, arguments):
@@ -267,11 +162,11 @@ class Replayed:
         likeness = arguments.likeness
         kept = [
             key
-            for key, kind in self._kinds.items()
+            for key, kind in list(self._kinds.items())
             if kind.likeness == likeness and any(graph.snapshot.reaches_roots for graph in kind.graphs)
         ]
         for key in kept[: max(0, len(kept) - _MOST_KEPT + 1)]:
-            del self._kinds[key]
+            self._kinds.pop(key, None)
 
     # ---- before there is a graph
 
@@ -280,35 +175,52 @@ class Replayed:
         capture. `alike` is the key of all arguments like these.
         """
         kind.calls += 1
+        if kind.calls <= self.plain_calls_of_each_kind:
+            return self._called(args, kwargs)
         if kind.observation is None and self._observation is not None:
             # The arguments are of another kind; the functions that run are compared below. This call is checked, and
             # libraries choose their kernels in it.
-            kind.observation, kind.calls = self._observation, _CALLS_BEFORE
+            kind.observation = self._observation
             self._take_over(kind, arguments, self._proven.get(alike))
-        elif kind.calls <= _CALLS_BEFORE:
-            return self.call(*args, **kwargs)
+        elif kind.observation is None and kind.calls <= self.plain_calls_of_each_kind + _CALLS_BEFORE:
+            return self._called(args, kwargs)
         if kind.observation is None:
             observation = Observation()
             result = observation.run(self.call, args, kwargs)
-            self._refuse(kind, observation.reason)
+            self._refuse(kind, observation.reason or self._not_worthwhile(observation))
             kind.observation = observation
             return result
         if kind.snapshot is None:
             return self._checked(kind, arguments, args, kwargs)
-        if len(kind.graphs) >= _MOST_GRAPHS:
-            raise Refused(f"what it reads has changed {_MOST_GRAPHS} times")
+        if kind.captured >= self.most_graphs:
+            raise Refused(f"what it reads has changed {self.most_graphs} times")
         return self._captured(kind, arguments, args, kwargs, alike)
+
+    def _not_worthwhile(self, observation):
+        """Why a replay would gain nothing; None where it may."""
+        return None
+
+    def _snapshot(self, kind, arguments):
+        snapshot = Snapshot(
+            kind.observation,
+            self.function,
+            arguments.objects,
+            self._base,
+            places=kind.way.places,
+            most=self.most_records,
+        )
+        self._base = snapshot.base
+        return snapshot
 
     def _take_over(self, kind, arguments, proven):
         """Spare a kind the call that is checked, where a captured call has shown what it would show."""
-        if proven is None or any(each.nbytes >= _LARGE for each in arguments.tensors):
+        if proven is None or (kind.way.places and any(each.nbytes >= LARGE for each in arguments.tensors)):
             return
-        snapshot = Snapshot(kind.observation, self.function, arguments.objects, self._base)
-        self._base = snapshot.base
+        snapshot = self._snapshot(kind, arguments)
         changed = proven.changed_by(arguments, snapshot, kind.observation)
         if changed is not None:
             kind.snapshot, kind.addresses = snapshot, [each.data_ptr() for each in arguments.tensors]
-            kind.changed, kind.changed_arguments = changed, proven.changed_arguments
+            kind.changed, kind.changed_arguments, kind.draws = changed, proven.changed_arguments, proven.draws
 
     def _refuse(self, kind, reason):
         if reason is not None:
@@ -318,8 +230,7 @@ class Replayed:
     def _checked(self, kind, arguments, args, kwargs):
         """A call before and after which everything that it can read is compared."""
         tensors = arguments.tensors
-        snapshot = Snapshot(kind.observation, self.function, arguments.objects, self._base)
-        self._base = snapshot.base
+        snapshot = self._snapshot(kind, arguments)
         state = list(snapshot.tensors)
         before = [_C._change_count(each) for each in (*state, *tensors)]
         draws = mica.get_rng_state()
@@ -327,56 +238,37 @@ class Replayed:
         result = observation.run(self.call, args, kwargs)
         after = [_C._change_count(each) for each in (*state, *tensors)]
         reason = observation.reason or snapshot.difference()
-        if reason is None and not mica.equal(draws, mica.get_rng_state()):
+        kind.draws = not mica.equal(draws, mica.get_rng_state())
+        if reason is None and kind.draws and not kind.way.draws:
             reason = "it draws random numbers on the CPU"
         self._refuse(kind, reason)
         if observation.codes.keys() != kind.observation.codes.keys():
             kind.observation = observation  # other functions ran: the next call looks at what they read
             return result
         changed = [a != b for a, b in zip(before, after, strict=True)]
-        kind.snapshot, kind.addresses = snapshot, [each.data_ptr() for each in tensors]
+        kind.snapshot, kind.addresses = snapshot, [each.data_ptr() for each in tensors] if kind.way.places else ()
         kind.changed = [each for each, is_changed in zip(state, changed, strict=False) if is_changed]
         kind.changed_arguments = {i for i, is_changed in enumerate(changed[len(state) :]) if is_changed}
         return result
 
     def _captured(self, kind, arguments, args, kwargs, alike):
-        tensors = arguments.tensors
         snapshot, kind.snapshot = kind.snapshot, None  # another graph of this kind needs another check
         if not snapshot.holds():
             return self._checked(kind, arguments, args, kwargs)
-        shares, state = [_place(each) for each in tensors], {_place(each) for each in snapshot.tensors}
-        inputs, fixed, buffers = [], [], {}
-        for i, each in enumerate(tensors):
-            large = each.data_ptr() == kind.addresses[i] and each.nbytes >= _LARGE
-            if i in kind.changed_arguments or large or shares.count(shares[i]) > 1 or shares[i] in state:
-                fixed.append((i, each.data_ptr()))
-            else:
-                buffer = mica.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device)
-                buffer.copy_(each)
-                inputs.append((i, buffer))
-                buffers[id(each)] = buffer.requires_grad_(each.requires_grad)
-        given = {id(buffers.get(id(each), each)): Given(True, i) for i, each in enumerate(tensors)}
-        given.update((id(each), Given(False, i)) for i, each in enumerate(arguments.objects))
-        inner_args, inner_kwargs = substituted(args, buffers), substituted(kwargs, buffers)
-        try:
-            replay, value = self._graphs.capture(lambda: self.call(*inner_args, **inner_kwargs))
-        except Exception as error:
-            first = str(error).partition("\n")[0] or type(error).__name__
-            raise Refused(f"it cannot be captured: {first}") from error
-        result = Result(value, given, snapshot.known, {*state, *(shares[i] for i, _ in fixed)})
-        if result.shares_with(buffer for _, buffer in inputs):
-            raise Refused("a result is a part of an argument")
-        if (difference := snapshot.difference()) is not None:
-            raise Refused(difference)
-        graph = _Graph(snapshot, replay, result, inputs, fixed)
-        graph.changed, graph.changed_arguments = kind.changed, kind.changed_arguments
-        kind.graphs.append(graph)
+        graph, value = kind.way.captured(self.call, kind, snapshot, arguments, args, kwargs)
+        if isinstance(graph, Refused):
+            self._refuse(kind, str(graph))
+            return value
+        kind.captured += 1
+        self._keep(kind, graph)
         graph.forget_with(snapshot.weakly_read, kind.graphs)
         self._observation = kind.observation
         self._keep_proof(alike, Proven(kind, arguments, snapshot))
         counters["replay"]["captured"] += 1
-        with self._graphs.in_turn():
-            return graph.replay(arguments)
+        return value
+
+    def _keep(self, kind, graph):
+        kind.graphs.append(graph)
 
     def _keep_proof(self, alike, proven):
         self._proven.pop(alike, None)
@@ -385,3 +277,99 @@ class Replayed:
         if len(self._proven) >= _MOST_PROVEN:
             del self._proven[next(iter(self._proven))]
         self._proven[alike] = proven
+
+
+class Unasked(Replayed):
+    """A compiled function of which nobody asked that its calls be replayed.
+
+    So it takes only what is known to gain, keeps no arguments alive, and gives up where nothing comes of it.
+    """
+
+    plain_calls_of_each_kind = 8
+    most_records, most_graphs = 50_000, 8
+    records_of_each_function = 500  # that a call may compare, for each function of Python that it spares
+    fewest_functions = 4
+    most_misses = 200  # calls in a row that were not replayed; some count for several
+    _LOOK, _REFUSAL = 8, 50
+
+    def __init__(self, compiled):
+        function = compiled.__wrapped__
+        super().__init__(function, _C._CompiledCall(function, compiled.fullgraph), (_Unasked,))
+        self._compiled, self._misses = weakref.ref(compiled), 0
+
+    def forget(self):
+        super().forget()
+        compiled = self._compiled()
+        if compiled is not None:
+            compiled.known = None
+
+    def __call__(self, *args, **kwargs):
+        if _C._is_observed() or sys.getprofile() is not None or sys.gettrace() is not None:
+            return self.call(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def _called(self, args, kwargs):
+        result = self.call(*args, **kwargs)
+        self._miss(1)
+        return result
+
+    def _miss(self, count):
+        self._misses += count
+        compiled = self._compiled()
+        if self._misses > self.most_misses and compiled is not None:
+            wait = _waits[compiled] = 4 * _waits.get(compiled, 250)
+            compiled.replayed, compiled.until_replay = None, wait
+
+    def _refuse(self, kind, reason):
+        super()._refuse(kind, reason)
+        if reason is not None:
+            self._miss(self._REFUSAL)
+
+    def _replay(self, kind, arguments):
+        result = super()._replay(kind, arguments)
+        if result is not NotImplemented:
+            self._misses = 0
+        return result
+
+    def _run(self, kind, arguments, args, kwargs, alike):
+        if arguments.objects:
+            raise Refused("objects are among its arguments")
+        if kind.calls < self.plain_calls_of_each_kind:
+            kind.calls += 1
+            result = self._called(args, kwargs)
+            if requires_grad(result):
+                self._refuse(kind, "a result that requires grad")
+            return result
+        self._miss(self._LOOK)
+        return super()._run(kind, arguments, args, kwargs, alike)
+
+    def _not_worthwhile(self, observation):
+        return "it calls few functions of Python" if observation.calls < self.fewest_functions else None
+
+    def _snapshot(self, kind, arguments):
+        snapshot = super()._snapshot(kind, arguments)
+        if len(snapshot.records) > self.records_of_each_function * max(kind.observation.calls, 1):
+            raise Refused("it can read much more than it calls")
+        return snapshot
+
+    def _keep(self, kind, graph):
+        """Keep two graphs of a kind, so that old states of the program go."""
+        del kind.graphs[:-1]
+        super()._keep(kind, graph)
+        compiled = self._compiled()
+        if compiled is not None:
+            kept = [each.known for one in list(self._kinds.values()) for each in one.graphs if each.known is not None]
+            compiled.known = tuple(reversed(kept[-_MOST_KNOWN:])) or None
+
+
+class _Unasked(CallLists):
+    fewest_calls = 3
+
+
+_waits = weakref.WeakKeyDictionary()  # how many calls there are before one that has given up tries again
+
+
+def begin(compiled):
+    """Take the calls of a compiled function over, to find out whether they can be replayed."""
+    if os.environ.get("MICA_COMPILER_REPLAY") != "0":
+        compiled.replayed = Unasked(compiled)

@@ -21,11 +21,15 @@ _REFUSED = {
     "sys": {"getrefcount", "stdin", "settrace", "setprofile", "gettrace", "getallocatedblocks"},
     "gc": {"get_objects", "get_referrers", "collect", "get_count"},
 }
-_REFUSED_OF_MICA = ("backward", "manual_seed", "set_rng_state", "synchronize", "_graph_", "_set_backend_flag")
+_REFUSED_OF_MICA = (
+    "backward", "manual_seed", "set_rng_state", "synchronize", "_graph_", "_set_backend_flag", "set_num_", "set_default",
+    "_set_determinism",
+)  # fmt: skip
+_TAKEN_OF_MICA = ("save_for_backward",)
 _PLAIN_OWNERS = (
     str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice, type(None), property, type,
     types.FunctionType, types.MethodType, types.GeneratorType, types.MappingProxyType, types.GenericAlias,
-    type({}.keys()), type({}.values()), type({}.items()), _C.TensorBase,
+    type({}.keys()), type({}.values()), type({}.items()), _C.TensorBase, _C._Function,
 )  # fmt: skip
 _PLAIN_TYPE_NAMES = frozenset(("lock", "RLock", "_thread.lock", "_RLock", "Pattern", "Match", "_lru_cache_wrapper"))
 
@@ -37,7 +41,7 @@ def refusal_of(called):
     module = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(called, "__module__", None)
     if module is None and owner is not None:
         if isinstance(owner, _PLAIN_OWNERS) or type(owner).__name__ in _PLAIN_TYPE_NAMES:
-            return _refusal_in_mica(name) if isinstance(owner, _C.TensorBase) else None
+            return _refusal_in_mica(name) if isinstance(owner, (_C.TensorBase, _C._Function)) else None
         module = type(owner).__module__
     module = module or ""
     if module.partition(".")[0] in ("mica", "torch"):
@@ -48,7 +52,8 @@ def refusal_of(called):
 
 
 def _refusal_in_mica(name):
-    return f"it calls {name}" if any(part in name for part in _REFUSED_OF_MICA) else None
+    refused = name not in _TAKEN_OF_MICA and any(part in name for part in _REFUSED_OF_MICA)
+    return f"it calls {name}" if refused else None
 
 
 class Observation:
@@ -56,11 +61,12 @@ class Observation:
 
     def __init__(self):
         self.codes, self.reason = {}, None
+        self.calls = 0  # of functions of Python
 
     def run(self, function, args, kwargs):
         """Call the function. Afterwards `reason` says why such a call cannot be replayed, if it cannot."""
         if sys.getprofile() is not None:
             self.reason = "a profiler watches the program"
             return function(*args, **kwargs)
-        result, self.reason = _C._call_watched(function, args, kwargs, self.codes, refusal_of)
+        result, self.reason, self.calls = _C._call_watched(function, args, kwargs, self.codes, refusal_of)
         return result

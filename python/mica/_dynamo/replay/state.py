@@ -22,12 +22,14 @@ import mica
 from mica import _C
 from mica._dynamo.replay.observe import Refused
 from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS
+from mica._functions import settings as _settings
 from mica.backends import _precision
 from mica.backends import cuda as _cuda_settings
 from mica.backends import cudnn as _cudnn_settings
+from mica.nn.modules import _hooks as _module_hooks
 
-DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK = range(9)  # the numbers of state.cpp
-_MOST_RECORDS = 200_000
+DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM = range(10)  # the numbers of state.cpp
+_MOST = 200_000  # records
 # Objects whose state does not affect what a function computes, or that cannot change.
 _OPAQUE = (
     *CONSTANTS, logging.Logger, re.Pattern, enum.Enum, slice, types.ModuleType,
@@ -47,12 +49,15 @@ class _Base:
     def __init__(self, snapshot):
         self._codes, self.records, self.seen = snapshot._codes, tuple(snapshot._records), dict(snapshot._seen)
         self.found, self.tensors = frozenset(snapshot._found), tuple(snapshot.tensors)
-        self._compared = _C._Snapshot(self.records)
+        self.places = snapshot._places
+        self.compared = _C._Snapshot(self.records)
 
-    def holds(self, observation):
+    def holds(self, observation, places):
+        if places != self.places:
+            return False
         codes = observation.codes
         same = self._codes.keys() == codes.keys() and all(names is codes[code] for code, names in self._codes.items())
-        return same and self._compared.first_difference() < 0
+        return same and self.compared.first_difference() < 0
 
 
 class Snapshot:
@@ -60,11 +65,16 @@ class Snapshot:
     its arguments. `base` is the first part of an earlier snapshot of the function, which is taken over where it holds.
     """
 
-    def __init__(self, observation, function, objects, base=None):
+    def __init__(self, observation, function, objects, base=None, *, places=True, most=_MOST):
+        """`places`: whether it matters where tensors lie, and for the host's tensors, what their values are; `most`: how
+        many records there may be.
+        """
+        self._tensors_kind, self._facts = (TENSOR, _C._tensor_facts) if places else (FORM, _C._tensor_form)
+        self._places, self._most = places, most
         self.weakly_read = []  # weak references to objects that are read through such references
         self.reaches_roots = False  # whether something that is read refers to an argument, and so keeps it alive
         self._codes, self._queue, self._roots = observation.codes, [], set(map(id, objects))
-        if base is not None and base.holds(observation):
+        if base is not None and base.holds(observation, places):
             self._records, self._seen = list(base.records), dict(base.seen)
             self._found, self.tensors = set(base.found), list(base.tensors)
             self.base = base
@@ -79,7 +89,7 @@ class Snapshot:
         self._drain()
         self._visit_closures()
         self.records = tuple(self._records)
-        self._compared = _C._Snapshot(self.records)
+        self.compared = _C._Snapshot(self.records)  # for C
         self.known = frozenset(self._seen)  # the ids of all objects that were met, which are not kept alive
         del self._seen, self._records, self._roots, self._found
 
@@ -89,6 +99,11 @@ class Snapshot:
             self._record_dict(settings)
         for name in ("enabled", "benchmark", "deterministic"):
             self._record_entry(vars(_cudnn_settings), name)
+        self._record_entry(vars(_settings), "_deterministic")
+        for value in vars(_module_hooks).values():  # C asks for them
+            if isinstance(value, dict) and type(value) is not dict:
+                self._record_dict(value)
+                self._queue += value.values()
         for code, names in self._codes.items():
             self._visit_names(code, names)
         self._drain()
@@ -96,11 +111,11 @@ class Snapshot:
 
     def difference(self):
         """A sentence that says what no longer holds; None if everything holds."""
-        number = self._compared.first_difference()
+        number = self.compared.first_difference()
         return None if number < 0 else _sentence(self.records[number])
 
     def holds(self):
-        return self._compared.first_difference() < 0
+        return self.compared.first_difference() < 0
 
     # ---- where reading begins
 
@@ -158,7 +173,7 @@ class Snapshot:
                 self.reaches_roots |= id(value) in self._roots
                 continue
             self._seen[id(value)] = value  # kept alive, so that no other object gets its id
-            if len(self._records) > _MOST_RECORDS:
+            if len(self._records) > self._most:
                 raise Refused("it can read too much")
             self._visit(value)
 
@@ -225,9 +240,9 @@ class Snapshot:
             self._queue.append(target)
 
     def _visit_tensor(self, tensor):
-        if tensor.layout is not mica.strided or tensor.is_quantized:
+        if tensor.layout is not mica.strided or tensor.is_quantized or tensor.dim() > 64:
             raise Refused("it can read a tensor that is not dense")
-        self._records.append((TENSOR, tensor, _C._tensor_facts(tensor)))
+        self._records.append((self._tensors_kind, tensor, self._facts(tensor)))
         self.tensors.append(tensor)
         own = tensor.__dict__
         if own:
@@ -297,11 +312,13 @@ def _is_compared_in_c(value):
 
 def _is_own(module):
     """Whether a module is Mica's: its tables are compared, but not what they hold."""
-    return module.partition(".")[0] in ("mica", "torch")
+    return isinstance(module, str) and module.partition(".")[0] in ("mica", "torch")
 
 
 def _sentence(record):
     kind, value = record[0], record[1]
+    if kind == FORM:
+        return f"a tensor of shape {tuple(value.shape)} is of another kind now"
     if kind == TENSOR:
         return f"a tensor of shape {tuple(value.shape)} has other memory, another shape or another gradient"
     if kind == ENTRY:

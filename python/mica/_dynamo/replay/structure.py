@@ -1,6 +1,7 @@
 """Arguments and results, taken apart: tensors, and all that is not a tensor."""
 
 import dataclasses
+import weakref
 from collections import OrderedDict
 
 import mica
@@ -12,6 +13,7 @@ CONSTANTS = (
     mica.memory_format, mica.Size, range,
 )  # fmt: skip
 PLAIN_TENSORS = (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer)
+LARGE = 1 << 20  # bytes: an argument of this size is not copied while its address stays the same
 
 
 class Arguments:
@@ -39,7 +41,7 @@ def _reason_without_key(value):
         return next((reason for each in inner if (reason := _reason_without_key(each))), None)
     if isinstance(value, _C.TensorBase):
         return (
-            "an argument that is not dense, or a conjugate"
+            "an argument that is not dense, a conjugate, or one with attributes"
             if kind in PLAIN_TENSORS
             else f"an argument is a {kind.__name__}"
         )
@@ -64,6 +66,32 @@ def substituted(value, tensors):
     return value
 
 
+class CapturedCall:
+    """A call that can be replayed. `holds(tensors)` says whether it would do the same again for these, and
+    `replay(arguments)` returns what it would, or NotImplemented where it cannot.
+    """
+
+    known = None  # what C replays by itself
+
+    def forget_with(self, references, graphs):
+        """Leave a list of graphs when an object that was read through a weak reference has gone."""
+
+        def leave(_):
+            if self in graphs:
+                graphs.remove(self)
+
+        self._watched = [weakref.ref(target, leave) for each in references if (target := each()) is not None]
+
+
+def requires_grad(value):
+    """Whether a tensor that a call has returned requires grad."""
+    if isinstance(value, _C.TensorBase):
+        return value.requires_grad
+    if isinstance(value, (list, tuple, dict)):
+        return any(map(requires_grad, value.values() if isinstance(value, dict) else value))
+    return False
+
+
 class Given:
     """In the place of an argument: a tensor or another object, by its number."""
 
@@ -74,58 +102,53 @@ class Given:
 
 
 class Result:
-    """What a captured call returned, and how to make it anew with tensors of its own.
+    """What a call returned, and how to make it anew with other tensors.
 
     It does not keep arguments alive: they are named by their numbers.
     """
 
-    def __init__(self, value, given, known, lasting):
+    def __init__(self, value, given, known):
         """`given`: what stands for an argument, by the argument's id; `known`: ids of objects that stay what they are,
-        among them all that the function can reach; `lasting`: addresses of storages that are no part of the graph.
+        among them all that the function can reach.
         """
-        self._known, self._copied, self._shown = known, [], []
-        self._find(value, given, lasting, set())
-        places = [t.untyped_storage().data_ptr() for t in self._copied if t.numel()]
-        if len(set(places)) != len(places):
-            raise Refused("results that share memory")
-        own = {id(each): each for each in (*self._copied, *self._shown)}
+        self._known, self.tensors = known, []
+        self._find(value, given, set())
+        own = {id(each): each for each in self.tensors}
         self._value = self._made(value, {**own, **given}, None)
 
-    def shares_with(self, tensors):
-        """Whether a result is a view of one of these."""
-        places = {each.untyped_storage().data_ptr() for each in tensors if each.numel()}
-        return any(each.numel() and each.untyped_storage().data_ptr() in places for each in self._copied)
+    def _take(self, tensor):
+        """Take a tensor that the call has made."""
+        if tensor.requires_grad:
+            raise Refused("a result that requires grad")
+        if tensor.layout is not mica.strided or tensor.is_quantized:
+            raise Refused("a result that is not dense")
+        self.tensors.append(tensor)
 
-    def _find(self, value, given, lasting, seen):
+    def _find(self, value, given, seen):
         kind = type(value)
         if kind in CONSTANTS or id(value) in seen or id(value) in given or id(value) in self._known:
             return
         seen.add(id(value))
         if kind in PLAIN_TENSORS:
-            if value.requires_grad:
-                raise Refused("a result that requires grad")
-            if value.layout is not mica.strided or value.is_quantized:
-                raise Refused("a result that is not dense")
-            (self._shown if value.untyped_storage().data_ptr() in lasting else self._copied).append(value)
+            self._take(value)
         elif isinstance(value, _C.TensorBase):
             raise Refused(f"a result is a {kind.__name__}")
         elif isinstance(value, (list, tuple)):
             for each in value:
-                self._find(each, given, lasting, seen)
+                self._find(each, given, seen)
         elif isinstance(value, dict):
             for each in (*value.keys(), *value.values()):
-                self._find(each, given, lasting, seen)
+                self._find(each, given, seen)
             if kind is not dict:
-                self._find(vars(value), given, lasting, seen) if hasattr(value, "__dict__") else None
+                self._find(vars(value), given, seen) if hasattr(value, "__dict__") else None
         elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
-            self._find(vars(value), given, lasting, seen)
+            self._find(vars(value), given, seen)
         else:
             raise Refused(f"a result is a {kind.__name__}")
 
-    def made(self, arguments):
-        """The result of a replay for these arguments."""
-        made = {id(each): each.clone() for each in self._copied}
-        made.update((id(each), each.view_as(each)) for each in self._shown)
+    def with_tensors(self, tensors, arguments):
+        """The result with these tensors instead of its own, for these arguments."""
+        made = {id(own): each for own, each in zip(self.tensors, tensors, strict=True)}
         return self._made(self._value, made, arguments)
 
     def _made(self, value, made, arguments):
