@@ -22,6 +22,7 @@ WAYS = {
     "pointwise, the same of several images": (lambda: conv(70, 150, 1), (5, 9, 5)),
     "pointwise, rows in few sets of the cache": (lambda: conv(512, 64, 1, bias=False), (1, 28, 28)),
     "pointwise, large images": (lambda: conv(24, 80, 1, bias=False), (2, 56, 56)),
+    "pointwise, few filters of large images": (lambda: conv(64, 16, 1, bias=False), (2, 40, 40)),
     "pointwise, large images of odd sizes": (lambda: conv(24, 80, 1), (1, 41, 41)),
     "pointwise, deep": (lambda: conv(1200, 64, 1, bias=False), (1, 33, 33)),
     "pointwise, a stride": (lambda: conv(48, 64, 1, stride=2, bias=False, padding=0), (2, 56, 56)),
@@ -67,6 +68,7 @@ def test_bits(way, threads):
         both(lambda x: after(F.relu(bn(layer(F.relu(before(x)))))), x)
         both(lambda x: after(F.silu(bn(layer(F.silu(before(x)))))), x)
         both(lambda x: after(layer(before(x))), x)
+        both(lambda x: F.relu(bn(layer(F.relu(before(x))))), x)  # the last result has its channels apart
         both(lambda x: after(F.gelu(layer(F.relu(before(x))))), x)
     finally:
         mica.set_num_threads(count)

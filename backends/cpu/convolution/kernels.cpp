@@ -9,6 +9,7 @@
 #include "backends/cpu/convolution/interleaved.h"
 #include "backends/cpu/convolution/merged_groups.h"
 #include "backends/cpu/convolution/winograd.h"
+#include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/register.h"
 #include "mica/parallel.h"
 
@@ -102,14 +103,22 @@ bool weight_gradient_planar(const Problem& p) {
   return true;
 }
 
+// Whether few filters meet many positions with their channels side by side: such a product is summed in another order
+// than that of planes.
+bool is_thin_product(const Problem& p) {
+  return p.is_pointwise() && p.filters <= kThinExtent && !p.output.channels_last();
+}
+
 void convolve(Problem& p) {
   drop_unmet_taps(p);
   if (p.interleaved) {
     if (suits_interleaved(p)) return convolve_interleaved(p);
     if (p.input.channels_last() && p.output.channels_last() && suits_depthwise_interleaved(p))
       return convolve_depthwise_interleaved(p);
-    if (const Correlation c = forward_correlation(p); is_short(c) && !suits_winograd(c)) {
-      if (suits_few_positions(p)) return convolve_few_positions(p);
+    const Correlation c = forward_correlation(p);
+    const bool by_columns = is_short(c) && !suits_winograd(c);
+    if (by_columns && suits_few_positions(p)) return convolve_few_positions(p);
+    if (by_columns || is_thin_product(p)) {
       SeparatedProblem separated(p);
       convolve(separated.problem());
       return separated.finish();

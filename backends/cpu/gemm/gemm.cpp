@@ -19,7 +19,6 @@ constexpr double kWorkPerThread = 1 << 18;
 constexpr double kVectorWorkPerThread = 1 << 15;
 constexpr double kFormattedWorkPerThread = 1 << 21;  // the same for kernels with a panel format, which are much faster
 constexpr double kLeastWork = 1 << 11;               // what even the smallest product of a batch costs
-constexpr int64_t kThinExtent = 16;
 constexpr int64_t kThinDepth = 64;
 constexpr int64_t kThinMatrix = 1 << 16;
 // Threads take whole products of a batch where that keeps them busy at least this part of the time.

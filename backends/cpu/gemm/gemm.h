@@ -68,6 +68,10 @@ struct GemmCall {
 // refused. With k == 0 the product is a matrix of zeros.
 void gemm(const GemmCall& call);
 
+// A product with at most so many rows or columns may be summed by vectors along the depth, where that lies side by
+// side: in another order than larger products are.
+inline constexpr int64_t kThinExtent = 16;
+
 // Of how many depths gemm() makes a sum before it adds that to C, where both operands are used in place: A with its
 // depths adjacent, and B with few columns, adjacent, too. Who multiplies the same matrices in another way gets the same
 // bits with as many at once.
