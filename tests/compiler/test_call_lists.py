@@ -3,10 +3,13 @@
 import collections
 import dataclasses
 import gc
+import logging
 import os
 import subprocess
 import sys
 import threading
+import types
+import warnings
 import weakref
 
 import mica as torch
@@ -241,6 +244,144 @@ def test_watchers_see_each_operation():
     assert any("gelu" in each.key for each in profile.key_averages())
     assert torch.equal(torch.func.vmap(compiled)(torch.ones(2, 3, 8)), torch.func.vmap(model)(torch.ones(2, 3, 8)))
     assert made_by_c(compiled) == before and agree(compiled, model) == 6
+
+
+class Others:
+    """Places of which a function may read, besides globals and closures."""
+
+    def __init__(self):
+        self.module = types.ModuleType("settings_of_a_program")
+        self.module.flag = 2.0
+        self.local = threading.local()
+        self.local.flag = 2.0
+        self.queue = type("Queue", (collections.deque,), {})([2.0])
+        self.cached = torch.full((3, 8), 2.0)
+        self.memo = {self.cached: 3.0}
+        self.flag = 2.0
+
+
+class Twice(Others):
+    def factor(self):
+        return 2.0
+
+
+class Thrice(Others):
+    def factor(self):
+        return 3.0
+
+
+def in_a_thread(call):
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+READS = {
+    "a module's attribute": (
+        lambda x, others: torch.sin(x) * others.module.flag,
+        lambda others: setattr(others.module, "flag", 3.0),
+    ),
+    "an attribute by name": (
+        lambda x, others: torch.sin(x) * getattr(others.module, "flag"),  # noqa: B009
+        lambda others: setattr(others.module, "flag", 3.0),
+    ),
+    "a thread's own": (
+        lambda x, others: torch.sin(x) * getattr(others.local, "flag", 7.0),
+        lambda others: setattr(others.local, "flag", 3.0),
+    ),
+    "what a class in C holds": (
+        lambda x, others: torch.sin(x) * others.queue[0],
+        lambda others: others.queue.appendleft(3.0),
+    ),
+    "a class": (
+        lambda x, others: torch.sin(x) * others.factor(),
+        lambda others: setattr(others, "__class__", Thrice),
+    ),
+    "a method of a class": (
+        lambda x, others: torch.sin(x) * others.factor(),
+        lambda others: setattr(Twice, "factor", lambda self: 5.0),
+    ),
+    "a method of tensors": (
+        lambda x, others: x.sin(),
+        lambda others: setattr(torch.Tensor, "sin", torch.Tensor.cos),
+    ),
+    "the number of threads": (
+        lambda x, others: torch.sin(x) * torch.get_num_threads(),
+        lambda others: torch.set_num_threads(torch.get_num_threads() + 1),
+    ),
+    "a logger": (
+        lambda x, others: torch.sin(x) * (3.0 if logging.getLogger("replays").isEnabledFor(10) else 2.0),
+        lambda others: logging.getLogger("replays").setLevel(10),
+    ),
+    "a gradient": (
+        lambda x, others: torch.sin(x) * (2.0 if others.cached.grad is None else 3.0),
+        lambda others: setattr(others.cached, "grad", torch.ones(3, 8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+def test_what_functions_read(what, monkeypatch):
+    read, change = READS[what]
+    monkeypatch.setattr(torch.Tensor, "sin", torch.Tensor.sin)
+    monkeypatch.setattr(Twice, "factor", Twice.factor)
+    others, threads = Twice(), torch.get_num_threads()
+
+    def plain(x):
+        return read(x, others)
+
+    compiled = torch.compile(plain)
+    agree(compiled, plain, 9)
+    try:
+        change(others)
+        agree(compiled, plain, 9)
+        in_a_thread(lambda: agree(compiled, plain, 3))
+    finally:
+        torch.set_num_threads(threads)
+        logging.getLogger("replays").setLevel(0)
+
+
+def test_an_argument_that_the_function_reads_besides():
+    others = Others()
+
+    def plain(x):
+        return torch.sin(x) * (3.0 if x is others.cached else 2.0)
+
+    def by_key(x):
+        return torch.sin(x) * others.memo.get(x, 2.0)
+
+    for each in (plain, by_key):
+        compiled = torch.compile(each)
+        agree(compiled, each, 9)
+        assert torch.equal(compiled(others.cached), each(others.cached))
+        agree(compiled, each, 9)
+
+
+def test_what_is_said_each_time():
+    def plain(x):
+        warnings.warn("each time", stacklevel=1)
+        return torch.sin(x)
+
+    compiled = torch.compile(plain)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(9):
+            compiled(torch.ones(3))
+    assert len(seen) == 9 and "it calls warn" in reasons(compiled)
+
+
+def test_a_gradient_that_comes_after_a_change():
+    weight, count = torch.ones(3, 8), torch.zeros(1)
+
+    def plain(x):
+        count.add_(1)
+        return torch.sin(x) if weight.grad is None else torch.cos(x)
+
+    compiled = torch.compile(plain)
+    for _ in range(6):
+        compiled(torch.ones(3, 8))
+    weight.grad = torch.ones(3, 8)
+    assert torch.equal(compiled(torch.ones(3, 8)), torch.ones(3, 8).cos()) and count == 7
 
 
 # ---- what a call changes and draws
@@ -590,14 +731,16 @@ def test_malformed_lists():
 def test_malformed_known_calls():
     steps, snapshot = _C._CallList((1, 1, (), (1, 0)), True), _C._Snapshot(())
     form = (torch.Tensor, _C._tensor_form(torch.ones(2)))
-    assert _C._KnownCall((form,), (), snapshot, steps).count == 0
+    assert _C._KnownCall((form,), (), snapshot, steps, ()).count == 0
     for bad in (
         ((1,), (), snapshot, steps), ((form,), ("a", "b"), snapshot, steps), ((form,), (), 1, steps),
         (((int, b""),), (), snapshot, steps), ((form, form), (), snapshot, steps), (((1, 2, 3),), (), snapshot, steps),
         ((form,), (), snapshot, 1), ([form], (), snapshot, steps),
     ):  # fmt: skip
         with pytest.raises(TypeError):
-            _C._KnownCall(*bad)
+            _C._KnownCall(*bad, ())
+    with pytest.raises(TypeError):
+        _C._KnownCall((form,), (), snapshot, steps, [])
     call = _C._CompiledCall(torch.sin)
     for bad in (1, (1,), [1]):
         with pytest.raises(TypeError, match="a tuple of known calls"):

@@ -8,6 +8,8 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -344,6 +346,7 @@ bool add_list(PyObject* module) {
 // (value,).
 struct KnownCall {
   PyObject_HEAD PyObject *arguments, *names, *snapshot, *list;
+  PyObject* state;   // a tuple of tensors that the function reads besides, in the order of their addresses
   Py_ssize_t count;  // how often it was made again
   uint32_t modes;
   DType dtype;
@@ -360,9 +363,9 @@ bool is_known_argument(PyObject* argument) {
 }
 
 PyObject* new_known_call(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *arguments, *names, *snapshot, *list;
-  if (!PyArg_ParseTuple(args, "O!O!OO!", &PyTuple_Type, &arguments, &PyTuple_Type, &names, &snapshot, call_list_type,
-                        &list))
+  PyObject *arguments, *names, *snapshot, *list, *state;
+  if (!PyArg_ParseTuple(args, "O!O!OO!O!", &PyTuple_Type, &arguments, &PyTuple_Type, &names, &snapshot, call_list_type,
+                        &list, &PyTuple_Type, &state))
     return nullptr;
   bool fits = is_snapshot(snapshot) && PyTuple_GET_SIZE(names) <= PyTuple_GET_SIZE(arguments);
   size_t tensors = 0;
@@ -380,6 +383,7 @@ PyObject* new_known_call(PyTypeObject* type, PyObject* args, PyObject*) {
   known->names = Py_NewRef(names);
   known->snapshot = Py_NewRef(snapshot);
   known->list = Py_NewRef(list);
+  known->state = Py_NewRef(state);
   known->modes = lasting_modes();
   known->dtype = default_dtype();
   return self;
@@ -388,7 +392,7 @@ PyObject* new_known_call(PyTypeObject* type, PyObject* args, PyObject*) {
 int known_traverse(PyObject* self, visitproc visit, void* arg) {
   const auto* known = reinterpret_cast<KnownCall*>(self);
   Py_VISIT(Py_TYPE(self));
-  for (PyObject* each : {known->arguments, known->names, known->snapshot, known->list}) Py_VISIT(each);
+  for (PyObject* each : {known->arguments, known->names, known->snapshot, known->list, known->state}) Py_VISIT(each);
   return 0;
 }
 int known_clear(PyObject* self) {
@@ -397,6 +401,7 @@ int known_clear(PyObject* self) {
   Py_CLEAR(known->names);
   Py_CLEAR(known->snapshot);
   Py_CLEAR(known->list);
+  Py_CLEAR(known->state);
   return 0;
 }
 void known_dealloc(PyObject* self) {
@@ -440,6 +445,12 @@ bool is_this_argument(PyObject* argument, PyObject* known) {
   return has_form(unwrap(argument), {PyBytes_AS_STRING(form), static_cast<size_t>(PyBytes_GET_SIZE(form))});
 }
 
+// Whether an argument is one of the tensors that the function reads itself: it may ask whether they are the same.
+bool is_among(PyObject* argument, PyObject* sorted) {
+  PyObject** begin = reinterpret_cast<PyTupleObject*>(sorted)->ob_item;
+  return std::binary_search(begin, begin + PyTuple_GET_SIZE(sorted), argument, std::less<PyObject*>());
+}
+
 // Whether a profiler or a debugger wants to see Python run.
 bool is_python_watched() {
   const PyThreadState* state = PyThreadState_Get();
@@ -459,7 +470,9 @@ bool is_this_call(PyObject* object, PyObject* const* args, size_t nargs, PyObjec
     return false;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!is_this_argument(args[i], PyTuple_GET_ITEM(known->arguments, i))) return false;
-    for (Py_ssize_t before = 0; is_tensor(args[i]) && before < i; ++before)
+    if (!is_tensor(args[i])) continue;
+    if (is_among(args[i], known->state)) return false;
+    for (Py_ssize_t before = 0; before < i; ++before)
       if (args[before] == args[i]) return false;  // each tensor has a slot of its own
   }
   return snapshot_holds(known->snapshot);

@@ -49,7 +49,7 @@ bool has_attributes(PyObject* tensor) {
 
 namespace {
 
-enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet, kFunction, kWeak, kForm };
+enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet, kFunction, kWeak, kForm, kType };
 
 bool is_same_dict(PyObject* dict, PyObject* keys, PyObject* values) {
   if (!dict || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
@@ -151,6 +151,8 @@ bool is_same(const Record& r) {
       return is_same_tensor(r.object, PyBytes_AS_STRING(r.before), static_cast<size_t>(PyBytes_GET_SIZE(r.before)));
     case kForm:
       return has_form(unwrap(r.object), bytes_of(r.before));
+    case kType:
+      return Py_TYPE(r.object) == reinterpret_cast<PyTypeObject*>(r.before);
     case kEntry: {
       PyObject* now = PyDict_GetItemWithError(r.object, r.before);
       return now ? is_same_value(now, r.last) : r.last == Py_Ellipsis;
@@ -204,6 +206,8 @@ bool take_apart(PyObject* record, Record& r) {
       return PyFunction_Check(r.object) && PyTuple_CheckExact(r.before) && PyTuple_GET_SIZE(r.before) == 3;
     case kWeak:
       return PyWeakref_CheckRefExact(r.object) && PyLong_CheckExact(r.before);
+    case kType:
+      return PyType_Check(r.before);
     default:
       return false;
   }
@@ -232,6 +236,11 @@ class Comparison {
     uint32_t begin, bytes;  // in facts_
     bool is_form;
   };
+  struct Set {
+    PyObject* set;
+    uint32_t number;                // of the record
+    std::vector<setentry> entries;  // as they lie in the set's table
+  };
   static constexpr size_t kAhead = 12;
 
   std::vector<Record> records_;
@@ -239,8 +248,22 @@ class Comparison {
   std::vector<uint32_t> order_;  // the numbers of all records of dicts, by dict
   std::vector<Facts> tensors_;
   std::vector<char> facts_;
+  std::vector<std::pair<PyObject*, const PyTypeObject*>> types_;
+  std::vector<uint32_t> typed_;  // the numbers of records of types, by the objects' addresses
+  std::vector<Set> sets_;
   std::vector<uint32_t> others_;
 };
+
+// A set whose table is the same, byte for byte, holds the same objects. Python compares sets by looking each object up.
+std::vector<setentry> entries_of(PyObject* set) {
+  const auto* s = reinterpret_cast<const PySetObject*>(set);
+  return {s->table, s->table + s->mask + 1};
+}
+bool has_entries(PyObject* set, const std::vector<setentry>& entries) {
+  const auto* s = reinterpret_cast<const PySetObject*>(set);
+  return static_cast<size_t>(s->mask) + 1 == entries.size() &&
+         std::memcmp(s->table, entries.data(), entries.size() * sizeof(setentry)) == 0;
+}
 
 Comparison::Comparison(std::vector<Record> records) : records_(std::move(records)) {
   for (uint32_t i = 0; i < records_.size(); ++i) {
@@ -251,13 +274,22 @@ Comparison::Comparison(std::vector<Record> records) : records_(std::move(records
       const auto bytes = static_cast<uint32_t>(PyBytes_GET_SIZE(r.before));
       tensors_.push_back({r.object, i, static_cast<uint32_t>(facts_.size()), bytes, r.kind == kForm});
       facts_.insert(facts_.end(), PyBytes_AS_STRING(r.before), PyBytes_AS_STRING(r.before) + bytes);
+    } else if (r.kind == kType) {
+      typed_.push_back(i);
+    } else if (r.kind == kSet) {
+      if (!PyFrozenSet_Check(r.object)) sets_.push_back({r.object, i, entries_of(r.object)});
     } else if (r.kind != kSequence || !PyTuple_Check(r.object)) {
-      others_.push_back(i);  // a tuple stays what it is
+      others_.push_back(i);  // tuples, and frozen sets, stay what they are
     }
   }
   std::stable_sort(order_.begin(), order_.end(), [this](uint32_t a, uint32_t b) {
     return std::less<PyObject*>()(dict_of(records_[a]), dict_of(records_[b]));
   });
+  std::stable_sort(typed_.begin(), typed_.end(), [this](uint32_t a, uint32_t b) {
+    return std::less<PyObject*>()(records_[a].object, records_[b].object);
+  });
+  for (const uint32_t i : typed_)
+    types_.push_back({records_[i].object, reinterpret_cast<const PyTypeObject*>(records_[i].before)});
   for (uint32_t at = 0; at < order_.size(); ++at) {
     PyObject* dict = dict_of(records_[order_[at]]);
     if (watched_.empty() || watched_.back().dict != dict) watched_.push_back({dict, 0, at, 0});
@@ -285,6 +317,12 @@ Py_ssize_t Comparison::find_difference() {
         f.is_form ? has_form(unwrap(f.tensor), {before, f.bytes}) : is_same_tensor(f.tensor, before, f.bytes);
     if (!is_same) return f.number;
   }
+  for (size_t i = 0; i < types_.size(); ++i) {
+    if (i + kAhead < types_.size()) __builtin_prefetch(types_[i + kAhead].first);
+    if (Py_TYPE(types_[i].first) != types_[i].second) return typed_[i];
+  }
+  for (const Set& each : sets_)
+    if (!has_entries(each.set, each.entries) && !is_same(records_[each.number])) return each.number;
   for (size_t i = 0; i < others_.size(); ++i) {
     if (i + kAhead < others_.size())
       __builtin_prefetch(reinterpret_cast<const char*>(records_[others_[i + kAhead]].object) + sizeof(PyObject));
@@ -304,6 +342,8 @@ void Comparison::clear() {
   records_.clear();
   watched_.clear();
   tensors_.clear();
+  types_.clear();
+  sets_.clear();
   others_.clear();
 }
 

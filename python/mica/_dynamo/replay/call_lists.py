@@ -28,7 +28,7 @@ _OF_FORMS = frozenset((
 _OF_VALUES = frozenset((
     "nonzero", "argwhere", "masked_select", "unique", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount",
     "repeat_interleave", "one_hot", "combinations", "tensor_split", "arange", "range", "linspace", "logspace", "where",
-    "histogramdd", "full", "to_sparse", "coalesce", "nonzero_static",
+    "histogramdd", "full", "to_sparse", "coalesce", "grad", "_base",
 ))  # fmt: skip
 _CHANGED = "a tensor that no call has made or changed"
 _UNLIKE_OTHERS = 0x3E0  # bits of tensors: names, sparse parts, quantizers, samples of a batch, tangents
@@ -96,6 +96,7 @@ class _MadeAgain(CapturedCall):
 
     def __init__(self, snapshot, steps, outcome):
         self.snapshot, self._steps, self._outcome = snapshot, steps, outcome
+        self._state = frozenset(map(id, snapshot.tensors))
         self._run = _C._CompiledCall(steps.run)
 
     def know(self, args, kwargs, arguments):
@@ -111,10 +112,12 @@ class _MadeAgain(CapturedCall):
                 known.append((each,))
             else:
                 return
-        self.known = _C._KnownCall(tuple(known), tuple(kwargs), self.snapshot.compared, self._steps)
+        state = tuple(sorted(self.snapshot.tensors, key=id))
+        self.known = _C._KnownCall(tuple(known), tuple(kwargs), self.snapshot.compared, self._steps, state)
 
     def holds(self, tensors):
-        return self.snapshot.holds()
+        """A function may ask whether an argument is a tensor that it reads besides: none is, as when it was recorded."""
+        return self._state.isdisjoint(map(id, tensors)) and self.snapshot.holds()
 
     def replay(self, arguments):
         result = self._run(arguments.tensors)
@@ -135,8 +138,8 @@ class Recorder:
         self.draws, self.of_values = False, None
         self._settings = settings_but_grad()
         self._counts = {id(each): _C._change_count(each) for each in self._all()}
-        if any(each.__dict__ for each in tensors):
-            self.reason = "an argument with attributes"
+        if any(id(each) in self._state for each in tensors):
+            self.reason = "an argument that it reads besides"
 
     @property
     def number_of_calls(self):

@@ -237,7 +237,7 @@ class Replayed:
         observation = Observation()
         result = observation.run(self.call, args, kwargs)
         after = [_C._change_count(each) for each in (*state, *tensors)]
-        reason = observation.reason or snapshot.difference()
+        reason = observation.reason or snapshot.difference() or self._not_worthwhile(observation)
         kind.draws = not mica.equal(draws, mica.get_rng_state())
         if reason is None and kind.draws and not kind.way.draws:
             reason = "it draws random numbers on the CPU"
@@ -344,6 +344,8 @@ class Unasked(Replayed):
         return super()._run(kind, arguments, args, kwargs, alike)
 
     def _not_worthwhile(self, observation):
+        if observation.said is not None:
+            return f"it calls {observation.said}"
         return "it calls few functions of Python" if observation.calls < self.fewest_functions else None
 
     def _snapshot(self, kind, arguments):

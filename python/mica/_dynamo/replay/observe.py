@@ -23,7 +23,7 @@ _REFUSED = {
 }
 _REFUSED_OF_MICA = (
     "backward", "manual_seed", "set_rng_state", "synchronize", "_graph_", "_set_backend_flag", "set_num_", "set_default",
-    "_set_determinism",
+    "_set_determinism", "get_num_", "initial_seed", "memory_",
 )  # fmt: skip
 _TAKEN_OF_MICA = ("save_for_backward",)
 _PLAIN_OWNERS = (
@@ -31,6 +31,7 @@ _PLAIN_OWNERS = (
     types.FunctionType, types.MethodType, types.GeneratorType, types.MappingProxyType, types.GenericAlias,
     type({}.keys()), type({}.values()), type({}.items()), _C.TensorBase, _C._Function,
 )  # fmt: skip
+_UNSAID = frozenset(("warn", "warn_explicit"))
 _PLAIN_TYPE_NAMES = frozenset(("lock", "RLock", "_thread.lock", "_RLock", "Pattern", "Match", "_lru_cache_wrapper"))
 
 
@@ -62,11 +63,18 @@ class Observation:
     def __init__(self):
         self.codes, self.reason = {}, None
         self.calls = 0  # of functions of Python
+        self.said = None  # a function that warns: a replay does without
 
     def run(self, function, args, kwargs):
         """Call the function. Afterwards `reason` says why such a call cannot be replayed, if it cannot."""
         if sys.getprofile() is not None:
             self.reason = "a profiler watches the program"
             return function(*args, **kwargs)
-        result, self.reason, self.calls = _C._call_watched(function, args, kwargs, self.codes, refusal_of)
+        result, self.reason, self.calls = _C._call_watched(function, args, kwargs, self.codes, self._refusal_of)
         return result
+
+    def _refusal_of(self, called):
+        name = getattr(called, "__name__", "?")
+        if name in _UNSAID and getattr(called, "__module__", None) == "_warnings":
+            self.said = name
+        return refusal_of(called)

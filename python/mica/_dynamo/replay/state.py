@@ -6,12 +6,14 @@ the same objects or equal numbers and texts. `_C._Snapshot` compares them.
 """
 
 import _collections
+import collections
 import contextvars
 import dis
 import enum
 import functools
 import gc
 import logging
+import pathlib
 import re
 import sys
 import threading
@@ -28,18 +30,24 @@ from mica.backends import cuda as _cuda_settings
 from mica.backends import cudnn as _cudnn_settings
 from mica.nn.modules import _hooks as _module_hooks
 
-DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM = range(10)  # the numbers of state.cpp
+DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM, TYPE = range(11)  # the numbers of state.cpp
 _MOST = 200_000  # records
 # Objects whose state does not affect what a function computes, or that cannot change.
 _OPAQUE = (
-    *CONSTANTS, logging.Logger, re.Pattern, enum.Enum, slice, types.ModuleType,
+    *CONSTANTS, re.Pattern, enum.Enum, slice, pathlib.PurePath,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, types.CodeType,
     types.MappingProxyType, type(threading.Lock()), type(threading.RLock()), type(NotImplemented), mica.Generator,
     functools._lru_cache_wrapper, contextvars.ContextVar, _collections._tuplegetter,
 )  # fmt: skip
+_BY_TEXT = frozenset(("getattr", "hasattr", "__getattribute__", "__dict__", "globals", "attrgetter", "methodcaller"))
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 _OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc", "logging")
+# What a class of Python may be made of besides object: all of it is compared, or cannot change.
+_BASES = (
+    collections.OrderedDict, collections.defaultdict, dict, list, tuple, set, frozenset, int, float, complex, str, bytes,
+    BaseException, types.SimpleNamespace, property, staticmethod, classmethod, functools.partial, type,
+)  # fmt: skip
 
 
 class _Base:
@@ -70,10 +78,11 @@ class Snapshot:
         many records there may be.
         """
         self._tensors_kind, self._facts = (TENSOR, _C._tensor_facts) if places else (FORM, _C._tensor_form)
-        self._places, self._most = places, most
+        self._places, self._most, self._keeps = places, most, True
         self.weakly_read = []  # weak references to objects that are read through such references
         self.reaches_roots = False  # whether something that is read refers to an argument, and so keeps it alive
         self._codes, self._queue, self._roots = observation.codes, [], set(map(id, objects))
+        self._names = frozenset(name for code in self._codes for name in _names_in(code))
         if base is not None and base.holds(observation, places):
             self._records, self._seen = list(base.records), dict(base.seen)
             self._found, self.tensors = set(base.found), list(base.tensors)
@@ -85,6 +94,7 @@ class Snapshot:
             # references, must not.
             keeps_alive = self.weakly_read or not self._roots.isdisjoint(self._seen)
             self.base = None if keeps_alive else _Base(self)
+        self._keeps = False
         self._queue += objects
         self._drain()
         self._visit_closures()
@@ -104,6 +114,7 @@ class Snapshot:
             if isinstance(value, dict) and type(value) is not dict:
                 self._record_dict(value)
                 self._queue += value.values()
+        self._queue += [mica.Tensor, mica.nn.Parameter]
         for code, names in self._codes.items():
             self._visit_names(code, names)
         self._drain()
@@ -120,11 +131,12 @@ class Snapshot:
     # ---- where reading begins
 
     def _visit_names(self, code, names):
-        modules = [names[name] for name in code.co_names if isinstance(names.get(name), types.ModuleType)]
+        asked = _names_in(code)
+        modules = [names[name] for name in asked if isinstance(names.get(name), types.ModuleType)]
         if _imports(code):
-            modules += [sys.modules[name] for name in code.co_names if name in sys.modules]
+            modules += [sys.modules[name] for name in asked if name in sys.modules]
         is_own = _is_own(names.get("__name__", ""))
-        for name in code.co_names:
+        for name in asked:
             if name in names:
                 self._record_entry(names, name, shallow=is_own)
         seen = set()
@@ -133,7 +145,7 @@ class Snapshot:
             if id(module) in seen:
                 continue
             seen.add(id(module))
-            for name in code.co_names:
+            for name in asked:
                 if name in vars(module):
                     own = _is_own(module.__name__)
                     self._record_entry(vars(module), name, shallow=own)
@@ -185,6 +197,10 @@ class Snapshot:
             raise Refused(f"it can read a {kind.__name__}")
         elif isinstance(value, type):
             self._visit_class(value)
+        elif isinstance(value, types.ModuleType):
+            self._visit_module(value)
+        elif isinstance(value, logging.Logger):
+            self._visit_logger(value)
         elif kind is types.FunctionType:
             self._visit_function(value)
         elif kind is weakref.ref:
@@ -205,7 +221,22 @@ class Snapshot:
         else:
             self._visit_object(value, kind)
 
+    def _visit_module(self, module):
+        """Record what code that ran may ask a module for. Which code does is not known."""
+        if not _is_own(module.__name__) and module.__name__.partition(".")[0] not in sys.stdlib_module_names:
+            for name in sorted(self._names.intersection(vars(module))):
+                self._record_entry(vars(module), name)
+
+    def _visit_logger(self, logger):
+        """Record the levels that say whether a logger writes."""
+        self._record_dict(vars(logger.manager))
+        while logger is not None:
+            self._record_dict(vars(logger))
+            logger = logger.parent
+
     def _visit_object(self, value, kind):
+        if isinstance(value, threading.local):
+            raise Refused("it can read what each thread has for itself")
         known = False
         if isinstance(value, dict):
             self._record_dict(value)
@@ -229,6 +260,10 @@ class Snapshot:
             raise Refused(f"it can read a {kind.__module__}.{kind.__qualname__}")
         if _has_slots(kind) and not _is_own(kind.__module__):
             raise Refused(f"it can read a {kind.__qualname__}, which has __slots__")
+        if _has_state_in_c(kind):
+            raise Refused(f"it can read a {kind.__qualname__}, which holds more than Python sees")
+        if self._keeps and not self.weakly_read:  # such a record keeps the object alive
+            self._records.append((TYPE, value, kind))
         self._queue.append(kind)
 
     def _visit_reference(self, reference):
@@ -288,10 +323,30 @@ class Snapshot:
     # ---- records
 
     def _record_dict(self, value):
+        if any(isinstance(key, _C.TensorBase) for key in value):
+            raise Refused("it can read a dict whose keys are tensors")
         self._records.append((DICT, value, tuple(value.keys()), tuple(value.values())))
 
     def _record_sequence(self, value):
         self._records.append((SEQUENCE, value, tuple(value)))
+
+
+@functools.lru_cache(4096)
+def _names_in(code):
+    """The names that code may ask for, some of them as texts."""
+    if _BY_TEXT.isdisjoint(code.co_names):
+        return code.co_names
+    texts = [each for each in code.co_consts if type(each) is str and each.isidentifier()]
+    return tuple(dict.fromkeys((*code.co_names, *texts)))
+
+
+@functools.lru_cache(4096)
+def _has_state_in_c(kind):
+    """Whether objects of a class of Python's have room for more than attributes and the content of known bases."""
+    if not kind.__flags__ & 1 << 9 or any(_is_own(each.__module__) for each in kind.__mro__):
+        return False  # a type in C that has attributes is a function, or Mica's
+    base = next((each for each in _BASES if issubclass(kind, each)), object)
+    return kind.__basicsize__ > type("", (base,), {}).__basicsize__
 
 
 @functools.lru_cache(4096)
@@ -327,6 +382,8 @@ def _sentence(record):
         return f"the class {value.__name__} has changed"
     if kind == FUNCTION:
         return f"the defaults or the code of {value.__qualname__} have changed"
+    if kind == TYPE:
+        return f"an object is no {record[2].__name__} any more"
     if kind == WEAK:
         return "an object behind a weak reference has gone"
     if kind == CELL:
