@@ -422,6 +422,25 @@ def test_draws_come_from_the_same_stream():
     assert made_by_c(compiled) > before, reasons(compiled)
 
 
+def test_generators():
+    outside = torch.Generator()
+
+    def own(x):
+        return x + torch.rand(3, 8, generator=torch.Generator())
+
+    def others(x):
+        return x + torch.rand(3, 8, generator=outside)
+
+    agree(torch.compile(own), own, 9)
+    compiled = torch.compile(others)
+    for i in range(9):
+        outside.manual_seed(i)
+        want = others(torch.ones(3, 8)), others(torch.ones(3, 8))
+        outside.manual_seed(i)
+        assert all(map(torch.equal, want, (compiled(torch.ones(3, 8)), compiled(torch.ones(3, 8)))))
+    assert made_by_c(compiled) > 0
+
+
 def test_changes_that_no_recorded_call_has_made():
     """An optimizer of Mica changes its parameters in one call that takes no part in __torch_function__."""
     weights = [torch.nn.Parameter(torch.ones(3, 8)) for _ in range(2)]

@@ -55,7 +55,7 @@ class CallLists:
     @classmethod
     def captured(cls, call, kind, snapshot, arguments, args, kwargs):
         """The recorded call, and what it returned."""
-        recorder = Recorder(arguments.tensors, snapshot.tensors)
+        recorder = Recorder(arguments.tensors, snapshot.tensors, snapshot.known)
         value = _C._call_recorded_by(recorder, call, args, kwargs)
         try:
             recorder.end()
@@ -129,11 +129,14 @@ class _MadeAgain(CapturedCall):
 class Recorder:
     """Makes the calls that a function makes on tensors, and writes them down."""
 
-    def __init__(self, tensors, state):
-        """`tensors` are the arguments, `state` those that the function can read besides."""
+    def __init__(self, tensors, state, known=()):
+        """`tensors` are the arguments, `state` those that the function can read besides. `known` has the ids of all
+        objects that it can read.
+        """
         self._slots = {id(each): i for i, each in enumerate(tensors)}
         self._inputs, self._kept = len(tensors), list(tensors)
         self._state = {id(each): each for each in state}
+        self._known = known
         self._steps, self.reason = [], None
         self.draws, self.of_values = False, None
         self._settings = settings_but_grad()
@@ -261,7 +264,10 @@ class Recorder:
             return (_CONSTANT, value)
         if isinstance(value, _C.TensorBase) or not isinstance(value, _PLAIN):
             raise Refused(f"an operation is given a {kind.__name__}")
-        self.draws |= kind is mica.Generator
+        if kind is mica.Generator:
+            if id(value) not in self._known:
+                raise Refused("a generator that it makes")
+            self.draws = True
         return (_CONSTANT, value)
 
     def _pattern(self, result):
