@@ -43,7 +43,7 @@ def soon(monkeypatch):
     """A function is looked at from its first call on, however little it calls."""
     monkeypatch.setattr(compiled_calls, "CALLS_BEFORE_REPLAY", 1)
     monkeypatch.setattr(calls, "_CALLS_BEFORE", 0)
-    monkeypatch.setattr(calls._Unasked, "fewest_calls", 1)
+    monkeypatch.setattr(calls.LongLists, "fewest_calls", 1)
     for name, value in (
         ("plain_calls_of_each_kind", 0),
         ("fewest_functions", 0),

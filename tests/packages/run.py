@@ -113,7 +113,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mica", required=True, help="a Python with mica and the packages")
     parser.add_argument("--torch", help="a Python with torch")
-    parser.add_argument("--compiled", choices=("modules", "whole", "graphs"), help="compare with compiled programs")
+    parser.add_argument(
+        "--compiled", choices=("modules", "whole", "graphs", "replays"), help="compare with compiled programs"
+    )
     parser.add_argument("--packages", default="", help="the folder of the packages, for the Python with torch")
     parser.add_argument("--only", nargs="*", default=[], help="names of programs")
     parser.add_argument("--write", type=Path, help="the page to write")
@@ -181,8 +183,8 @@ def page(rows: list[str], given) -> str:
         "and writes this page: words must be the same, and numbers agree to a part in 5,000.",
         "With `--compiled modules` as PACKAGES_ARGS it compares Mica with itself instead, every outermost call of a module and "
         "every step of an optimizer",
-        "compiled; `--compiled whole` compiles the program as a whole, `--compiled graphs` makes graphs of modules. Every digit "
-        "must be the same.", "",
+        "compiled; `--compiled whole` compiles the program as a whole, `--compiled graphs` makes graphs of modules, "
+        "`--compiled replays` replays their calls as soon as that is right. Every digit must be the same.", "",
         "| package | what runs | result beside torch | lines compared |", "| --- | --- | --- | --- |",
         *sorted(rows, key=str.lower), "", (Path(__file__).parent / "notes.md").read_text(),
     ])  # fmt: skip

@@ -279,6 +279,12 @@ class Replayed:
         self._proven[alike] = proven
 
 
+class LongLists(CallLists):
+    """Lists that are worth the comparison before them."""
+
+    fewest_calls = 3
+
+
 class Unasked(Replayed):
     """A compiled function of which nobody asked that its calls be replayed.
 
@@ -294,7 +300,7 @@ class Unasked(Replayed):
 
     def __init__(self, compiled):
         function = compiled.__wrapped__
-        super().__init__(function, _C._CompiledCall(function, compiled.fullgraph), (_Unasked,))
+        super().__init__(function, _C._CompiledCall(function, compiled.fullgraph), (LongLists,))
         self._compiled, self._misses = weakref.ref(compiled), 0
 
     def forget(self):
@@ -362,10 +368,6 @@ class Unasked(Replayed):
         if compiled is not None:
             kept = [each.known for one in list(self._kinds.values()) for each in one.graphs if each.known is not None]
             compiled.known = tuple(reversed(kept[-_MOST_KNOWN:])) or None
-
-
-class _Unasked(CallLists):
-    fewest_calls = 3
 
 
 _waits = weakref.WeakKeyDictionary()  # how many calls there are before one that has given up tries again
