@@ -43,3 +43,41 @@ def test_bits_do_not_depend_on_neighbours(count, functions, dtype):
             assert same(whole[:-cut], function(*(x[:-cut].clone() for x in inputs))), (name, -cut)
         assert same(whole, function(*(torch.stack([x, x], 1)[:, 1] for x in inputs))), name
         assert same(whole[:, None].expand(-1, 3), function(*(x[:, None].expand(-1, 3) for x in inputs))), name
+
+
+COMPLEX = {
+    "mul": lambda x, y: x * y,
+    "mul by a conjugate": lambda x, y: x * y.conj(),
+    "mul by a number": lambda x, y: x * (1 + 2j),
+    "div": lambda x, y: x / y,
+    "add": lambda x, y: torch.add(x, y, alpha=0.5 + 1j),
+    "rsub": lambda x, y: torch.rsub(x, y, alpha=0.5 + 1j),
+    "addcmul": lambda x, y: torch.addcmul(x, x, y, value=0.5 - 1j),
+    "addcdiv": lambda x, y: torch.addcdiv(x, x, y, value=0.5 - 1j),
+    "lerp": lambda x, y: torch.lerp(x, y, 0.3),
+    "square": lambda x, y: x.square(),
+    "cube": lambda x, y: x**3,
+    "sigmoid_backward": aten.sigmoid_backward,
+    "tanh_backward": aten.tanh_backward,
+    "silu": lambda x, y: functional.silu(x),
+    "silu_backward": lambda x, y: aten.silu_backward(x, y),
+    "sgn": lambda x, y: x.sgn(),
+    "abs": lambda x, y: x.abs(),
+    "prod of columns": lambda x, y: torch.stack([x, y, x]).prod(0),
+    "cumprod of columns": lambda x, y: torch.stack([x, y, x]).cumprod(0)[2],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("function", COMPLEX.values(), ids=COMPLEX)
+def test_bits_of_complex_numbers_do_not_depend_on_neighbours(function, dtype):
+    generator = torch.Generator().manual_seed(4)
+    x, y = (torch.randn(531, generator=generator, dtype=dtype) for _ in range(2))
+    whole = function(x, y)
+    for cut in (1, 2, 3, 5, 6, 7, 10, 18):
+        assert same(whole[cut:], function(x[cut:].clone(), y[cut:].clone())), cut
+        assert same(whole[:-cut], function(x[:-cut].clone(), y[:-cut].clone())), -cut
+    for i in range(0, 525, 5):
+        assert same(whole[i : i + 5], function(x[i : i + 5].clone(), y[i : i + 5].clone())), i
+    apart = [torch.stack([each, each], 1)[:, 1] for each in (x, y)]
+    assert same(whole, function(*apart))

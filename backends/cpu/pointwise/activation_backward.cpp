@@ -28,11 +28,11 @@ MICA_LANES_2(SigmoidBackwardLanes, hn::Mul(x, hn::Mul(hn::Sub(lanes_of(d, 1), y)
 MICA_LANES_2(TanhBackwardLanes, hn::Mul(x, hn::NegMulAdd(y, y, lanes_of(d, 1))))
 template <class C>
 struct SigmoidBackward {
-  C operator()(C grad, C y) const { return grad * std::conj((C(1) - y) * y); }
+  C operator()(C grad, C y) const { return product(grad, std::conj(product(C(1) - y, y))); }
 };
 template <class C>
 struct TanhBackward {
-  C operator()(C grad, C y) const { return grad * std::conj(C(1) - y * y); }
+  C operator()(C grad, C y) const { return product(grad, std::conj(C(1) - product(y, y))); }
 };
 void sigmoid_backward_kernel(const PointwiseLoop& loop) {
   if (is_floating(loop.dtype))

@@ -14,6 +14,7 @@
 #include <complex>
 #include <type_traits>
 
+#include "backends/cpu/complex_product.h"
 #include "backends/cpu/pointwise/run_loop.h"
 #include "backends/shared/read_element.h"
 #include "mica/dtype.h"
@@ -167,7 +168,7 @@ HWY_INLINE T wrapping_mul(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(static_cast<wrapping_t<T>>(a) * static_cast<wrapping_t<T>>(b));
   } else {
-    return a * b;
+    return product(a, b);
   }
 }
 template <class T>

@@ -37,7 +37,7 @@ struct Addcmul {
 template <class T>
 struct Addcdiv {
   T value;
-  T operator()(T a, T b, T c) const { return a + quotient(value * b, c); }
+  T operator()(T a, T b, T c) const { return a + quotient(product(value, b), c); }
 };
 void addcmul_kernel(const PointwiseLoop& loop, Scalar value) {
   if (is_floating(loop.dtype))
@@ -68,7 +68,7 @@ template <class C>
 struct Lerp {
   C operator()(C start, C end, C weight) const {
     using R = typename C::value_type;
-    return std::abs(weight) < R(0.5) ? start + weight * (end - start) : end - (end - start) * (C(1) - weight);
+    return std::abs(weight) < R(0.5) ? start + product(weight, end - start) : end - product(end - start, C(1) - weight);
   }
 };
 struct LerpByNumberLanes {

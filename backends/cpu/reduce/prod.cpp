@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/complex_product.h"
 #include "backends/cpu/reduce/reduction-inl.h"
 #include "backends/cpu/reduce/wide_load-inl.h"
 #include "backends/cpu/simd/lanes-inl.h"
@@ -21,10 +22,10 @@ struct ProdBase {
     for (int64_t r = 0; r < count; ++r) {
       const T* p = x + r * row_stride;
 #pragma GCC ivdep
-      for (int64_t j = 0; j < columns; ++j) a[j] = a[j] * static_cast<A>(p[j]);
+      for (int64_t j = 0; j < columns; ++j) a[j] = product(a[j], static_cast<A>(p[j]));
     }
   }
-  static void merge(A& a, const A& b) { a = a * b; }
+  static void merge(A& a, const A& b) { a = product(a, b); }
   static A result(const A& a, int64_t, const void*) { return a; }
 };
 
@@ -89,7 +90,7 @@ struct Prod<int64_t> : ProdBase<uint64_t, uint64_t> {
 template <class R>
 struct Prod<std::complex<R>> : ProdBase<std::complex<R>, complex128> {
   static void row(complex128& a, const std::complex<R>* x, int64_t n, int64_t, const void*) {
-    for (int64_t i = 0; i < n; ++i) a *= complex128(x[i]);
+    for (int64_t i = 0; i < n; ++i) a = product(a, complex128(x[i]));
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/complex_product.h"
 #include "backends/cpu/reduce/element_load.h"
 #include "backends/cpu/reduce/wide_load-inl.h"
 #include "backends/cpu/scan/run_scan.h"
@@ -27,7 +28,7 @@ struct Times {
   static constexpr double kIdentity = 1;
   template <class A>
   static HWY_INLINE A apply(A a, A b) {
-    return a * b;
+    return product(a, b);
   }
   static HWY_INLINE DoubleVector lanes(DoubleVector a, DoubleVector b) { return hn::Mul(a, b); }
 };
