@@ -18,6 +18,7 @@ from mica.version import __version__  # noqa: F401
 
 globals().update(_tensor_types)
 newaxis = None
+legacy_contiguous_format = contiguous_format  # noqa: F405
 
 # Names that arrive with their module when they are first used.
 _LAZY = {

@@ -28,6 +28,7 @@ NONE = not mica.cuda.is_available()
         ("get_device_module('cpu')", mica.cpu),
         ("_assert(True, 'text')", None),
         ("_check(True)", None),
+        ("legacy_contiguous_format", mica.contiguous_format),
     ],
 )
 def test_answers(expression, value):
