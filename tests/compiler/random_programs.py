@@ -166,8 +166,16 @@ class Program:
             "stack": lambda: torch.stack([x, other])[1] * 2,
             "round": lambda: torch.round(x) + torch.trunc(other) - torch.frac(third.clamp(-9, 9)),
             "fmod": lambda: torch.fmod(x, 1.5) + torch.remainder(other, 2.0),
+            "complex": lambda: self.complex_parts(x, other, third),
             "bound": lambda: torch.nn.functional.hardtanh(x) + torch.nn.functional.leaky_relu(other, 0.1),
         }.get(name, lambda: x * 0.5)()
+
+    def complex_parts(self, x, other, third):
+        """Parts of a product of complex numbers."""
+        if x.dtype not in (torch.float32, torch.float64):
+            return x * 0.25
+        z = torch.complex(x, other) * torch.complex(third, x)
+        return z.real + torch.addcmul(z, z, z.conj(), value=0.5).imag
 
     def changed_view(self, rng, name, x, other, leaves):
         """A copy whose part was changed in place, while the whole is still held."""
@@ -186,7 +194,7 @@ class Program:
 WIDE = [
     "view_", "strided_", "masked_", "ask", "foreach", "out", "permute", "steps", "few", "number", "scalar", "logic", "mask",
     "addcmul", "addcdiv", "lerp", "lerp_each", "pow", "clamp", "gelu", "silu", "norm", "rms", "sums", "prod", "least",
-    "whole", "cumsum", "stack", "round", "fmod", "bound", "shift", "xor",
+    "whole", "cumsum", "stack", "round", "fmod", "bound", "shift", "xor", "complex",
 ]  # fmt: skip
 
 
