@@ -75,6 +75,8 @@ def test_messages_name_layouts_as_torch_does():
         RuntimeError, match="row_indices expected sparse column compressed tensor layout but got SparseCsr"
     ):
         sparse("csr").row_indices()
+    with pytest.raises(RuntimeError, match="_coalesce expected sparse coordinate tensor layout but got Strided"):
+        torch._coalesce(torch.ones(3))  # it ended the process
 
 
 def test_factories_of_sparse_tensors():

@@ -314,6 +314,7 @@ Tensor coalesce(const Tensor& self) {
 }
 
 Tensor _coalesce(const Tensor& self) {
+  require_coo("_coalesce", self);
   const SparseParts& p = parts_of(self);
   const int64_t nnz = p.indices.size(1);
   const IntArrayRef sizes = self.sizes().slice(0, static_cast<size_t>(p.sparse_dim));
