@@ -20,7 +20,8 @@ target_compile_options(
             # keeps room for it that all libraries share; one that a program opens late may find none left.
             $<$<NOT:$<BOOL:$<TARGET_PROPERTY:MICA_OPENED_LATE>>>:-ftls-model=initial-exec>
             # A fused multiply-add appears only where the source asks for it, so that the vector body and the scalar
-            # tail of a loop, and every instruction set, give the same bits.
+            # tail of a loop, and every instruction set, give the same bits. (g++ fuses the products and sums of complex
+            # products nevertheless: backends/cpu/complex_product.h.)
             -ffp-contract=off
             # Complex products and quotients without C99's recovery of infinities from NaNs, as torch computes them.
             -fcx-fortran-rules

@@ -290,6 +290,55 @@ def amp_scaler(compiler):
 
 
 @program
+def state_space(compiler):
+    """A layer like Mamba's, which scans its states one after the other, and one that scans them in pairs."""
+    from mica._higher_order_ops.associative_scan import associative_scan
+
+    class Layer(nn.Module):
+        def __init__(self, pairs):
+            super().__init__()
+            self.enter, self.leave = nn.Linear(16, 64), nn.Linear(32, 16)
+            self.conv = nn.Conv1d(32, 32, 4, groups=32, padding=3)
+            self.parts, self.time = nn.Linear(32, 16), nn.Linear(32, 32)
+            self.decay = nn.Parameter(torch.arange(1, 9).log().expand(32, -1).clone())
+            self.pairs = pairs
+
+        def forward(self, x):
+            x, gate = self.enter(x).transpose(1, 2).chunk(2, 1)
+            x = F.silu(self.conv(x)[..., : x.shape[2]])
+            b, c = self.parts(x.transpose(1, 2)).chunk(2, -1)
+            time = F.softplus(self.time(x.transpose(1, 2))).transpose(1, 2)[..., None]
+            keep, add = torch.exp(-self.decay.exp()[:, None] * time), time * b[:, None] * x[..., None]
+            if self.pairs:
+                _, states = associative_scan(
+                    lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (keep, add), dim=2, combine_mode="generic"
+                )
+                y = (states.transpose(1, 2) @ c[..., None])[..., 0].transpose(1, 2)
+            else:
+                state, outputs = torch.zeros(x.shape[0], 32, 8), []
+                for i in range(x.shape[2]):
+                    state = keep[:, :, i] * state + add[:, :, i]
+                    outputs.append((state @ c[:, i, :, None])[..., 0])
+                y = torch.stack(outputs, -1)
+            return self.leave((y * F.silu(gate)).transpose(1, 2))
+
+    torch.manual_seed(0)
+    m = nn.Sequential(Layer(False), nn.LayerNorm(16), Layer(True))
+    c = compiler(m)
+    o = torch.optim.SGD(m.parameters(), 0.1)
+
+    def step(i):
+        x = torch.randn(2, 7, 16)
+        loss = F.mse_loss(c(x), x.cumsum(1))
+        loss.backward()
+        o.step()
+        o.zero_grad()
+        return loss.item()
+
+    return step, [m]
+
+
+@program
 def whole_step(compiler):
     torch.manual_seed(0)
     m = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 64))
