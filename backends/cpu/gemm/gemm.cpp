@@ -88,7 +88,7 @@ void run(const Scheme& s, const Product& p, int threads) {
   if (p.k == 0) return run_without_depth(s, p);
   if (p.b_factors.data) return run_packed(s, p, threads);
   const bool vector = p.m == 1 || p.n == 1;
-  if (vector && run_vector(s, p, threads)) return;
+  if (vector && (run_vector(s, p, threads) || run_complex_dot(s, p, threads))) return;
   if (fits_small(s, p)) return run_small(s, p);
   if (!vector && is_thin(p) && run_thin(s, p, threads)) return;
   if (p.k == 1 && run_outer(s, p, threads)) return;

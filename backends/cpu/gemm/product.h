@@ -83,6 +83,9 @@ void add_slices(const Scheme& s, char* sums, int64_t count, int slices);
 // A vector, or a few, times a matrix that has a unit stride; false when the operands do not suit.
 bool run_vector(const Scheme& s, const Product& p, int threads);
 
+// A row of complex numbers times a column of them; false when the operands do not suit.
+bool run_complex_dot(const Scheme& s, const Product& p, int threads);
+
 // A column times a row (k == 1), row by row of C; false when the operands do not suit.
 bool run_outer(const Scheme& s, const Product& p, int threads);
 

@@ -68,7 +68,8 @@ template <class C>
 struct Lerp {
   C operator()(C start, C end, C weight) const {
     using R = typename C::value_type;
-    return std::abs(weight) < R(0.5) ? start + product(weight, end - start) : end - product(end - start, C(1) - weight);
+    const C way = end - start, forward = start + product(weight, way), backward = end - product(way, C(1) - weight);
+    return std::norm(weight) < R(0.25) ? forward : backward;
   }
 };
 struct LerpByNumberLanes {

@@ -53,49 +53,29 @@ struct Sum<int64_t, Map> {
   static int64_t result(uint64_t a, int64_t, const void*) { return static_cast<int64_t>(a); }
 };
 
-struct CompensatedComplex {
-  Compensated re, im;
-};
-
 template <class R, class Map>
 struct Sum<std::complex<R>, Map> {
+  static constexpr bool kFloats = std::is_same_v<R, float>;
   using Loaded = std::complex<R>;
-  using Accumulator = CompensatedComplex;
-  static void start(Accumulator& a) { a = {{0, 0}, {0, 0}}; }
+  using Accumulator = std::conditional_t<kFloats, ComplexSum, CompensatedComplex>;
+  using Part = std::conditional_t<kFloats, double, Compensated>;
+  static const R* parts_of(const Loaded* x) { return reinterpret_cast<const R*>(x); }
+  static void start(Accumulator& a) { a = {}; }
   static void row(Accumulator& a, const Loaded* x, int64_t n, int64_t, const void*) {
-    for (int64_t i = 0; i < n;) {
-      const int64_t end = std::min<int64_t>(n, i + 64);
-      double re[4] = {}, im[4] = {};
-      for (; i + 4 <= end; i += 4)
-        for (int k = 0; k < 4; ++k) {
-          re[k] += x[i + k].real();
-          im[k] += x[i + k].imag();
-        }
-      for (; i < end; ++i) {
-        re[0] += x[i].real();
-        im[0] += x[i].imag();
-      }
-      a.re.add((re[0] + re[1]) + (re[2] + re[3]));
-      a.im.add((im[0] + im[1]) + (im[2] + im[3]));
-    }
+    sum_run<Map>(parts_of(x), 2 * n, a);
   }
   static void columns(Accumulator* a, const Loaded* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
                       const void*) {
-    for (int64_t r = 0; r < count; ++r) {
-      const Loaded* p = x + r * row_stride;
-      for (int64_t j = 0; j < columns; ++j) {
-        a[j].re.add(p[j].real());
-        a[j].im.add(p[j].imag());
-      }
-    }
+    static_assert(sizeof(Accumulator) == 2 * sizeof(Part));
+    sum_columns<Map>(parts_of(x), 2 * columns, 2 * row_stride, count, reinterpret_cast<Part*>(a));
   }
   static void merge(Accumulator& a, const Accumulator& b) {
-    a.re.add(b.re.sum);
-    a.im.add(b.im.sum);
-    a.re.error += b.re.error;
-    a.im.error += b.im.error;
+    Sum<R, Map>::merge(a.re, b.re);
+    Sum<R, Map>::merge(a.im, b.im);
   }
-  static complex128 result(const Accumulator& a, int64_t, const void*) { return {a.re.value(), a.im.value()}; }
+  static complex128 result(const Accumulator& a, int64_t count, const void* context) {
+    return {Sum<R, Map>::result(a.re, count, context), Sum<R, Map>::result(a.im, count, context)};
+  }
 };
 
 template <class T>

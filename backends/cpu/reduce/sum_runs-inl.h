@@ -50,6 +50,14 @@ struct Compensated {
   HWY_INLINE double value() const { return std::isfinite(error) ? sum + error : sum; }
 };
 
+// Sums of complex numbers, whose parts lie side by side: a run of them is a run of twice as many numbers.
+struct ComplexSum {
+  double re, im;
+};
+struct CompensatedComplex {
+  Compensated re, im;
+};
+
 // The running total of vectors. (Constructors that the compiler writes would not be compiled for the target.)
 template <class D>
 struct VectorTotal;
@@ -65,6 +73,14 @@ struct VectorTotal<D> {
     upper = hn::Add(upper, hn::PromoteTo(DD(), hn::UpperHalf(dh, v)));
   }
   HWY_INLINE void add_to(double& total) const { total += hn::GetLane(hn::SumOfLanes(DD(), hn::Add(lower, upper))); }
+  HWY_INLINE void add_to(ComplexSum& total) const {
+    HWY_ALIGN double sums[hn::MaxLanes(DD())];
+    hn::Store(hn::Add(lower, upper), DD(), sums);
+    for (size_t i = 0; i < hn::Lanes(DD()); i += 2) {
+      total.re += sums[i];
+      total.im += sums[i + 1];
+    }
+  }
 };
 
 template <DoubleLanes D>
@@ -82,6 +98,16 @@ struct VectorTotal<D> {
     for (size_t i = 0; i < hn::Lanes(D()); ++i) total.add(sums[i]);
     total.error += hn::GetLane(hn::SumOfLanes(D(), error));
   }
+  HWY_INLINE void add_to(CompensatedComplex& total) const {
+    HWY_ALIGN double sums[hn::MaxLanes(D())], errors[hn::MaxLanes(D())];
+    hn::Store(sum, D(), sums);
+    hn::Store(error, D(), errors);
+    for (size_t i = 0; i < hn::Lanes(D()); ++i) {
+      Compensated& part = i % 2 ? total.im : total.re;
+      part.add(sums[i]);
+      part.error += errors[i];
+    }
+  }
 };
 
 template <class V>
@@ -89,10 +115,13 @@ HWY_INLINE V sum_of_eight(V a, V b, V c, V d, V e, V f, V g, V h) {
   return hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)), hn::Add(hn::Add(e, f), hn::Add(g, h)));
 }
 
-HWY_INLINE void add_one(double& total, double v) { total += v; }
-HWY_INLINE void add_one(Compensated& total, double v) { total.add(v); }
+// Adds the number v with the index i in its run.
+HWY_INLINE void add_one(double& total, double v, int64_t = 0) { total += v; }
+HWY_INLINE void add_one(Compensated& total, double v, int64_t = 0) { total.add(v); }
+HWY_INLINE void add_one(ComplexSum& total, double v, int64_t i) { (i % 2 ? total.im : total.re) += v; }
+HWY_INLINE void add_one(CompensatedComplex& total, double v, int64_t i) { (i % 2 ? total.im : total.re).add(v); }
 
-// Adds x[0..n) to total: a double for floats, a Compensated for doubles.
+// Adds x[0..n) to total: a double for floats, a Compensated for doubles, or the same for the parts of complex numbers.
 template <class Map, class T, class Total>
 HWY_INLINE void sum_run(const T* x, int64_t n, Total& result) {
   const hn::ScalableTag<T> d;
@@ -100,7 +129,7 @@ HWY_INLINE void sum_run(const T* x, int64_t n, Total& result) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = 8 * lanes;
   if (n < 8) {
     const hn::CappedTag<T, 1> d1;
-    for (int64_t i = 0; i < n; ++i) add_one(result, hn::GetLane(Map::map(d1, hn::LoadU(d1, x + i))));
+    for (int64_t i = 0; i < n; ++i) add_one(result, hn::GetLane(Map::map(d1, hn::LoadU(d1, x + i))), i);
     return;
   }
   VectorTotal<decltype(d)> total;

@@ -1,0 +1,69 @@
+"""Sums, means, products and inner products of complex numbers, of sizes that fill vectors, blocks and threads or do not."""
+
+import math
+
+import mica as torch
+import pytest
+
+COUNTS = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 1000, 70001)
+LIMITS = {torch.complex64: 3e-6, torch.complex128: 1e-14}
+
+
+def exact_sum(values):
+    return complex(math.fsum(each.real for each in values), math.fsum(each.imag for each in values))
+
+
+def close(found, wanted, size, dtype):
+    return abs(complex(found) - wanted) <= LIMITS[dtype] * max(1.0, size)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_sums_and_inner_products(count, dtype):
+    torch.manual_seed(count)
+    a, b = (torch.randn(count, dtype=dtype) for _ in range(2))
+    x, y = a.tolist(), b.tolist()
+    size = sum(map(abs, x))
+    assert close(torch.sum(a).item(), exact_sum(x), size, dtype)
+    assert close(torch.sum(a.conj()).item(), exact_sum(x).conjugate(), size, dtype)
+    if count:
+        assert close(torch.mean(a).item(), exact_sum(x) / count, size / count, dtype)
+    products = [p * q for p, q in zip(x, y, strict=True)]
+    size = sum(map(abs, products))
+    spaced = torch.stack([a, b], 1)[:, 0]
+    for found in (torch.dot(a, b), a @ b, torch.vdot(a.conj(), b), torch.dot(spaced, b)):
+        assert close(found.item(), exact_sum(products), size, dtype)
+    inner = exact_sum([p.conjugate() * q for p, q in zip(x, y, strict=True)])
+    assert close(torch.vdot(a, b).item(), inner, size, dtype)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("shape", [(1, 5), (5, 1), (3, 7), (64, 33), (33, 64), (200, 130), (2, 3, 4, 5)])
+def test_sums_of_rows_and_columns(shape, dtype):
+    torch.manual_seed(1)
+    for x in (torch.randn(shape, dtype=dtype), torch.randn(shape[::-1], dtype=dtype).permute(*range(len(shape))[::-1])):
+        for dim in range(len(shape)):
+            lines = x.movedim(dim, -1).reshape(-1, shape[dim]).tolist()
+            found = torch.sum(x, dim).reshape(-1).tolist()
+            means = torch.mean(x, dim).reshape(-1).tolist()
+            for line, total, mean in zip(lines, found, means, strict=True):
+                size = sum(map(abs, line))
+                assert close(total, exact_sum(line), size, dtype)
+                assert close(mean, exact_sum(line) / len(line), size / len(line), dtype)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("count", COUNTS[:-1])
+def test_products_of_rows(count, dtype):
+    torch.manual_seed(count)
+    x = torch.randn(2, count, dtype=dtype)
+    x = x / x.abs()  # of magnitude one
+    for row, found in zip(x.tolist(), torch.prod(x, 1).tolist(), strict=True):
+        assert close(found, math.prod(row, start=1 + 0j), count, dtype)
+
+
+def test_infinities_stay_in_their_part():
+    for dtype in LIMITS:
+        x = torch.tensor([complex(math.inf, 1.0), 2j] * 20, dtype=dtype)
+        assert torch.sum(x).item() == complex(math.inf, 60.0)
+        assert torch.sum(x.reshape(20, 2), 0).tolist() == [complex(math.inf, 20.0), 40j]
