@@ -14,8 +14,10 @@ from mica.fx.node import Node, changes_by_name, map_arg
 __all__ = ["functionalized"]
 
 aten = mica.ops.aten
-_REFUSED = frozenset(
-    ["resize_", "set_", "as_strided_", "resize_as_", "swapdims_", "t_", "transpose_", "squeeze_", "unsqueeze_"]
+_REFUSED = frozenset(["resize_", "set_", "resize_as_"])
+# Changes of sizes and strides alone: the tensor becomes a view of what it was.
+_RESHAPED = frozenset(
+    ["as_strided_", "swapaxes_", "swapdims_", "t_", "transpose_", "squeeze_", "unsqueeze_", "detach_"]
 )
 _IDENTITY = frozenset(["alias", "detach", "lift_fresh", "view_as"])
 
@@ -46,6 +48,14 @@ def functional_target(target):
     if name in _REFUSED or packet is None or overload is None or not name.endswith("_"):
         raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {target} writes in place")
     return getattr(packet, overload)
+
+
+def functional_overload(packet, target):
+    """The overload of an operator that takes the arguments of one that changes a tensor."""
+    name = target._overloadname
+    return name if name in packet.overloads() else next(
+        each for each in packet.overloads() if _takes_as(getattr(packet, each), target)
+    )  # fmt: skip
 
 
 def _takes_as(found, target):
@@ -79,6 +89,7 @@ class _Rewriter:
         self.values, self.places = {}, {}  # old node -> (new node, version); old node -> (root, chain)
         self.current, self.versions = {}, {}  # root -> new node, number of changes
         self.remove_views = remove_views
+        self.sources = {}  # old node -> the one that gave it its sizes, where that is another
 
     # ---- reading
 
@@ -220,7 +231,9 @@ class _Rewriter:
             self.places[node] = (root, (*chain, _Step(node)))
         made = self.copied(node)
         root = self.places.get(node, (node, ()))[0]
-        self.values[node] = (made, self.versions.get(root, 0))
+        # A view of what was changed before is made anew where it is read first. So are torch's: names of nodes are alike.
+        version = self.versions.get(root, 0)
+        self.values[node] = (made, -1 if version and root is not node else version)
         if root is node:
             self.current[node] = made
 
@@ -238,6 +251,10 @@ class _Rewriter:
             self.change_outputs(node, written)
             return
         target_node = node.args[0] if node.args else None
+        name = node.target._overloadpacket.__name__
+        if name in _RESHAPED or (name == "set_" and node.target._overloadname == "source_Tensor"):
+            self.become(node, target_node, name)
+            return
         if node.target.namespace != "aten":
             self.change_arguments(node, written)
             return
@@ -255,6 +272,24 @@ class _Rewriter:
         place = self.places.get(target_node, (target_node, ()))
         self.places[node] = place
         self.values[node] = (made, self.versions[place[0]])
+
+    def become(self, node, target_node, name):
+        """Let a tensor be a view of what it was, or of another one, from now on."""
+        source = node.args[1] if name == "set_" else target_node
+        root, chain = self.places.get(source, (source, ()))
+        if name not in ("set_", "detach_"):
+            step = _Step(node)
+            packet = getattr(aten, name.removesuffix("_"))
+            step.target = getattr(packet, functional_overload(packet, node.target))
+            step.name = name.removesuffix("_")
+            step.source = self.sources.get(target_node, target_node)
+            chain = (*chain, step)
+        made = self.get(source)
+        if chain and name not in ("set_", "detach_"):
+            made = self.view(chain[-1], made)
+        for each in (target_node, node):
+            self.places[each], self.values[each] = (root, chain), (made, self.versions.get(root, 0))
+            self.sources[each] = node
 
     def change_arguments(self, node, written):
         """Call an operator of the program's own on copies of the arguments that it changes. The copies are further results."""

@@ -50,19 +50,15 @@ def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options
     tangents = [n for n in nodes if n.op == "placeholder" and n.name.startswith("tangents")]
     outputs = list(joint_module.graph.output_node().args[0])
     forward_outputs, backward_outputs = outputs[:num_fwd_outputs], outputs[num_fwd_outputs:]
-    late, position = set(tangents), {node: i for i, node in enumerate(nodes)}
-    for node in nodes:
-        if any(used in late for used in node.all_input_nodes):
-            late.add(node)
+    position = {node: i for i, node in enumerate(nodes)}
     # The new values of inputs that the function changes come with its results.
     copies = [n for n in nodes if n.op == "call_function" and n.target is mica.ops.aten.copy_.default]
-    changes = [n for n in copies if n.args[0] in primals and n not in late]
-    early = _needed(primals, changes)
-    # Nodes that only gradients need, and that come after the last result, belong to the backward pass.
-    last = max((position[n] for n in forward_outputs if isinstance(n, Node)), default=-1)
-    after = {n for n in nodes if position[n] > last and n.op == "call_function" and n not in forward_outputs}
+    changes = [n for n in copies if n.args[0] in primals]
+    early = _needed((), [*forward_outputs, *changes])
+    late = set(tangents)
     for node in nodes:
-        if node in after and node not in early and not _is_item_of(node, late):
+        # Nodes that only gradients need belong to the backward pass.
+        if node.op == "call_function" and node not in early and not _is_item_of(node, late):
             late.add(node)
     saved, seen = [], set()
     wanted = _needed((), backward_outputs)
@@ -75,6 +71,7 @@ def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options
         if isinstance(node, Node) and node not in late and node not in seen and node.op != "get_attr":
             seen.add(node)
             saved.append(node)
+    saved.sort(key=position.__getitem__)
     saved = [n for n in saved if not isinstance(n.meta.get("val"), (list, tuple)) or n.target is operator.getitem]
     forward = _extract(joint_module, primals, [*forward_outputs, *saved], changes)
     backward = _extract(joint_module, [*saved, *tangents], backward_outputs)

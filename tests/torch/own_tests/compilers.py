@@ -6,6 +6,7 @@ have it under.
 
 import contextlib
 import logging
+import types
 
 
 def _no(*args, **kwargs):
@@ -36,6 +37,13 @@ class _CompileCounterInt(int):
     pass
 
 
+def _is_tensor_constructor(function):
+    """Whether an operator makes a tensor of none."""
+    schema = function._schema
+    given = any("Tensor" in str(a.type) for a in schema.arguments)
+    return not given and len(schema.returns) == 1 and "Tensor" in str(schema.returns[0].type)
+
+
 class _Device:
     """What a test asks of a device: whether it has a dtype. The processor has all."""
 
@@ -53,10 +61,12 @@ GIVEN = {
     "_dynamo.utils.ifdynstaticdefault": _by_default,
     "_dynamo.utils.range_iterator": type(iter(range(0))),
     "_dynamo.utils.disable_cache_limit": _decorator,
+    "_functorch._aot_autograd.autograd_cache.AOTAutogradCache": types.SimpleNamespace(clear=_nothing),  # Mica keeps none
     "_higher_order_ops.InvokeQuant": _nothing,
     "_higher_order_ops.invoke_subgraph.mark_compile_region": _marked,  # graphs that torch compiles once
     "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
     "_inductor.lowering.force_fallback": _decorator,  # kernels of the library, which is what runs here
+    "_subclasses.fake_tensor._is_tensor_constructor": _is_tensor_constructor,
     "_inductor.metrics.reset": _nothing,
     "_inductor.utils.get_gpu_type": lambda: "cuda",
     "_inductor.utils.GPU_TYPES": ("cuda",),

@@ -96,6 +96,8 @@ def _is_uniform(tensor):
     if hasattr(tensor, "fake_mode") or tensor.device.type == "meta":
         return tensor.numel() <= 1
     with _disable_current_modes(), _C.DisableTorchFunction(), mica.no_grad():
+        if tensor.layout is not mica.strided:
+            return False
         return tensor.numel() <= 1 or bool(mica.eq(tensor, tensor.flatten()[0]).all())
 
 
