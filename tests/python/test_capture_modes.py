@@ -161,3 +161,31 @@ def test_random_streams_that_a_function_asks_for(function):
     found = torch.compile(function, backend=CompileCounter(), fullgraph=True)()
     assert all(map(torch.equal, found, expected)) and torch.equal(torch.rand(2), after)
     assert type(torch.Generator.get_state).__name__ == "method_descriptor", "the engine's own again"
+
+
+def test_a_tensor_that_is_detached_in_place_gets_no_gradient():
+    def f(a):
+        made = a * 3
+        made.detach_()
+        return made, a + 1
+
+    x = torch.ones(2, requires_grad=True)
+    made, other = torch.compile(f, backend="aot_eager")(x)
+    assert not made.requires_grad
+    other.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_modes_of_functions_are_asked_about_detach_in_place():
+    seen = []
+
+    class Notes(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function.__name__)
+            return function(*args, **(kwargs or {}))
+
+    x = torch.ones(2, requires_grad=True) * 1
+    with Notes():
+        x.detach_()
+    assert seen == ["detach_"]
+    assert not x.requires_grad

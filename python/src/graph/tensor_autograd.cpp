@@ -97,6 +97,7 @@ static PyObject* retain_grad(PyObject* self, PyObject*) try {
 }
 
 static PyObject* detach_(PyObject* self, PyObject*) try {
+  if (PyObject* answer = nullptr; is_answered(self, "detach_", answer)) return answer;
   autograd::detach_in_place(unwrap(self));
   return Py_NewRef(self);
 } catch (...) {
