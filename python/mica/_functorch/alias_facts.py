@@ -132,6 +132,10 @@ class _Watch(TorchDispatchMode):
         for i, argument in enumerate(schema.arguments) if schema.is_mutable else ():
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._note(function, args[i] if i < len(args) else kwargs.get(argument.name))
+        if (
+            function is mica.ops.aten.native_batch_norm.default and args[5]
+        ):  # its schema does not say that it writes these
+            self._note(function, list(args[3:5]))
         made = function(*args, **kwargs)
         if function.is_view and args and isinstance(args[0], _C.TensorBase):
             items = enumerate(made) if isinstance(made, (list, tuple)) else [(None, made)]

@@ -8,13 +8,14 @@ import functools
 
 import mica
 from mica import _C
-from mica._functorch.compiled_function import Compilers, copied, joint_of
+from mica._functorch.compiled_function import Compilers, joint_of
 from mica._functorch.compilers import make_boxed_compiler, make_boxed_func
+from mica._functorch.exported import BackwardSignature, GraphSignature, aot_export_joint_simple, aot_export_module
 from mica._functorch.shared_inputs import compiled_for, sharing
 from mica.fx.graph import Graph
-from mica.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from mica.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["aot_export_joint_simple", "aot_export_module", "aot_function", "aot_module", "aot_module_simplified",
+__all__ = ["BackwardSignature", "GraphSignature", "aot_export_joint_simple", "aot_export_module", "aot_function", "aot_module", "aot_module_simplified",
            "create_joint", "make_boxed_compiler", "make_boxed_func"]  # fmt: skip
 
 
@@ -143,19 +144,3 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
     )
     forward._differentiable_once = True  # the backward pass is a graph without one of its own
     return forward
-
-
-def aot_export_module(mod, args, *, trace_joint, output_loss_index=None, **options):
-    raise NotImplementedError("aot_export_module: torch.export.export makes graphs of modules here")
-
-
-def aot_export_joint_simple(func, args, *, trace_joint=True, num_params_buffers=0, decompositions=None):
-    """The graph of a function, with its gradients if asked for."""
-    from mica._functorch.functional_graphs import into_functional_graph
-    from mica.fx.experimental.proxy_tensor import make_fx
-
-    if not trace_joint:
-        return make_fx(into_functional_graph(func), decompositions)(*args)
-    outputs = func(*copied(tuple(args)))
-    tangents = [mica.ones_like(o) for o in tree_leaves(outputs) if isinstance(o, _C.TensorBase) and o.requires_grad]
-    return make_fx(into_functional_graph(create_joint(func)), decompositions)(list(copied(tuple(args))), tangents)

@@ -6,11 +6,11 @@ import functools
 import mica
 from mica import _C
 from mica._functorch.alias_facts import InputFacts, facts_of
-from mica._functorch.functional_graphs import into_functional_graph
+from mica._functorch.functional_graphs import into_functional_graph, without_changes, without_inner_changes
 from mica._functorch.partitioners import default_partition
 from mica.utils._pytree import tree_map_only
 
-__all__ = ["Compiled", "CompiledFunction", "Compilers", "copied", "draws_kept", "joint_of"]
+__all__ = ["Compiled", "CompiledFunction", "Compilers", "Watched", "copied", "draws_kept", "joint_of", "rename"]
 
 
 class Compilers:
@@ -92,41 +92,41 @@ def joint_of(function, chosen=None):
     return joint
 
 
-class Compiled:
-    """A function that was traced and compiled for one kind of inputs.
+class Watched:
+    """A function whose call on copies of its inputs was watched, and its graphs.
 
-    The graph returns the inputs that the function changes, as they are afterwards, its results, and the tensors that
-    several of the results are views of.
+    A graph returns the inputs that the function changes, as they are afterwards, its results, and the tensors that several
+    of the results are views of.
     """
 
-    def __init__(self, fn, flat_inputs, compilers, enables=False, generators=()):
+    def __init__(self, fn, flat_inputs, keeps_changes=False, enables=False, generators=()):
         self.enables = not mica.is_grad_enabled() and enables
+        self.fn = mica.no_grad()(fn) if self.enables else fn
+        self.generators = generators
         self.needs = [_needs_gradient(value) for value in flat_inputs]
-        self.count = self.backward = None
-        if self.enables:
-            fn = mica.no_grad()(fn)
         recorded = any(self.needs) and (mica.is_grad_enabled() or enables)
         given = copied(flat_inputs, leaves=not recorded)
         with draws_kept(flat_inputs, generators), mica.enable_grad() if self.enables else contextlib.nullcontext():
-            self.inputs, self.outputs, sample, bases = facts_of(fn, given, compilers.keeps_changes)
+            self.inputs, self.outputs, sample, bases = facts_of(self.fn, given, keeps_changes)
         self._check()
         self.bases = len(bases)
         self.outside = [i for i, each in enumerate(self.inputs) if each.outside]
         seen = [each for each in self.inputs if each.changed and not each.hidden]
         own = [each for each in self.outputs if each.kind not in ("input", "of input")]
-        recorded = recorded and any(each.requires_grad for each in (*own, *seen))
-        with draws_kept(flat_inputs, generators):
-            if recorded:
-                self._compile_both(fn, flat_inputs, [*(given[i] for i in self.outside), *sample, *bases], compilers)
-            else:
-                self._compile_forward(fn, flat_inputs, compilers)
+        self.recorded = recorded and any(each.requires_grad for each in (*own, *seen))
+        facts = [*(self.inputs[i] for i in self.outside), *self.outputs]
+        self.differentiable = [e.differentiable if isinstance(e, InputFacts) else e.has_tangent for e in facts]
+        self.differentiable += [True] * self.bases
+        self.count = len(self.differentiable)
+        results = [*(given[i] for i in self.outside), *sample, *bases]
+        self._tangents = [mica.ones_like(v) for v, d in zip(results, self.differentiable, strict=True) if d]
 
     def _check(self):
         for i, each in enumerate(self.inputs):
             if each.moved and each.changed and not each.hidden:
                 raise AssertionError(
-                    f"Found a set_() input mutation on input {i}, but the input has other mutations that we cannot keep in the "
-                    "graph: call set_() on a tensor that is not an input, or change it under torch.no_grad()"
+                    f"Encountered a set_ on a graph input, but the input has other mutations that we cannot keep in the graph: "
+                    f"input {i} is changed where autograd sees it. Change it under torch.no_grad(), or before set_()"
                 )
             if each.is_subclass and each.reshaped:
                 raise RuntimeError(
@@ -134,58 +134,53 @@ class Compiled:
                     f"{i} are changed in place. Return a view of it instead"
                 )
 
-    def _compile_forward(self, fn, flat_inputs, compilers):
+    def forward_graph(self, flat_inputs, table, tracing_mode="real", pre_dispatch=False):
+        """The graph without gradients."""
         from mica.fx.experimental.proxy_tensor import make_fx
 
         def flat(*primals):
-            made, updated, bases = self._on_fresh(fn, primals, copies=False)
+            made, updated, bases = self._on_fresh(primals, copies=False)
             return (*(updated[i] for i in self.outside), *made, *bases)
 
-        traced = make_fx(into_functional_graph(flat), compilers.table)(*copied(flat_inputs, leaves=False))
-        _rename(traced, "arg{}_1", len(flat_inputs), first=0)
+        given = copied(flat_inputs, leaves=False)
+        with draws_kept(flat_inputs, self.generators):
+            if pre_dispatch:
+                traced = without_changes(make_fx(flat, table, tracing_mode, pre_dispatch=True)(*given))
+            else:
+                traced = make_fx(into_functional_graph(flat), table, tracing_mode)(*given)
+        rename(traced, "arg{}_1", len(flat_inputs), first=0)
         self._return_changes(traced)
-        self._without_outer_changes(traced)
-        self.written = _written_inputs(traced.graph).union(self.outside)
-        self.forward = (compilers.inference or compilers.forward)(traced, list(flat_inputs))
+        self.without_outer_changes(traced)
+        traced.graph.eliminate_dead_code()
+        without_inner_changes(traced)
+        traced.recompile()
+        return traced
 
-    def _compile_both(self, fn, flat_inputs, results, compilers):
+    def joint_graph(self, flat_inputs, table):
+        """(the graph with gradients, example gradients of the results)."""
         from mica.fx.experimental.proxy_tensor import make_fx
 
-        count = len(flat_inputs)
-        facts = [*(self.inputs[i] for i in self.outside), *self.outputs]
-        self.differentiable = [e.differentiable if isinstance(e, InputFacts) else e.has_tangent for e in facts]
-        self.differentiable += [True] * self.bases
-        tangents = [mica.ones_like(v) for v, d in zip(results, self.differentiable, strict=True) if d]
-
-        def prepared(*primals):
-            made, updated, bases = self._on_fresh(fn, primals)
-            return [*(updated[i] for i in self.outside), *made, *bases]
+        count, tangents, self._tangents = len(flat_inputs), self._tangents, None
 
         def flat(*given):
-            outputs, gradients = joint_of(prepared, self.differentiable)(given[:count], given[count:])
+            outputs, gradients = joint_of(self.prepared, self.differentiable)(given[:count], given[count:])
             return [*outputs, *gradients]
 
-        joint = make_fx(into_functional_graph(flat), compilers.table)(
-            *copied(flat_inputs, leaves=False), *[t.detach() for t in tangents]
-        )
-        self._without_outer_changes(joint)
-        self.written = _written_inputs(joint.graph).union(self.outside)
-        self.strides = [t.stride() if t.layout is mica.strided else None for t in tangents]
-        _rename(joint, "primals_{}", count)
-        _rename(joint, "tangents_{}", len(tangents), count)
+        with draws_kept(flat_inputs, self.generators):
+            joint = make_fx(into_functional_graph(flat), table)(
+                *copied(flat_inputs, leaves=False), *[t.detach() for t in tangents]
+            )
+        self.without_outer_changes(joint)
+        rename(joint, "primals_{}", count)
+        rename(joint, "tangents_{}", len(tangents), count)
         joint.graph.eliminate_dead_code()
-        # Inputs that get no gradient: a pass that came to them would go on into the graph of what made them.
-        gradients = next(node for node in joint.graph.nodes if node.op == "output").args[0][len(results) :]
-        self.apart = {i for i, each in enumerate(gradients) if each is None and self.needs[i]}
-        self.count = len(results)
-        forward, backward = (compilers.partition or default_partition)(
-            joint, (list(flat_inputs), tangents), num_fwd_outputs=self.count
-        )
-        self.forward = compilers.forward(forward, list(flat_inputs))
-        examples = [node.meta.get("val") for node in backward.graph.nodes if node.op == "placeholder"]
-        self._backward_of = functools.partial(compilers.backward or compilers.forward, backward, examples)
+        return joint, tangents
 
-    def _on_fresh(self, fn, primals, copies=True):
+    def prepared(self, *primals):
+        made, updated, bases = self._on_fresh(primals)
+        return [*(updated[i] for i in self.outside), *made, *bases]
+
+    def _on_fresh(self, primals, copies=True):
         """(outputs, inputs as they are afterwards, bases) of the function on copies of the inputs that it changes."""
         fresh = list(primals)
         for i in self.outside:
@@ -193,7 +188,7 @@ class Compiled:
                 fresh[i] = primals[i].clone()
             elif copies and self.inputs[i].reshaped:
                 fresh[i] = primals[i].view(primals[i].shape)
-        made = _listed(fn(*fresh))
+        made = _listed(self.fn(*fresh))
         bases = {each.source: made[i]._base for i, each in enumerate(self.outputs) if each.kind == "of base"}
         return made, fresh, [bases[i] for i in range(self.bases)]
 
@@ -208,7 +203,7 @@ class Compiled:
                 values[i] = changes.get(inputs[each.source], values[i])
         output.args = (tuple(values),)
 
-    def _without_outer_changes(self, module):
+    def without_outer_changes(self, module):
         """Take out of a graph the changes of those inputs whose new values are its results."""
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         outer = {inputs[i] for i in self.outside}
@@ -217,8 +212,37 @@ class Compiled:
                 module.graph.erase_node(node)
         module.recompile()
 
+
+class Compiled(Watched):
+    """A function that was traced and compiled for one kind of inputs."""
+
+    def __init__(self, fn, flat_inputs, compilers, enables=False, generators=()):
+        super().__init__(fn, flat_inputs, compilers.keeps_changes, enables, generators)
+        self.backward = None
+        if self.recorded:
+            self._compile_both(flat_inputs, compilers)
+        else:
+            traced = self.forward_graph(flat_inputs, compilers.table)
+            self.written = _written_inputs(traced.graph).union(self.outside)
+            self.forward = (compilers.inference or compilers.forward)(traced, list(flat_inputs))
+        self.fn = self._tangents = None
+
+    def _compile_both(self, flat_inputs, compilers):
+        joint, tangents = self.joint_graph(flat_inputs, compilers.table)
+        self.written = _written_inputs(joint.graph).union(self.outside)
+        self.strides = [t.stride() if t.layout is mica.strided else None for t in tangents]
+        # Inputs that get no gradient: a pass that came to them would go on into the graph of what made them.
+        gradients = joint.graph.output_node().args[0][self.count :]
+        self.apart = {i for i, each in enumerate(gradients) if each is None and self.needs[i]}
+        forward, backward = (compilers.partition or default_partition)(
+            joint, (list(flat_inputs), tangents), num_fwd_outputs=self.count
+        )
+        self.forward = compilers.forward(forward, list(flat_inputs))
+        examples = [node.meta.get("val") for node in backward.graph.nodes if node.op == "placeholder"]
+        self._backward_of = functools.partial(compilers.backward or compilers.forward, backward, examples)
+
     def __call__(self, flat_inputs):
-        if self.count is None:
+        if not self.recorded:
             with mica.no_grad():
                 made = list(_called(self.forward, flat_inputs))
         else:
@@ -326,7 +350,7 @@ class _Once(mica.autograd.Function):
         raise RuntimeError("torch.compile with aot_autograd does not currently support double backward")
 
 
-def _rename(module, form, count, start=0, first=1):
+def rename(module, form, count, start=0, first=1):
     """Give placeholders torch's names: primals_1, tangents_1."""
     nodes = [node for node in module.graph.nodes if node.op == "placeholder"][start : start + count]
     for i, node in enumerate(nodes, first):

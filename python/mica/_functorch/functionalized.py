@@ -19,6 +19,7 @@ _REFUSED = frozenset(["resize_", "set_", "resize_as_"])
 _RESHAPED = frozenset(
     ["as_strided_", "swapaxes_", "swapdims_", "t_", "transpose_", "squeeze_", "unsqueeze_", "detach_"]
 )
+_BATCH_NORMS = (aten.native_batch_norm.default, aten.batch_norm.default)
 _IDENTITY = frozenset(["alias", "detach", "lift_fresh", "view_as"])
 
 
@@ -89,6 +90,7 @@ class _Rewriter:
         self.values, self.places = {}, {}  # old node -> (new node, version); old node -> (root, chain)
         self.current, self.versions = {}, {}  # root -> new node, number of changes
         self.remove_views = remove_views
+        self.items = {}  # old node of several results -> new nodes of them
         self.sources = {}  # old node -> the one that gave it its sizes, where that is another
 
     # ---- reading
@@ -212,8 +214,12 @@ class _Rewriter:
             return
         if _changes_unseen(node.target):
             raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
-        if node.target is aten.native_batch_norm.default and node.args[5] and isinstance(node.args[3], Node):
+        if node.target in _BATCH_NORMS and node.args[5] and isinstance(node.args[3], Node):
             self.change_statistics(node)
+            return
+        if node.target is operator.getitem and node.args[0] in self.items:
+            self.values[node] = (made := self.items[node.args[0]][node.args[1]], 0)
+            self.current[node] = made
             return
         first = node.args[0] if node.args and isinstance(node.args[0], Node) else None
         if node.target is operator.getitem and first in self.places and self.places[first][1] == "list":
@@ -329,14 +335,17 @@ class _Rewriter:
 
     def change_statistics(self, node):
         """Batch norm in training changes the running mean and variance, which its schema does not say."""
-        made = self.emit(aten._native_batch_norm_legit_functional.default, map_arg(node.args, self.get))
-        bases = node.args[3:5]
-        made.meta = {**node.meta, "val": (*node.meta["val"], *(base.meta.get("val") for base in bases))}
-        self.values[node], self.current[node] = (made, 0), made
+        made = self.emit(aten._native_batch_norm_legit_functional.default, map_arg(node.args[:8], self.get))
+        bases, is_composite = node.args[3:5], node.target is aten.batch_norm.default
+        like = (node.meta.get("val"), None, None) if is_composite else node.meta["val"]
+        made.meta = {**node.meta, "val": (*like, *(base.meta.get("val") for base in bases))}
+        items = self.items[node] = [self.emit(operator.getitem, (made, i), {}) for i in range(5)]
+        for item, value in zip(items, made.meta["val"], strict=True):
+            item.meta["val"] = value
+        self.values[node] = (items[0] if is_composite else made, 0)
+        self.current[node] = self.values[node][0]
         for i, base in enumerate(bases, 3):
-            item = self.emit(operator.getitem, (made, i), {})
-            item.meta["val"] = base.meta.get("val")
-            self.write(base, item)
+            self.write(base, items[i])
 
     def change_outputs(self, node, written):
         """Replace an operator with out= by the one without it. Its results are the new values of the tensors given as out=."""

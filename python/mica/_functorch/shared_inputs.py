@@ -11,7 +11,7 @@ from mica import _C
 from mica._functorch.alias_facts import facts_of, memory_of
 from mica._functorch.compiled_function import Compiled, copied, draws_kept
 
-__all__ = ["compiled_for", "sharing"]
+__all__ = ["compiled_for", "repeats", "sharing"]
 
 
 def sharing(values):
@@ -23,7 +23,7 @@ def sharing(values):
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
-def _repeats(values):
+def repeats(values):
     """For each input, the number of the first one that is the same tensor."""
     firsts = {}
     return [firsts.setdefault(id(v) if isinstance(v, _C.TensorBase) else ("", i), i) for i, v in enumerate(values)]
@@ -33,7 +33,7 @@ class _Joined:
     """A compiled function whose inputs were made fewer: the same tensor once, and memory in place of its views."""
 
     def __init__(self, fn, flat_inputs, make):
-        self.firsts = _repeats(flat_inputs)
+        self.firsts = repeats(flat_inputs)
         kept = [i for i, first in enumerate(self.firsts) if first == i]
         self.kept, places = kept, {number: place for place, number in enumerate(kept)}
 
@@ -133,7 +133,7 @@ class _AsItIs:
 
 def compiled_for(fn, flat_inputs, compilers, *options):
     """What computes a function of inputs like these: a list of its results for a list of inputs."""
-    if any(first != i for i, first in enumerate(_repeats(flat_inputs))):
+    if any(first != i for i, first in enumerate(repeats(flat_inputs))):
         return _Joined(fn, flat_inputs, lambda *given: compiled_for(*given, compilers, *options))
     groups = sharing(flat_inputs)
     if not groups:

@@ -84,6 +84,8 @@ def qualified_name(function):
         module = "torch" + module.removeprefix("mica")
     if module.startswith("torch._ops."):
         module = "torch.ops." + module.removeprefix("torch._ops.")
+    if module == "torch._C" and not hasattr(mica, name) and hasattr(mica._C, name):
+        return f"torch._C.{name}"
     if module in ("torch", "torch._C") or (hasattr(mica, name) and getattr(mica, name) is function):
         module = "torch"
     return f"{module}.{name}"
