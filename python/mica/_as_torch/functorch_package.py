@@ -142,7 +142,7 @@ class _Compile:
     """functorch.compile: graphs of the forward and the backward pass, for compilers."""
 
     __all__ = ("aot_function", "aot_module", "aot_module_simplified", "compiled_function", "compiled_module",
-               "config", "debug_compile", "default_partition", "make_boxed_compiler", "make_boxed_func",
+               "config", "debug_compile", "default_decompositions", "default_partition", "make_boxed_compiler", "make_boxed_func",
                "min_cut_rematerialization_partition", "nop", "print_compile", "ts_compile")  # fmt: skip
 
     @staticmethod

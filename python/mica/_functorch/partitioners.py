@@ -43,43 +43,54 @@ def _is_item_of(node, late):
     return node.target is operator.getitem and isinstance(node.args[0], Node) and node.args[0] not in late
 
 
+class _Parts:
+    """The inputs, the outputs and the changes of a joint graph, and what only gradients need."""
+
+    def __init__(self, joint, num_fwd_outputs):
+        self.joint, self.nodes = joint, list(joint.graph.nodes)
+        inputs = [n for n in self.nodes if n.op == "placeholder"]
+        self.primals = [n for n in inputs if not n.name.startswith("tangents")]
+        self.tangents = [n for n in inputs if n.name.startswith("tangents")]
+        outputs = list(joint.graph.output_node().args[0])
+        self.forward_outputs, self.backward_outputs = outputs[:num_fwd_outputs], outputs[num_fwd_outputs:]
+        # The new values of inputs that the function changes come with its results.
+        copies = [n for n in self.nodes if n.op == "call_function" and n.target is mica.ops.aten.copy_.default]
+        self.changes = [n for n in copies if n.args[0] in self.primals]
+        self.early = _needed((), [*self.forward_outputs, *self.changes])
+        self.wanted = _needed((), self.backward_outputs)
+
+    def cut(self, saved):
+        """(forward, backward) modules, the second of which is given these values of the first."""
+        forward = _extract(self.joint, self.primals, [*self.forward_outputs, *saved], self.changes)
+        return forward, _extract(self.joint, [*saved, *self.tangents], self.backward_outputs)
+
+
 def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options):
-    """(forward, backward): whatever does not need the gradients of the outputs is computed in the forward pass."""
-    nodes = list(joint_module.graph.nodes)
-    primals = [n for n in nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
-    tangents = [n for n in nodes if n.op == "placeholder" and n.name.startswith("tangents")]
-    outputs = list(joint_module.graph.output_node().args[0])
-    forward_outputs, backward_outputs = outputs[:num_fwd_outputs], outputs[num_fwd_outputs:]
-    position = {node: i for i, node in enumerate(nodes)}
-    # The new values of inputs that the function changes come with its results.
-    copies = [n for n in nodes if n.op == "call_function" and n.target is mica.ops.aten.copy_.default]
-    changes = [n for n in copies if n.args[0] in primals]
-    early = _needed((), [*forward_outputs, *changes])
-    late = set(tangents)
-    for node in nodes:
+    """(forward, backward): the forward pass computes what its results need, and nothing is computed twice."""
+    parts = _Parts(joint_module, num_fwd_outputs)
+    position = {node: i for i, node in enumerate(parts.nodes)}
+    late = set(parts.tangents)
+    for node in parts.nodes:
         # Nodes that only gradients need belong to the backward pass.
-        if node.op == "call_function" and node not in early and not _is_item_of(node, late):
+        if node.op == "call_function" and node not in parts.early and not _is_item_of(node, late):
             late.add(node)
-    saved, seen = [], set()
-    wanted = _needed((), backward_outputs)
-    for node in nodes:
-        for used in node.all_input_nodes if node in late and node in wanted else ():
-            if used not in late and used not in seen and used.op != "get_attr":
-                seen.add(used)
-                saved.append(used)
-    for node in backward_outputs:
-        if isinstance(node, Node) and node not in late and node not in seen and node.op != "get_attr":
-            seen.add(node)
-            saved.append(node)
-    saved.sort(key=position.__getitem__)
+    found = {used for node in parts.nodes if node in late and node in parts.wanted for used in node.all_input_nodes}
+    found.update(node for node in parts.backward_outputs if isinstance(node, Node))
+    saved = sorted((n for n in found if n not in late and n.op != "get_attr"), key=position.__getitem__)
     saved = [n for n in saved if not isinstance(n.meta.get("val"), (list, tuple)) or n.target is operator.getitem]
-    forward = _extract(joint_module, primals, [*forward_outputs, *saved], changes)
-    backward = _extract(joint_module, [*saved, *tangents], backward_outputs)
-    return forward, backward
+    return parts.cut(saved)
 
 
 def min_cut_rematerialization_partition(
     joint_module, _joint_inputs, compiler="inductor", *, num_fwd_outputs, **options
 ):
-    """The same cut as default_partition: Mica computes nothing a second time to save memory here."""
-    return default_partition(joint_module, _joint_inputs, num_fwd_outputs=num_fwd_outputs)
+    """(forward, backward): what is kept for the backward pass has as few bytes as can be, and operators that cost little
+    are computed there again."""
+    from mica._functorch.minimal_cut import values_to_keep
+
+    parts = _Parts(joint_module, num_fwd_outputs)
+    late = set(parts.tangents)
+    for node in parts.nodes:
+        if any(used in late for used in node.all_input_nodes):
+            late.add(node)
+    return parts.cut(values_to_keep(parts.nodes, late, parts.wanted, parts.backward_outputs))
