@@ -228,3 +228,39 @@ def test_a_compiled_module_is_compiled_again_for_inputs_that_share_memory():
     y = torch.ones(4)
     assert torch.equal(made[0], change_one_of_two(y[:3], y[1:])[0])
     assert torch.equal(x, y)
+
+
+def test_gradients_that_a_function_enables_by_itself():
+    def f(x):
+        first = x.sin()
+        with torch.enable_grad():
+            second = x.cos()
+        return first, second
+
+    x = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        first, second = aot_function(f, nop)(x)
+    assert not first.requires_grad
+    second.sum().backward()
+    torch.testing.assert_close(x.grad, -x.detach().sin())
+
+
+def test_an_example_of_fake_tensors_is_compiled_at_the_first_call():
+    class Sum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 3)
+
+        def forward(self, x):
+            return (self.linear(x) + torch.tensor([1.0]),)
+
+    module, mode = Sum(), torch._subclasses.FakeTensorMode(shape_env=torch.fx.experimental.symbolic_shapes.ShapeEnv())
+    graphs = []
+    example = mode.from_tensor(torch.ones(4, 2))
+    compiled = aot_module_simplified(
+        module, [example], lambda graph, inputs: graphs.append(graph) or nop(graph, inputs)
+    )
+    for size in (4, 5, 4):
+        x = torch.randn(size, 2)
+        torch.testing.assert_close(compiled(x)[0], module(x)[0])
+    assert len(graphs) == 2

@@ -12,6 +12,7 @@ from mica._functorch.compiled_function import Compilers, joint_of
 from mica._functorch.compilers import make_boxed_compiler, make_boxed_func
 from mica._functorch.exported import BackwardSignature, GraphSignature, aot_export_joint_simple, aot_export_module
 from mica._functorch.shared_inputs import compiled_for, sharing
+from mica._guards import detect_fake_mode
 from mica.fx.graph import Graph
 from mica.utils._pytree import tree_flatten, tree_unflatten
 
@@ -63,7 +64,7 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=None, decomposi
                 shape[:] = [out_spec]
                 return made
 
-            made = compiled_for(flat, leaves, compilers)
+            made = compiled_for(flat, leaves, compilers, True)
             known[key] = (made, shape[0])
         made, out_spec = known[key]
         return tree_unflatten(made(leaves), out_spec)
@@ -123,15 +124,19 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
     def compile(inputs):
         return compiled_for(flat, inputs, compilers, enables, generators)
 
-    compiled = compile([*values, *args])
     # A graph of aten's operators is made for fixed numbers. Where sizes are among the inputs, other sizes get another
-    # graph. So do inputs that share memory otherwise, if one of them is changed: a graph has its inputs apart.
-    has_numbers = any(type(value) is int for value in args)
-    known = {(has_numbers and _kinds(args), _places([*values, *args])): compiled}
+    # graph. So do inputs that share memory otherwise, if one of them is changed: a graph has its inputs apart. Of fake
+    # tensors there is no graph: it is made at the first call.
+    is_fake = detect_fake_mode(args) is not None
+    has_numbers = is_fake or any(type(value) is int for value in args)
+    known = {}
+    compiled = None
+    if not is_fake:
+        compiled = known[has_numbers and _kinds(args), _places([*values, *args])] = compile([*values, *args])
 
     def forward(*inputs):
         given, made = [*values, *inputs], compiled
-        if has_numbers or compiled.written:
+        if has_numbers or made.written:
             key = (has_numbers and _kinds(inputs), _places(given))
             if (made := known.get(key)) is None:
                 made = known[key] = compile(given)
