@@ -4,6 +4,7 @@ import mica as torch
 import pytest
 from mica._functorch.aot_autograd import aot_function, aot_module_simplified
 from mica._functorch.compilers import nop
+from mica._functorch.partitioners import min_cut_rematerialization_partition
 
 
 def compiled_with_graph(f, **options):
@@ -264,3 +265,37 @@ def test_an_example_of_fake_tensors_is_compiled_at_the_first_call():
         x = torch.randn(size, 2)
         torch.testing.assert_close(compiled(x)[0], module(x)[0])
     assert len(graphs) == 2
+
+
+@pytest.mark.parametrize("partition", [None, min_cut_rematerialization_partition])
+def test_an_input_that_the_backward_pass_changes_is_changed_then(partition):
+    @torch.library.custom_op(f"aot_aliases::clone_{partition is None}".lower(), mutates_args={})
+    def copied(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    def backward(ctx, gradient):
+        with torch.no_grad():
+            ctx.other.zero_()
+        return gradient * 2, None
+
+    def remember(ctx, inputs, output):
+        ctx.other = inputs[1]
+
+    copied.register_fake(lambda x, other: torch.empty_like(x))
+    copied.register_autograd(backward, setup_context=remember)
+    x, other, third = torch.ones(2, requires_grad=True), torch.ones(2), torch.ones(2)
+
+    def f(x, other, third):
+        third.mul_(5)
+        return copied(x, other) + third
+
+    made = aot_function(f, nop, partition_fn=partition, keep_inference_input_mutations=True)(x, other, third)
+    assert other.tolist() == [1.0, 1.0]
+    assert third.tolist() == [5.0, 5.0]
+    made.sum().backward()
+    assert other.tolist() == [0.0, 0.0]
+    assert x.grad.tolist() == [2.0, 2.0]
+    other.requires_grad_()
+    made = aot_function(f, nop, partition_fn=partition)(x, other * 1, third)
+    with pytest.raises(RuntimeError, match="does not support input mutations with requires_grad in backward"):
+        torch.autograd.grad(made.sum(), x, create_graph=True)

@@ -103,6 +103,7 @@ class Watched:
         self.enables = not mica.is_grad_enabled() and enables
         self.fn = mica.no_grad()(fn) if self.enables else fn
         self.generators = generators
+        self.changed_late = []
         self.needs = [_needs_gradient(value) for value in flat_inputs]
         recorded = any(self.needs) and (mica.is_grad_enabled() or enables)
         given = copied(flat_inputs, leaves=not recorded)
@@ -171,6 +172,7 @@ class Watched:
                 *copied(flat_inputs, leaves=False), *[t.detach() for t in tangents]
             )
         self.without_outer_changes(joint)
+        self._mark_late_changes(joint)
         rename(joint, "primals_{}", count)
         rename(joint, "tangents_{}", len(tangents), count)
         joint.graph.eliminate_dead_code()
@@ -191,6 +193,15 @@ class Watched:
         made = _listed(self.fn(*fresh))
         bases = {each.source: made[i]._base for i, each in enumerate(self.outputs) if each.kind == "of base"}
         return made, fresh, [bases[i] for i in range(self.bases)]
+
+    def _mark_late_changes(self, joint):
+        """Mark the changes of inputs that are made by the functions of a backward pass, and not by the function."""
+        inputs = {node: i for i, node in enumerate(n for n in joint.graph.nodes if n.op == "placeholder")}
+        for node in joint.graph.nodes:
+            i = inputs.get(node.args[0]) if node.target is mica.ops.aten.copy_.default else None
+            if i is not None and i < len(self.inputs) and not self.inputs[i].in_graph:
+                node.meta["in_backward"] = True
+                self.changed_late.append(i)
 
     def _return_changes(self, module):
         """Let a graph return the change of an input that it makes itself, where the function returns that input."""
@@ -310,6 +321,10 @@ class CompiledFunction(mica.autograd.Function):
         tangents = [g for g, d in zip(gradients, ctx.compiled.differentiable, strict=True) if d]
         tangents = [_with_strides(g, strides) for g, strides in zip(tangents, ctx.compiled.strides, strict=True)]
         again = mica.is_grad_enabled()
+        if again and any(ctx.compiled.needs[i] for i in ctx.compiled.changed_late):
+            raise RuntimeError(
+                "aot_autograd does not support input mutations with requires_grad in backward for create_graph=True"
+            )
         with mica.no_grad():
             if ctx.compiled.backward is None:  # it is compiled where it is first wanted, as in torch
                 ctx.compiled.backward = ctx.compiled._backward_of()

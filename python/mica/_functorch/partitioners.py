@@ -55,14 +55,16 @@ class _Parts:
         self.forward_outputs, self.backward_outputs = outputs[:num_fwd_outputs], outputs[num_fwd_outputs:]
         # The new values of inputs that the function changes come with its results.
         copies = [n for n in self.nodes if n.op == "call_function" and n.target is mica.ops.aten.copy_.default]
-        self.changes = [n for n in copies if n.args[0] in self.primals]
+        changes = [n for n in copies if n.args[0] in self.primals]
+        self.changes = [n for n in changes if not n.meta.get("in_backward")]
+        self.late_changes = [n for n in changes if n.meta.get("in_backward")]
         self.early = _needed((), [*self.forward_outputs, *self.changes])
-        self.wanted = _needed((), self.backward_outputs)
+        self.wanted = _needed((), [*self.backward_outputs, *self.late_changes])
 
     def cut(self, saved):
         """(forward, backward) modules, the second of which is given these values of the first."""
         forward = _extract(self.joint, self.primals, [*self.forward_outputs, *saved], self.changes)
-        return forward, _extract(self.joint, [*saved, *self.tangents], self.backward_outputs)
+        return forward, _extract(self.joint, [*saved, *self.tangents], self.backward_outputs, self.late_changes)
 
 
 def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options):
@@ -89,7 +91,7 @@ def min_cut_rematerialization_partition(
     from mica._functorch.minimal_cut import values_to_keep
 
     parts = _Parts(joint_module, num_fwd_outputs)
-    late = set(parts.tangents)
+    late = {*parts.tangents, *parts.late_changes}
     for node in parts.nodes:
         if any(used in late for used in node.all_input_nodes):
             late.add(node)

@@ -61,7 +61,9 @@ GIVEN = {
     "_dynamo.utils.ifdynstaticdefault": _by_default,
     "_dynamo.utils.range_iterator": type(iter(range(0))),
     "_dynamo.utils.disable_cache_limit": _decorator,
-    "_functorch._aot_autograd.autograd_cache.AOTAutogradCache": types.SimpleNamespace(clear=_nothing),  # Mica keeps none
+    "_functorch._aot_autograd.autograd_cache.AOTAutogradCache": types.SimpleNamespace(
+        clear=_nothing
+    ),  # Mica keeps none
     "_higher_order_ops.InvokeQuant": _nothing,
     "_higher_order_ops.invoke_subgraph.mark_compile_region": _marked,  # graphs that torch compiles once
     "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
