@@ -299,3 +299,21 @@ def test_an_input_that_the_backward_pass_changes_is_changed_then(partition):
     made = aot_function(f, nop, partition_fn=partition)(x, other * 1, third)
     with pytest.raises(RuntimeError, match="does not support input mutations with requires_grad in backward"):
         torch.autograd.grad(made.sum(), x, create_graph=True)
+
+
+CALLS = {
+    "lu": lambda x: torch.lu(x)[0],
+    "lu with infos": lambda x: torch.lu(x, True, True)[0],
+    "linalg.lu": lambda x: torch.linalg.lu(x)[2],
+    "quantile of a number": lambda x: torch.nanquantile(x[0, 0], 0.3, dim=0, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_gradients_of_calls_that_are_computed_in_parts(call):
+    torch.manual_seed(0)
+    x = torch.randn(3, 3, requires_grad=True)
+    theirs, ours = CALLS[call](x), aot_function(CALLS[call], nop)(x)
+    torch.testing.assert_close(ours, theirs)
+    gradients = [torch.autograd.grad((made * made).sum(), x)[0] for made in (ours, theirs)]
+    torch.testing.assert_close(*gradients)

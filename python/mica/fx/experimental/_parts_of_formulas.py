@@ -227,7 +227,7 @@ def _shaped(made, count, dim, keepdim, of_list):
     """The results for each of the quantiles, which are the last dimension, as quantile() returns them."""
     if keepdim and dim is None:
         made = made.reshape([1] * count + [made.shape[-1]])
-    elif keepdim:
+    elif keepdim and count:
         made = made.unsqueeze(dim if dim >= 0 else dim + count)
     return made.movedim(-1, 0) if of_list else made.squeeze(-1)
 

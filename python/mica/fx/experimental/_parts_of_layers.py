@@ -98,7 +98,7 @@ def _gumbel_softmax(name, logits, tau=1.0, hard=False, eps=1e-10, dim=-1):
 
 
 PARTS = {
-    "gumbel_softmax": _gumbel_softmax, "lu": _lu, "linalg_lu": _lu,
+    "gumbel_softmax": _gumbel_softmax, "linalg_lu": _lu,
     "fractional_max_pool2d": _fractional(2), "fractional_max_pool3d": _fractional(3),
     "fractional_max_pool2d_with_indices": _fractional(2), "fractional_max_pool3d_with_indices": _fractional(3),
     "ctc_loss": _ctc_loss,
