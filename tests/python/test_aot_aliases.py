@@ -317,3 +317,38 @@ def test_gradients_of_calls_that_are_computed_in_parts(call):
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad((made * made).sum(), x)[0] for made in (ours, theirs)]
     torch.testing.assert_close(*gradients)
+
+
+def test_a_compiled_module_is_compiled_again_for_inputs_that_want_gradients():
+    class Sum(torch.nn.Module):
+        def forward(self, a, b):
+            return a * 2 + b * 3
+
+    compiled = aot_module_simplified(Sum(), [torch.ones(2, requires_grad=True), torch.ones(2)], nop)
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    compiled(a, b).sum().backward()
+    assert a.grad.tolist() == [2.0, 2.0]
+    assert b.grad.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_module_that_was_compiled_for_one_input_twice(changes):
+    class Product(torch.nn.Module):
+        def forward(self, a, b):
+            if changes:
+                a.add_(1)
+            return a * b
+
+    x = torch.ones(2)
+    compiled = aot_module_simplified(Product(), [x, x], nop)
+    assert compiled(x, x).tolist() == [4.0 if changes else 1.0] * 2
+    a, b = torch.ones(2), torch.full((2,), 5.0)
+    assert compiled(a, b).tolist() == [10.0 if changes else 5.0] * 2
+    assert b.tolist() == [5.0, 5.0]
+
+
+def test_a_function_that_was_compiled_for_one_sparse_input_twice():
+    compiled = aot_function(lambda a, b: a.to_dense() - b.to_dense(), nop)
+    x, y = torch.eye(2).to_sparse(), (torch.eye(2) * 3).to_sparse()
+    assert compiled(x, x).abs().sum() == 0
+    assert compiled(x, y).sum() == -4

@@ -11,7 +11,7 @@ from mica import _C
 from mica._functorch.compiled_function import Compilers, joint_of
 from mica._functorch.compilers import make_boxed_compiler, make_boxed_func
 from mica._functorch.exported import BackwardSignature, GraphSignature, aot_export_joint_simple, aot_export_module
-from mica._functorch.shared_inputs import compiled_for, sharing
+from mica._functorch.shared_inputs import compiled_for, repeats, sharing
 from mica._guards import detect_fake_mode
 from mica.fx.graph import Graph
 from mica.utils._pytree import tree_flatten, tree_unflatten
@@ -35,12 +35,9 @@ def _kinds(values):
 
 
 def _places(values):
-    """Which inputs share memory, and where in it they lie."""
-    identities = [id(v) for v in values]
-    return tuple(
-        tuple((i, identities.index(id(values[i])), values[i].storage_offset()) for i in group)
-        for group in sharing(values)
-    )
+    """Which inputs are the same tensor, which share memory, and where in it they lie."""
+    groups = tuple(tuple((i, values[i].storage_offset()) for i in group) for group in sharing(values))
+    return tuple(repeats(values)), groups
 
 
 def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=None, decompositions=None, num_params_buffers=0,
@@ -130,14 +127,20 @@ def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partiti
     is_fake = detect_fake_mode(args) is not None
     has_numbers = is_fake or any(type(value) is int for value in args)
     known = {}
-    compiled = None
-    if not is_fake:
-        compiled = known[has_numbers and _kinds(args), _places([*values, *args])] = compile([*values, *args])
+
+    def key_of(inputs, given):
+        needs = tuple(isinstance(value, _C.TensorBase) and value.requires_grad for value in given)
+        return has_numbers and _kinds(inputs), needs, _places(given)
+
+    compiled = None if is_fake else compile([*values, *args])
+    if compiled is not None:
+        known[key_of(args, [*values, *args])] = compiled
 
     def forward(*inputs):
         given, made = [*values, *inputs], compiled
-        if has_numbers or made.written:
-            key = (has_numbers and _kinds(inputs), _places(given))
+        # Without a key, the graph for the example is that of other inputs, too.
+        if has_numbers or made.written or made.lacks_gradients(given):
+            key = key_of(inputs, given)
             if (made := known.get(key)) is None:
                 made = known[key] = compile(given)
         return tree_unflatten(made(given), shape[0])

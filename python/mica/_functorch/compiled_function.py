@@ -122,6 +122,10 @@ class Watched:
         results = [*(given[i] for i in self.outside), *sample, *bases]
         self._tangents = [mica.ones_like(v) for v, d in zip(results, self.differentiable, strict=True) if d]
 
+    def lacks_gradients(self, flat_inputs):
+        """Whether one of these inputs wants a gradient that no graph was made for."""
+        return any(_needs_gradient(v) and not need for v, need in zip(flat_inputs, self.needs, strict=True))
+
     def _check(self):
         for i, each in enumerate(self.inputs):
             if each.moved and each.changed and not each.hidden:

@@ -41,7 +41,12 @@ class _Joined:
             return fn(*(values[places[first]] for first in self.firsts))
 
         self.inner = make(apart, [flat_inputs[i] for i in kept])
-        self.written = {i for i in kept if places[i] in self.inner.written}
+        # Other inputs than the same ones twice want another graph, whether or not they are written.
+        self.written = {i for i, first in enumerate(self.firsts) if self.firsts.count(first) > 1}
+        self.written.update(i for i in kept if places[i] in self.inner.written)
+
+    def lacks_gradients(self, flat_inputs):
+        return self.inner.lacks_gradients([flat_inputs[i] for i in self.kept])
 
     def __call__(self, flat_inputs):
         return self.inner([flat_inputs[i] for i in self.kept])
@@ -72,6 +77,9 @@ class _OfMemory:
             *(_memory([flat_inputs[i] for i in group]) for group in self.groups),
             *(flat_inputs[i] for i in self.others),
         ]
+
+    def lacks_gradients(self, flat_inputs):
+        return self.inner.lacks_gradients(self._given(flat_inputs))
 
     def __call__(self, flat_inputs):
         made = self.inner(self._given(flat_inputs))
@@ -126,6 +134,10 @@ class _AsItIs:
 
     def __init__(self, fn):
         self.fn, self.written = fn, set()
+
+    @staticmethod
+    def lacks_gradients(flat_inputs):
+        return False
 
     def __call__(self, flat_inputs):
         return self.fn(*flat_inputs)
