@@ -271,3 +271,12 @@ def test_an_object_that_a_weak_reference_brought_back_can_be_swapped():
         del other, reference
         kept = [torch.full((n,), 7.0) for n in (1, 16, 64, 200)]  # memory that was given back too early
         assert not bool((view == 7.0).all()) and len(kept) == 4
+
+
+def test_classes_of_nodes_have_torchs_names():
+    x = torch.ones(2, requires_grad=True)
+    node = (x * 2).grad_fn
+    assert repr(type(node)) == "<class 'MulBackward0'>"
+    assert type(node).__name__ == "MulBackward0"
+    assert repr(type(node.next_functions[0][0])) == "<class 'AccumulateGrad'>"
+    assert isinstance(node, torch.autograd.graph.Node)

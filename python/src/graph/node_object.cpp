@@ -49,8 +49,13 @@ static PyTypeObject* type_of_kind(const char* name) {
   PyType_Spec spec = {full_name.c_str(), sizeof(NodeObject), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC, slots};
   Owned made(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type)));
-  if (!made || PyDict_SetItemString(types_by_name, name, made.get()) < 0) return nullptr;
-  return reinterpret_cast<PyTypeObject*>(made.get());
+  // torch's have no module: repr() is <class 'MulBackward0'>.
+  const Owned module(PyUnicode_FromString("builtins"));
+  if (!made || !module || PyObject_SetAttrString(made.get(), "__module__", module.get()) < 0) return nullptr;
+  if (PyDict_SetItemString(types_by_name, name, made.get()) < 0) return nullptr;
+  auto* type = reinterpret_cast<PyTypeObject*>(made.get());
+  type->tp_name += full_name.size() - std::strlen(name);
+  return type;
 }
 
 PyObject* node_object(Node* node) {
