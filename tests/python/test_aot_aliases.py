@@ -352,3 +352,32 @@ def test_a_function_that_was_compiled_for_one_sparse_input_twice():
     x, y = torch.eye(2).to_sparse(), (torch.eye(2) * 3).to_sparse()
     assert compiled(x, x).abs().sum() == 0
     assert compiled(x, y).sum() == -4
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_memory_of_another_input_that_is_changed_afterwards(requires_grad):
+    def f(a, b):
+        with torch.no_grad():
+            a.set_(b)
+            b.mul_(2)
+        return a + b
+
+    results = []
+    for function in (f, aot_function(f, nop)):
+        a, b = (torch.full((2,), value, requires_grad=requires_grad) * 1 for value in (3.0, 5.0))
+        made = function(a, b)
+        results.append([made, a, b])
+    assert [v.tolist() for v in results[0]] == [v.tolist() for v in results[1]]
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_result_that_was_transposed_in_place_is_no_view(requires_grad):
+    def f(a):
+        made = a * 3
+        made.t_()
+        return made, a + 1
+
+    made = aot_function(f, nop)(torch.ones(2, 3, requires_grad=requires_grad))[0]
+    assert made._base is None
+    assert made.stride() == (1, 3)
+    assert not made.detach_().requires_grad

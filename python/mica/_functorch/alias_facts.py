@@ -77,6 +77,7 @@ class OutputFacts:
         kind: "value"; "hidden view", a view that nobody else sees; "input", an input itself; or what it is a view of:
             "of input", "of base" (a further result of the graph), "of output"
         source: the number of that input, base or output
+        is_whole: whether it is no view, although a graph without changes in place may return one (of what was `t_()`)
         requires_grad, differentiable: differ for a view that was made under no_grad
         layout: sizes, strides and the place within its source
         steps: the operators that make it from its source
@@ -85,6 +86,7 @@ class OutputFacts:
     def __init__(self, value):
         self.kind, self.source, self.steps = "value", None, None
         is_tensor = isinstance(value, _C.TensorBase)
+        self.is_whole = is_tensor and value._base is None
         self.requires_grad = is_tensor and value.requires_grad
         self.differentiable = self.requires_grad and (value._base is None or value.grad_fn is not None)
         self.layout = _layout(value) if is_tensor else None
@@ -92,6 +94,11 @@ class OutputFacts:
     @property
     def is_alias(self):
         return self.kind in ("input", "of input", "of base", "of output")
+
+    @property
+    def is_own(self):
+        """Whether nobody sees what it is a view of."""
+        return self.kind == "hidden view" or (self.kind == "value" and self.is_whole)
 
     @property
     def has_tangent(self):

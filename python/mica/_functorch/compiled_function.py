@@ -128,7 +128,7 @@ class Watched:
 
     def _check(self):
         for i, each in enumerate(self.inputs):
-            if each.moved and each.changed and not each.hidden:
+            if each.moved and each.changed and each.requires_grad and not each.hidden:
                 raise AssertionError(
                     f"Encountered a set_ on a graph input, but the input has other mutations that we cannot keep in the graph: "
                     f"input {i} is changed where autograd sees it. Change it under torch.no_grad(), or before set_()"
@@ -260,6 +260,8 @@ class Compiled(Watched):
         if not self.recorded:
             with mica.no_grad():
                 made = list(_called(self.forward, flat_inputs))
+                for i, each in enumerate(self.outputs, len(self.outside)):
+                    made[i] = _own(made[i]) if each.is_own else made[i]
         else:
             with mica.set_grad_enabled(mica.is_grad_enabled() or self.enables):
                 inner = [v.detach() if i in self.apart else v for i, v in enumerate(flat_inputs)]
@@ -310,7 +312,7 @@ class CompiledFunction(mica.autograd.Function):
         first = len(compiled.outside)
         unseen = {i for i, each in enumerate(compiled.outputs, first) if each.is_alias}
         unseen.update(i for i in range(first) if not compiled.differentiable[i])
-        hidden = {i for i, each in enumerate(compiled.outputs, first) if each.kind == "hidden view"}
+        hidden = {i for i, each in enumerate(compiled.outputs, first) if each.is_own}
         outputs = [_own(o) if i in hidden else _apart(o, inputs) for i, o in enumerate(outputs)]
         ctx.mark_non_differentiable(*[
             o for i, o in enumerate(outputs)
@@ -338,7 +340,8 @@ class CompiledFunction(mica.autograd.Function):
 
 def _own(view):
     """A view, as a tensor that is no view: nobody sees what it is a view of."""
-    return mica.ops.aten._unsafe_view.default(view, view.shape) if view._base is not None else view
+    is_view = isinstance(view, _C.TensorBase) and view._base is not None
+    return mica.ops.aten._unsafe_view.default(view, view.shape) if is_view else view
 
 
 def _apart(output, inputs):

@@ -74,15 +74,14 @@ class _BatchNorm(_NormBase):
         self._check_input_dim(input)
         training, momentum = self.training, self.momentum
         running_mean, running_var = self.running_mean, self.running_var
+        count = None
         if training and self.track_running_stats:
             count = self.num_batches_tracked
             if count is not None and momentum is None:  # the average of all batches so far
                 momentum = 1.0 / (float(count) + 1.0)
-            if count is not None:
-                count.add_(1)
         elif training:
             running_mean = running_var = None  # they exist, but must not be changed
-        return F.batch_norm(
+        output = F.batch_norm(
             input,
             running_mean,
             running_var,
@@ -92,6 +91,9 @@ class _BatchNorm(_NormBase):
             0.0 if momentum is None else momentum,
             self.eps,
         )
+        if count is not None:
+            count.add_(1)  # counted last, when nothing can fail any more
+        return output
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
