@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "backends/cpu/pointwise/complex_lanes-inl.h"
 #include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
@@ -95,8 +96,30 @@ struct ComplexSign {
     return magnitude == 0 ? C(0) : z / magnitude;
   }
 };
+// The same of floats, whose magnitudes doubles hold without overflow. A number with an infinite part has an infinite
+// magnitude, whatever the other part is.
+struct ComplexSignLanes {
+  template <class D, class V>
+  HWY_INLINE void operator()(D d, V& re, V& im) const {
+    const hn::Repartition<double, D> dd;
+    const hn::Half<D> dh;
+    const auto magnitude_of = [dd](auto x, auto y) HWY_ATTR {
+      const auto a = hn::PromoteTo(dd, x), b = hn::PromoteTo(dd, y);
+      return hn::DemoteTo(hn::Rebind<float, decltype(dd)>(), hn::Sqrt(hn::MulAdd(a, a, hn::Mul(b, b))));
+    };
+    const V finite = hn::Combine(d, magnitude_of(hn::UpperHalf(dh, re), hn::UpperHalf(dh, im)),
+                                 magnitude_of(hn::LowerHalf(dh, re), hn::LowerHalf(dh, im)));
+    const V infinity = hn::Inf(d);
+    const auto is_infinite = hn::Or(hn::IsInf(re), hn::IsInf(im));
+    const V magnitude = hn::IfThenElse(is_infinite, infinity, finite);
+    const auto is_zero = hn::Eq(magnitude, hn::Zero(d));
+    re = hn::IfThenZeroElse(is_zero, hn::Div(re, magnitude));
+    im = hn::IfThenZeroElse(is_zero, hn::Div(im, magnitude));
+  }
+};
 void sgn_kernel(const PointwiseLoop& loop) {
   if (!is_complex(loop.dtype)) return sign_kernel(loop);
+  if (loop.dtype == DType::Complex64) return run_parts<float, 2>(loop, ComplexSignLanes{}, kSlowGrain);
   visit_any_complex("sgn_cpu", loop.dtype,
                     [&]<class T>(Tag<T>) { run_unary<T>(loop, ComplexSign<compute_t<T>>{}, kSlowGrain); });
 }
@@ -107,26 +130,6 @@ void copysign_kernel(const PointwiseLoop& loop) {
 }
 
 // ---- complex numbers and their parts
-
-struct AngleLanes {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
-    using T = hn::TFromD<D>;
-    const V angle = hn::IfThenElseZero(hn::Lt(x, hn::Zero(d)), hn::Set(d, T(3.14159265358979323846)));
-    return hn::IfThenElse(hn::IsNaN(x), x, angle);
-  }
-};
-template <class C>
-struct Angle {
-  auto operator()(C z) const { return std::arg(z); }
-};
-void angle_kernel(const PointwiseLoop& loop) {
-  if (is_floating(loop.dtype)) return run_floating<1>("angle_cpu", loop, AngleLanes{}, kMemoryGrain);
-  visit_complex("angle_cpu", loop.dtype, [&]<class T>(Tag<T>) {
-    const Angle<T> f;
-    run_dense(loop, unary_loop<real_t<T>, T, Angle<T>>, &f, kSlowGrain);
-  });
-}
 
 template <class C>
 struct Conjugate {
@@ -253,7 +256,6 @@ MICA_POINTWISE_SLOT(abs)
 MICA_POINTWISE_SLOT(sign)
 MICA_POINTWISE_SLOT(sgn)
 MICA_POINTWISE_SLOT(copysign)
-MICA_POINTWISE_SLOT(angle)
 MICA_POINTWISE_SLOT(conj_physical)
 MICA_POINTWISE_SLOT(complex)
 MICA_POINTWISE_SLOT(polar)

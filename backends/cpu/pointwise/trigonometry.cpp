@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "backends/cpu/pointwise/complex_lanes-inl.h"
 #include "backends/cpu/pointwise/complex_math.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/simd/arithmetic-inl.h"
@@ -65,6 +66,27 @@ MICA_MATH(sinc, "sinc_cpu", kHeavyGrain, sinc(d, x))
 MICA_LANES_2(Atan2Lanes, atan2(d, x, y))
 void atan2_kernel(const PointwiseLoop& loop) { run_floating<2>("atan2_cpu", loop, Atan2Lanes{}, kHeavyGrain); }
 
+struct AngleLanes {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    using T = hn::TFromD<D>;
+    const V angle = hn::IfThenElseZero(hn::Lt(x, hn::Zero(d)), hn::Set(d, T(3.14159265358979323846)));
+    return hn::IfThenElse(hn::IsNaN(x), x, angle);
+  }
+};
+struct ComplexAngleLanes {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V re, V im) const {
+    return atan2(d, im, re);
+  }
+};
+void angle_kernel(const PointwiseLoop& loop) {
+  if (is_floating(loop.dtype)) return run_floating<1>("angle_cpu", loop, AngleLanes{}, kMemoryGrain);
+  if (loop.dtype == DType::Complex64) return run_parts<float, 1>(loop, ComplexAngleLanes{}, kHeavyGrain);
+  if (loop.dtype == DType::Complex128) return run_parts<double, 1>(loop, ComplexAngleLanes{}, kHeavyGrain);
+  unsupported_dtype("angle_cpu", loop.dtype);
+}
+
 MICA_LANES_1(Deg2RadLanes, hn::Mul(x, hn::Set(d, T(0.017453292519943295769236907684886))))
 MICA_LANES_1(Rad2DegLanes, hn::Mul(x, hn::Set(d, T(57.295779513082320876798154814105))))
 void deg2rad_kernel(const PointwiseLoop& loop) { run_floating<1>("deg2rad_cpu", loop, Deg2RadLanes{}, kMemoryGrain); }
@@ -83,6 +105,7 @@ MICA_POINTWISE_SLOT(acos)
 MICA_POINTWISE_SLOT(atan)
 MICA_POINTWISE_SLOT(sinc)
 MICA_POINTWISE_SLOT(atan2)
+MICA_POINTWISE_SLOT(angle)
 MICA_POINTWISE_SLOT(deg2rad)
 MICA_POINTWISE_SLOT(rad2deg)
 }  // namespace mica::cpu

@@ -1,5 +1,6 @@
-"""Sums, means, products and inner products of complex numbers, of sizes that fill vectors, blocks and threads or do not."""
+"""Sums, means, products, angles and signs of complex numbers, of sizes that fill vectors, blocks and threads or do not."""
 
+import cmath
 import math
 
 import mica as torch
@@ -67,3 +68,28 @@ def test_infinities_stay_in_their_part():
         x = torch.tensor([complex(math.inf, 1.0), 2j] * 20, dtype=dtype)
         assert torch.sum(x).item() == complex(math.inf, 60.0)
         assert torch.sum(x.reshape(20, 2), 0).tolist() == [complex(math.inf, 20.0), 40j]
+
+
+PARTS = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, 1e-40, 3e38, -3e38, 0.5)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("count", [1, 3, 7, 8, 15, 16, 17, 100])
+def test_angles_and_signs(count, dtype):
+    values = [complex(a, b) for a in PARTS for b in PARTS][:count]
+    x = torch.tensor(values, dtype=dtype)
+    exact = x.tolist()
+    for z, angle, sign in zip(exact, torch.angle(x).tolist(), torch.sgn(x).tolist(), strict=True):
+        phase = cmath.phase(z)
+        assert math.isclose(angle, phase, rel_tol=3e-7, abs_tol=1e-44 if dtype == torch.complex64 else 0.0)
+        assert math.copysign(1, angle) == math.copysign(1, phase)
+        if cmath.isfinite(z) and (1e-30 < abs(z) < 1e38 or dtype == torch.complex128 or not z):
+            assert abs(sign - (z / abs(z) if z else 0)) < 3e-7, z
+        elif cmath.isinf(z) and not cmath.isinf(complex(z.real, 0)):
+            assert sign.real == 0 and math.isnan(sign.imag)
+    for view in (x[:1].expand(5), torch.stack([x, x], 1)[:, 1], x.conj()):
+        assert torch.equal(torch.angle(view), torch.stack([torch.angle(each.resolve_conj()) for each in view]))
+        signs = [torch.sgn(each.resolve_conj()) for each in view]
+        assert torch.equal(
+            torch.view_as_real(torch.sgn(view)).nan_to_num(7), torch.view_as_real(torch.stack(signs)).nan_to_num(7)
+        )
