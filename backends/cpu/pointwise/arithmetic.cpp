@@ -8,6 +8,7 @@
 
 #include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/numbers.h"
+#include "backends/cpu/pointwise/complex_lanes-inl.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_words.h"
@@ -74,9 +75,22 @@ template <class T>
 struct Neg {
   T operator()(T a) const { return wrapping_neg(a); }
 };
-template <class T>
-struct Reciprocal {
-  T operator()(T a) const { return quotient(T(1), a); }
+// quotient(1, z) of scalar_loops-inl.h, step by step.
+struct ComplexReciprocalLanes {
+  template <class D, class V>
+  HWY_INLINE void operator()(D d, V& re, V& im) const {
+    using T = hn::TFromD<D>;
+    const V zero = hn::Zero(d), one = hn::Set(d, T(1));
+    const auto by_real = hn::Ge(hn::Abs(re), hn::Abs(im));
+    const V larger = hn::IfThenElse(by_real, re, im), smaller = hn::IfThenElse(by_real, im, re);
+    const V ratio = hn::Div(smaller, larger), scale = hn::Div(one, hn::Add(larger, hn::Mul(smaller, ratio)));
+    const V none = hn::Mul(zero, ratio);
+    const V real = hn::IfThenElse(by_real, hn::Add(one, none), hn::Add(ratio, zero));
+    const V imaginary = hn::IfThenElse(by_real, hn::Sub(zero, ratio), hn::Sub(none, one));
+    const auto is_zero = hn::And(hn::Eq(re, zero), hn::Eq(im, zero));
+    re = hn::IfThenElse(is_zero, hn::Inf(d), hn::Mul(real, scale));
+    im = hn::IfThenElse(is_zero, hn::NaN(d), hn::Mul(imaginary, scale));
+  }
 };
 struct And {
   bool operator()(bool a, bool b) const { return a & b; }
@@ -228,7 +242,9 @@ void neg_kernel(const PointwiseLoop& loop) {
 void reciprocal_kernel(const PointwiseLoop& loop) {
   const int64_t grain = loop.dtype == DType::Float64 ? kHeavyGrain : kMemoryGrain;
   if (is_floating(loop.dtype)) return run_floating<1>("reciprocal_cpu", loop, ReciprocalLanes{}, grain);
-  visit_complex("reciprocal_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Reciprocal<T>{}); });
+  if (loop.dtype == DType::Complex64) return run_parts<float, 2>(loop, ComplexReciprocalLanes{}, kMemoryGrain);
+  if (loop.dtype == DType::Complex128) return run_parts<double, 2>(loop, ComplexReciprocalLanes{}, kMemoryGrain);
+  unsupported_dtype("reciprocal_cpu", loop.dtype);
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE
