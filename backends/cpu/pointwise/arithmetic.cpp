@@ -68,28 +68,19 @@ struct Mul {
   T operator()(T a, T b) const { return wrapping_mul(a, b); }
 };
 template <class T>
-struct Div {
-  T operator()(T a, T b) const { return quotient(a, b); }
-};
-template <class T>
 struct Neg {
   T operator()(T a) const { return wrapping_neg(a); }
 };
-// quotient(1, z) of scalar_loops-inl.h, step by step.
 struct ComplexReciprocalLanes {
   template <class D, class V>
-  HWY_INLINE void operator()(D d, V& re, V& im) const {
-    using T = hn::TFromD<D>;
-    const V zero = hn::Zero(d), one = hn::Set(d, T(1));
-    const auto by_real = hn::Ge(hn::Abs(re), hn::Abs(im));
-    const V larger = hn::IfThenElse(by_real, re, im), smaller = hn::IfThenElse(by_real, im, re);
-    const V ratio = hn::Div(smaller, larger), scale = hn::Div(one, hn::Add(larger, hn::Mul(smaller, ratio)));
-    const V none = hn::Mul(zero, ratio);
-    const V real = hn::IfThenElse(by_real, hn::Add(one, none), hn::Add(ratio, zero));
-    const V imaginary = hn::IfThenElse(by_real, hn::Sub(zero, ratio), hn::Sub(none, one));
-    const auto is_zero = hn::And(hn::Eq(re, zero), hn::Eq(im, zero));
-    re = hn::IfThenElse(is_zero, hn::Inf(d), hn::Mul(real, scale));
-    im = hn::IfThenElse(is_zero, hn::NaN(d), hn::Mul(imaginary, scale));
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> z) const {
+    return quotient_of(d, Parts<V>{hn::Set(d, hn::TFromD<D>(1)), hn::Zero(d)}, z);
+  }
+};
+struct ComplexDivLanes {
+  template <class D, class V>
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b) const {
+    return quotient_of(d, a, b);
   }
 };
 struct And {
@@ -227,7 +218,7 @@ void div_kernel(const PointwiseLoop& loop) {
   // The divider is slower than memory.
   const int64_t grain = loop.dtype == DType::Float64 ? kHeavyGrain : kMemoryGrain;
   if (is_floating(loop.dtype)) return run_floating<2>("div_cpu", loop, DivLanes{}, grain);
-  visit_complex("div_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Div<T>{}); });
+  if (!run_complex<2>(loop, ComplexDivLanes{}, kMemoryGrain)) unsupported_dtype("div_cpu", loop.dtype);
 }
 
 // Works on the bits of short floats: nothing is converted to change a sign.
@@ -242,9 +233,7 @@ void neg_kernel(const PointwiseLoop& loop) {
 void reciprocal_kernel(const PointwiseLoop& loop) {
   const int64_t grain = loop.dtype == DType::Float64 ? kHeavyGrain : kMemoryGrain;
   if (is_floating(loop.dtype)) return run_floating<1>("reciprocal_cpu", loop, ReciprocalLanes{}, grain);
-  if (loop.dtype == DType::Complex64) return run_parts<float, 2>(loop, ComplexReciprocalLanes{}, kMemoryGrain);
-  if (loop.dtype == DType::Complex128) return run_parts<double, 2>(loop, ComplexReciprocalLanes{}, kMemoryGrain);
-  unsupported_dtype("reciprocal_cpu", loop.dtype);
+  if (!run_complex<1>(loop, ComplexReciprocalLanes{}, kMemoryGrain)) unsupported_dtype("reciprocal_cpu", loop.dtype);
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

@@ -100,26 +100,26 @@ struct ComplexSign {
 // magnitude, whatever the other part is.
 struct ComplexSignLanes {
   template <class D, class V>
-  HWY_INLINE void operator()(D d, V& re, V& im) const {
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> z) const {
     const hn::Repartition<double, D> dd;
     const hn::Half<D> dh;
     const auto magnitude_of = [dd](auto x, auto y) HWY_ATTR {
       const auto a = hn::PromoteTo(dd, x), b = hn::PromoteTo(dd, y);
       return hn::DemoteTo(hn::Rebind<float, decltype(dd)>(), hn::Sqrt(hn::MulAdd(a, a, hn::Mul(b, b))));
     };
-    const V finite = hn::Combine(d, magnitude_of(hn::UpperHalf(dh, re), hn::UpperHalf(dh, im)),
-                                 magnitude_of(hn::LowerHalf(dh, re), hn::LowerHalf(dh, im)));
+    const V finite = hn::Combine(d, magnitude_of(hn::UpperHalf(dh, z.re), hn::UpperHalf(dh, z.im)),
+                                 magnitude_of(hn::LowerHalf(dh, z.re), hn::LowerHalf(dh, z.im)));
     const V infinity = hn::Inf(d);
-    const auto is_infinite = hn::Or(hn::IsInf(re), hn::IsInf(im));
+    const auto is_infinite = hn::Or(hn::IsInf(z.re), hn::IsInf(z.im));
     const V magnitude = hn::IfThenElse(is_infinite, infinity, finite);
     const auto is_zero = hn::Eq(magnitude, hn::Zero(d));
-    re = hn::IfThenZeroElse(is_zero, hn::Div(re, magnitude));
-    im = hn::IfThenZeroElse(is_zero, hn::Div(im, magnitude));
+    return {hn::IfThenZeroElse(is_zero, hn::Div(z.re, magnitude)),
+            hn::IfThenZeroElse(is_zero, hn::Div(z.im, magnitude))};
   }
 };
 void sgn_kernel(const PointwiseLoop& loop) {
   if (!is_complex(loop.dtype)) return sign_kernel(loop);
-  if (loop.dtype == DType::Complex64) return run_parts<float, 2>(loop, ComplexSignLanes{}, kSlowGrain);
+  if (loop.dtype == DType::Complex64) return run_parts<float, 2, 1>(loop, ComplexSignLanes{}, kSlowGrain);
   visit_any_complex("sgn_cpu", loop.dtype,
                     [&]<class T>(Tag<T>) { run_unary<T>(loop, ComplexSign<compute_t<T>>{}, kSlowGrain); });
 }

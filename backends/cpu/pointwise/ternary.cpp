@@ -6,6 +6,7 @@
 
 #include <complex>
 
+#include "backends/cpu/pointwise/complex_lanes-inl.h"
 #include "backends/cpu/pointwise/numbers.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
@@ -34,23 +35,40 @@ struct Addcmul {
   T value;
   T operator()(T a, T b, T c) const { return wrapping_add(a, wrapping_mul(wrapping_mul(value, b), c)); }
 };
-template <class T>
-struct Addcdiv {
-  T value;
-  T operator()(T a, T b, T c) const { return a + quotient(product(value, b), c); }
+struct ComplexAddcmulLanes {
+  complex128 value;
+  template <class D, class V>
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b, Parts<V> c) const {
+    return sum_of(a, product_of(product_of(number(d), b), c));
+  }
+  template <class D>
+  HWY_INLINE Parts<hn::VFromD<D>> number(D d) const {
+    using T = hn::TFromD<D>;
+    return {hn::Set(d, static_cast<T>(value.real())), hn::Set(d, static_cast<T>(value.imag()))};
+  }
+};
+struct ComplexAddcdivLanes : ComplexAddcmulLanes {
+  template <class D, class V>
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b, Parts<V> c) const {
+    return sum_of(a, quotient_of(d, product_of(number(d), b), c));
+  }
 };
 void addcmul_kernel(const PointwiseLoop& loop, Scalar value) {
   if (is_floating(loop.dtype))
     return run_floating<3>("addcmul_cpu_out", loop, AddcmulLanes{value.to_double()}, kMemoryGrain);
+  if (run_complex<3>(loop, ComplexAddcmulLanes{value.to<complex128>()}, kMemoryGrain)) return;
   visit_integral_complex("addcmul_cpu_out", loop.dtype, [&]<class T>(Tag<T>) {
-    run_ternary<T>(loop, Addcmul<compute_t<T>>{value.to<compute_t<T>>()});
+    if constexpr (std::is_integral_v<T>)
+      run_ternary<T>(loop, Addcmul<compute_t<T>>{value.to<compute_t<T>>()});
+    else
+      unsupported_dtype("addcmul_cpu_out", loop.dtype);
   });
 }
 void addcdiv_kernel(const PointwiseLoop& loop, Scalar value) {
   if (is_floating(loop.dtype))
     return run_floating<3>("addcdiv_cpu_out", loop, AddcdivLanes{value.to_double()}, kMemoryGrain);
-  visit_complex("addcdiv_cpu_out", loop.dtype,
-                [&]<class T>(Tag<T>) { run_ternary<T>(loop, Addcdiv<T>{value.to<T>()}); });
+  if (!run_complex<3>(loop, ComplexAddcdivLanes{{value.to<complex128>()}}, kMemoryGrain))
+    unsupported_dtype("addcdiv_cpu_out", loop.dtype);
 }
 
 // Computed from whichever end is nearer, so that both ends are exact.
@@ -64,12 +82,16 @@ struct LerpLanes {
     return hn::IfThenElse(hn::Lt(hn::Abs(weight), hn::Set(d, T(0.5))), forward, backward);
   }
 };
-template <class C>
-struct Lerp {
-  C operator()(C start, C end, C weight) const {
-    using R = typename C::value_type;
-    const C way = end - start, forward = start + product(weight, way), backward = end - product(way, C(1) - weight);
-    return std::norm(weight) < R(0.25) ? forward : backward;
+struct ComplexLerpLanes {
+  template <class D, class V>
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> start, Parts<V> end, Parts<V> weight) const {
+    using T = hn::TFromD<D>;
+    const Parts<V> way = difference_of(end, start), one{hn::Set(d, T(1)), hn::Zero(d)};
+    const Parts<V> forward = sum_of(start, product_of(weight, way));
+    const Parts<V> backward = difference_of(end, product_of(way, difference_of(one, weight)));
+    const V square = hn::Add(hn::Mul(weight.re, weight.re), hn::Mul(weight.im, weight.im));
+    const auto is_near = hn::Lt(square, hn::Set(d, T(0.25)));
+    return {hn::IfThenElse(is_near, forward.re, backward.re), hn::IfThenElse(is_near, forward.im, backward.im)};
   }
 };
 struct LerpByNumberLanes {
@@ -87,7 +109,7 @@ void lerp_kernel(const PointwiseLoop& loop) {
     return run_lanes<BFloat16, 3>(loop, lerp, kMemoryGrain);
   }
   if (is_floating(loop.dtype)) return run_floating<3>("lerp_kernel_scalar", loop, LerpLanes{}, kMemoryGrain);
-  visit_complex("lerp_kernel_scalar", loop.dtype, [&]<class T>(Tag<T>) { run_ternary<T>(loop, Lerp<T>{}); });
+  if (!run_complex<3>(loop, ComplexLerpLanes{}, kMemoryGrain)) unsupported_dtype("lerp_kernel_scalar", loop.dtype);
 }
 
 // Operand 1 where operand 2, a bool, holds; zero elsewhere.

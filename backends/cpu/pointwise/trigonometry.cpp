@@ -76,14 +76,14 @@ struct AngleLanes {
 };
 struct ComplexAngleLanes {
   template <class D, class V>
-  HWY_INLINE V operator()(D d, V re, V im) const {
-    return atan2(d, im, re);
+  HWY_INLINE V operator()(D d, Parts<V> z) const {
+    return atan2(d, z.im, z.re);
   }
 };
 void angle_kernel(const PointwiseLoop& loop) {
   if (is_floating(loop.dtype)) return run_floating<1>("angle_cpu", loop, AngleLanes{}, kMemoryGrain);
-  if (loop.dtype == DType::Complex64) return run_parts<float, 1>(loop, ComplexAngleLanes{}, kHeavyGrain);
-  if (loop.dtype == DType::Complex128) return run_parts<double, 1>(loop, ComplexAngleLanes{}, kHeavyGrain);
+  if (loop.dtype == DType::Complex64) return run_parts<float, 1, 1>(loop, ComplexAngleLanes{}, kHeavyGrain);
+  if (loop.dtype == DType::Complex128) return run_parts<double, 1, 1>(loop, ComplexAngleLanes{}, kHeavyGrain);
   unsupported_dtype("angle_cpu", loop.dtype);
 }
 
