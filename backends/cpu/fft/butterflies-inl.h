@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backends/cpu/fft/short_lengths.h"
+#include "backends/cpu/simd/parts-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -33,19 +34,6 @@ struct Sequence {
   T* im;
 };
 
-template <class V>
-struct Parts {
-  V re, im;
-};
-
-template <class V>
-HWY_INLINE Parts<V> operator+(Parts<V> a, Parts<V> b) {
-  return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
-}
-template <class V>
-HWY_INLINE Parts<V> operator-(Parts<V> a, Parts<V> b) {
-  return {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)};
-}
 template <class V>
 HWY_INLINE Parts<V> times(Parts<V> a, Parts<V> w) {
   return {hn::NegMulAdd(a.im, w.im, hn::Mul(a.re, w.re)), hn::MulAdd(a.im, w.re, hn::Mul(a.re, w.im))};

@@ -1,5 +1,4 @@
-// Complex numbers as two vectors, of real and of imaginary parts, and inner loops over them. Included once per Highway
-// target.
+// Inner loops over complex numbers as two vectors, of real and of imaginary parts. Included once per Highway target.
 #if defined(MICA_COMPLEX_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_COMPLEX_LANES_INL_H_
 #undef MICA_COMPLEX_LANES_INL_H_
@@ -13,29 +12,14 @@
 #include <utility>
 
 #include "backends/cpu/pointwise/run_loop.h"
+#include "backends/cpu/simd/parts-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class V>
-struct Parts {
-  V re, im;
-};
-
-template <class V>
-HWY_INLINE Parts<V> sum_of(Parts<V> a, Parts<V> b) {
-  return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
-}
-template <class V>
-HWY_INLINE Parts<V> difference_of(Parts<V> a, Parts<V> b) {
-  return {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)};
-}
-template <class V>
-HWY_INLINE Parts<V> product_of(Parts<V> a, Parts<V> b) {
-  return {hn::Sub(hn::Mul(a.re, b.re), hn::Mul(a.im, b.im)), hn::Add(hn::Mul(a.re, b.im), hn::Mul(a.im, b.re))};
-}
-// quotient() of scalar_loops-inl.h, step by step.
+// The quotient with the larger part of the divisor divided out first. What is divided by zero becomes infinite part by
+// part, as in torch and NumPy.
 template <class D, class V>
 HWY_INLINE Parts<V> quotient_of(D d, Parts<V> n, Parts<V> v) {
   const V zero = hn::Zero(d);
@@ -58,11 +42,7 @@ template <class R>
 struct PartsLoop {
   using D = hn::ScalableTag<R>;
   using V = hn::VFromD<D>;
-  static HWY_INLINE Parts<V> load(const R* from) {
-    Parts<V> p;
-    hn::LoadInterleaved2(D(), from, p.re, p.im);
-    return p;
-  }
+  static HWY_INLINE Parts<V> load(const R* from) { return load_parts(D(), from); }
   static HWY_INLINE void store(Parts<V> p, R* to) { hn::StoreInterleaved2(p.re, p.im, D(), to); }
   static HWY_INLINE void store(V v, R* to) { hn::StoreU(v, D(), to); }
 };

@@ -180,20 +180,6 @@ HWY_INLINE T wrapping_neg(T a) {
   }
 }
 
-// The quotient of complex numbers with the larger part of the divisor divided out first; what is divided by zero
-// becomes infinite part by part, as in torch and NumPy.
-template <class R>
-HWY_INLINE std::complex<R> quotient(std::complex<R> n, std::complex<R> v) {
-  const R a = n.real(), b = n.imag(), c = v.real(), d = v.imag();
-  if (std::abs(c) >= std::abs(d)) {
-    if (c == 0 && d == 0) return {a / std::abs(c), b / std::abs(d)};
-    const R ratio = d / c, scale = R(1) / (c + d * ratio);
-    return {(a + b * ratio) * scale, (b - a * ratio) * scale};
-  }
-  const R ratio = c / d, scale = R(1) / (c * ratio + d);
-  return {(a * ratio + b) * scale, (b * ratio - a) * scale};
-}
-
 }  // namespace mica::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

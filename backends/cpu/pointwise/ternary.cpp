@@ -39,7 +39,7 @@ struct ComplexAddcmulLanes {
   complex128 value;
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b, Parts<V> c) const {
-    return sum_of(a, product_of(product_of(number(d), b), c));
+    return a + number(d) * b * c;
   }
   template <class D>
   HWY_INLINE Parts<hn::VFromD<D>> number(D d) const {
@@ -50,19 +50,15 @@ struct ComplexAddcmulLanes {
 struct ComplexAddcdivLanes : ComplexAddcmulLanes {
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b, Parts<V> c) const {
-    return sum_of(a, quotient_of(d, product_of(number(d), b), c));
+    return a + quotient_of(d, number(d) * b, c);
   }
 };
 void addcmul_kernel(const PointwiseLoop& loop, Scalar value) {
   if (is_floating(loop.dtype))
     return run_floating<3>("addcmul_cpu_out", loop, AddcmulLanes{value.to_double()}, kMemoryGrain);
   if (run_complex<3>(loop, ComplexAddcmulLanes{value.to<complex128>()}, kMemoryGrain)) return;
-  visit_integral_complex("addcmul_cpu_out", loop.dtype, [&]<class T>(Tag<T>) {
-    if constexpr (std::is_integral_v<T>)
-      run_ternary<T>(loop, Addcmul<compute_t<T>>{value.to<compute_t<T>>()});
-    else
-      unsupported_dtype("addcmul_cpu_out", loop.dtype);
-  });
+  visit_integral("addcmul_cpu_out", loop.dtype,
+                 [&]<class T>(Tag<T>) { run_ternary<T>(loop, Addcmul<compute_t<T>>{value.to<compute_t<T>>()}); });
 }
 void addcdiv_kernel(const PointwiseLoop& loop, Scalar value) {
   if (is_floating(loop.dtype))
@@ -86,9 +82,8 @@ struct ComplexLerpLanes {
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> start, Parts<V> end, Parts<V> weight) const {
     using T = hn::TFromD<D>;
-    const Parts<V> way = difference_of(end, start), one{hn::Set(d, T(1)), hn::Zero(d)};
-    const Parts<V> forward = sum_of(start, product_of(weight, way));
-    const Parts<V> backward = difference_of(end, product_of(way, difference_of(one, weight)));
+    const Parts<V> way = end - start, one{hn::Set(d, T(1)), hn::Zero(d)};
+    const Parts<V> forward = start + weight * way, backward = end - way * (one - weight);
     const V square = hn::Add(hn::Mul(weight.re, weight.re), hn::Mul(weight.im, weight.im));
     const auto is_near = hn::Lt(square, hn::Set(d, T(0.25)));
     return {hn::IfThenElse(is_near, forward.re, backward.re), hn::IfThenElse(is_near, forward.im, backward.im)};

@@ -8,6 +8,7 @@
 #include "backends/cpu/reduce/reduction-inl.h"
 #include "backends/cpu/reduce/wide_load-inl.h"
 #include "backends/cpu/simd/lanes-inl.h"
+#include "backends/cpu/simd/parts-inl.h"
 #include "backends/cpu/simd_register.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -87,22 +88,13 @@ struct Prod<int64_t> : ProdBase<uint64_t, uint64_t> {
   }
 };
 
-// A vector of complex numbers: their real and their imaginary parts.
-struct ComplexLanes {
-  DoubleVector re, im;
-};
-HWY_INLINE ComplexLanes product_of(ComplexLanes a, ComplexLanes b) {
-  return {hn::Sub(hn::Mul(a.re, b.re), hn::Mul(a.im, b.im)), hn::Add(hn::Mul(a.re, b.im), hn::Mul(a.im, b.re))};
-}
 template <class R>
-HWY_INLINE ComplexLanes load_complex(const std::complex<R>* x) {
-  const hn::Rebind<R, Doubles> d;
-  hn::Vec<decltype(d)> re, im;
-  hn::LoadInterleaved2(d, reinterpret_cast<const R*>(x), re, im);
+HWY_INLINE Parts<DoubleVector> load_complex(const std::complex<R>* x) {
+  const auto p = load_parts(hn::Rebind<R, Doubles>(), reinterpret_cast<const R*>(x));
   if constexpr (sizeof(R) == sizeof(double)) {
-    return {re, im};
+    return p;
   } else {
-    return {hn::PromoteTo(Doubles(), re), hn::PromoteTo(Doubles(), im)};
+    return {hn::PromoteTo(Doubles(), p.re), hn::PromoteTo(Doubles(), p.im)};
   }
 }
 
@@ -113,15 +105,15 @@ struct Prod<std::complex<R>> : ProdBase<std::complex<R>, complex128> {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     int64_t i = 0;
     if (n >= 8 * lanes) {  // products that do not wait for one another
-      ComplexLanes p0 = load_complex(x), p1 = load_complex(x + lanes), p2 = load_complex(x + 2 * lanes),
-                   p3 = load_complex(x + 3 * lanes);
+      Parts<DoubleVector> p0 = load_complex(x), p1 = load_complex(x + lanes), p2 = load_complex(x + 2 * lanes),
+                          p3 = load_complex(x + 3 * lanes);
       for (i = 4 * lanes; i + 4 * lanes <= n; i += 4 * lanes) {
-        p0 = product_of(p0, load_complex(x + i));
-        p1 = product_of(p1, load_complex(x + i + lanes));
-        p2 = product_of(p2, load_complex(x + i + 2 * lanes));
-        p3 = product_of(p3, load_complex(x + i + 3 * lanes));
+        p0 = p0 * load_complex(x + i);
+        p1 = p1 * load_complex(x + i + lanes);
+        p2 = p2 * load_complex(x + i + 2 * lanes);
+        p3 = p3 * load_complex(x + i + 3 * lanes);
       }
-      const ComplexLanes all = product_of(product_of(p0, p1), product_of(p2, p3));
+      const Parts<DoubleVector> all = (p0 * p1) * (p2 * p3);
       HWY_ALIGN double re[hn::MaxLanes(Doubles())], im[hn::MaxLanes(Doubles())];
       hn::Store(all.re, d, re);
       hn::Store(all.im, d, im);
