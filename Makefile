@@ -81,6 +81,7 @@ test-cpp: build-all
 	ctest --test-dir build --output-on-failure
 
 test-python: build
+	@flock build cmake --build build --parallel $(JOBS) --target mica_python_tests -- $(NINJA_ARGS)
 	@scripts/install_browser
 	$(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda and not long" $(PYTEST_ARGS)
 
