@@ -22,7 +22,7 @@
   X(special_log_ndtr) X(special_ndtr) X(special_ndtri) X(special_xlog1py) X(special_zeta) X(sqrt) X(sub) X(tan) X(tanh) \
   X(tanh_backward) X(threshold) X(threshold_backward) X(trunc) X(where) X(xlogy) \
   /* whole tensors */ \
-  X(arange) X(cat) X(cummax) X(cummin) X(cumprod) X(cumsum) X(embedding_dense_backward) X(embedding_renorm) X(equal) \
+  X(arange) X(bincount) X(cat) X(cummax) X(cummin) X(cumprod) X(cumsum) X(embedding_dense_backward) X(embedding_renorm) X(equal) \
   X(first_outside) X(gather) X(index) X(index_add) X(index_put) X(index_select) X(kthvalue) \
   X(linspace) X(log_softmax) X(log_softmax_backward) X(logcumsumexp) X(masked_scatter) \
   X(masked_select) X(matmul) X(median) X(mode) X(nonzero) X(nonzero_offsets) X(random_bernoulli) \

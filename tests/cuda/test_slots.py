@@ -15,7 +15,6 @@ ELSEWHERE = {
     "int4_mm": "weights are packed for the CPU, as torch's names say: _weight_int4pack_mm_for_cpu",
     "int4_pack": "as int4_mm",
     "int8_weight_mm": "a product with the weights in the dtype of the activations",
-    "bincount": "index_add counts",
     "linalg_lu_determinant": "the product of the diagonal and a count of exchanges",
     "linalg_lu_row_order": "linalg_lu_solve exchanges the rows of the identity",
     "linalg_small_qr": "linalg_geqrf and linalg_orgqr take many small matrices at once",

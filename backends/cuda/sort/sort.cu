@@ -1,4 +1,4 @@
-// sort, kthvalue, median, mode, unique, searchsorted.
+// sort, kthvalue, median, mode, searchsorted.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/sort/sorted_index.cuh"
 
@@ -98,44 +98,6 @@ void pick(const char* op, const TensorView& values, const TensorView& indices, c
   });
 }
 
-// 1 where a new value begins; a NaN equals nothing.
-template <class T>
-struct Begins {
-  const T* in;
-  const uint32_t* order;  // null: as it stands
-  int64_t* flags;
-  __device__ void operator()(int64_t i) const {
-    if (i == 0) {
-      flags[0] = 1;
-      return;
-    }
-    const T a = in[order ? order[i - 1] : i - 1], b = in[order ? order[i] : i];
-    flags[i] = order_key(a) != order_key(b) || is_nan(a);
-  }
-};
-template <class T>
-struct Collect {
-  const T* in;
-  const uint32_t* order;
-  const int64_t* groups;  // counted from one
-  T* values;
-  int64_t *inverse, *begins;
-  __device__ void operator()(int64_t i) const {
-    const int64_t group = groups[i] - 1, from = order ? order[i] : i;
-    if (i == 0 || groups[i - 1] != groups[i]) {
-      values[group] = in[from];
-      begins[group] = i;
-    }
-    if (inverse) inverse[from] = group;
-  }
-};
-struct Lengths {
-  const int64_t* begins;
-  int64_t* counts;
-  int64_t groups, n;
-  __device__ void operator()(int64_t g) const { counts[g] = (g + 1 < groups ? begins[g + 1] : n) - begins[g]; }
-};
-
 template <class T, class P>
 struct Search {
   const T* edges;
@@ -186,34 +148,6 @@ void median(const TensorView& values, const TensorView& indices, const TensorVie
 }
 void mode(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim) {
   pick("mode", values, indices, self, dim, Pick::Mode, 0);
-}
-
-void unique(const TensorView& values, const TensorView& inverse, const TensorView& counts, const TensorView& self,
-            bool consecutive, int64_t* count) {
-  *count = 0;
-  if (self.numel == 0) return;
-  const int device = self.device.index();
-  DeviceGuard guard(device);
-  const int64_t n = self.numel;
-  const int64_t flat_size[1] = {n}, flat_stride[1] = {1};
-  TensorView flat = self;
-  flat.ndim = 1;
-  flat.sizes = flat_size;
-  flat.strides = flat_stride;
-  const Buffer groups = buffer(n * 8, device), begins = buffer(n * 8, device);
-  auto* g = static_cast<int64_t*>(groups->data());
-  auto* b = static_cast<int64_t*>(begins->data());
-  visit_ordered("unique", self.dtype, [&]<class T>(Tag<T>) {
-    const Buffer order = consecutive ? nullptr : sorted_index<T>(SortRows(flat, {}, {}, 0), flat, false);
-    const auto* o = order ? static_cast<const uint32_t*>(order->data()) : nullptr;
-    for_each(device, n, Begins<T>{self.ptr<const T>(), o, g});
-    sum_up(g, n, device);
-    for_each(device, n,
-             Collect<T>{self.ptr<const T>(), o, g, values.ptr<T>(),
-                        inverse.defined() ? inverse.ptr<int64_t>() : nullptr, b});
-  });
-  read_back(count, g + n - 1, sizeof(int64_t), device);
-  if (counts.defined()) for_each(device, *count, Lengths{b, counts.ptr<int64_t>(), *count, n});
 }
 
 void searchsorted(const TensorView& positions, const TensorView& boundaries, const TensorView& queries,

@@ -58,6 +58,15 @@ void radix_sort(cub::DoubleBuffer<K>& keys, cub::DoubleBuffer<uint32_t>& values,
 }
 
 template <class K>
+void sort_alone(const K* from, K* to, int64_t n, int bits, int device) {
+  const cudaStream_t stream = current_stream(device);
+  size_t bytes = 0;
+  MICA_CUDA(cub::DeviceRadixSort::SortKeys(nullptr, bytes, from, to, n, 0, bits, stream));
+  const Buffer workspace = buffer(static_cast<int64_t>(bytes), device);
+  MICA_CUDA(cub::DeviceRadixSort::SortKeys(workspace->data(), bytes, from, to, n, 0, bits, stream));
+}
+
+template <class K>
 Buffer sort_any(K* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted) {
   const int64_t total = rows * n;
   const bool is_counted = counted != nullptr;
@@ -110,6 +119,12 @@ Buffer sort_keys(uint32_t* keys, const uint32_t* from, int64_t rows, int64_t n, 
 }
 Buffer sort_keys(uint64_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted) {
   return sort_any(keys, from, rows, n, device, std::move(counted));
+}
+void sort_numbers(const uint32_t* from, uint32_t* to, int64_t n, int bits, int device) {
+  sort_alone(from, to, n, bits, device);
+}
+void sort_numbers(const uint64_t* from, uint64_t* to, int64_t n, int bits, int device) {
+  sort_alone(from, to, n, bits, device);
 }
 
 }  // namespace mica::cuda

@@ -63,6 +63,10 @@ Buffer sort_keys(uint16_t* keys, const uint32_t* from, int64_t rows, int64_t n, 
 Buffer sort_keys(uint32_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted = nullptr);
 Buffer sort_keys(uint64_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted = nullptr);
 
+// Numbers in ascending order, which agree in the bits from `bits` on; `from` stays.
+void sort_numbers(const uint32_t* from, uint32_t* to, int64_t n, int bits, int device);
+void sort_numbers(const uint64_t* from, uint64_t* to, int64_t n, int bits, int device);
+
 // The order of every row of a tensor.
 template <class T>
 Buffer sorted_index(const SortRows& rows, const TensorView& self, bool descending) {
