@@ -8,18 +8,82 @@ namespace mica::cuda {
 namespace {
 
 constexpr int kMaxDims = 64;
+// Where the indices of an element go.
 struct Coordinates {
   int ndim;
+  bool narrow;  // positions fit 31 bits
+  Divider dividers[kMaxDims];
   int64_t sizes[kMaxDims];
   int64_t* out;
   int64_t row_stride, column_stride;
-  __device__ void operator()(int64_t i, int64_t to) const {
-    for (int d = ndim - 1; d >= 0; --d) {
-      out[to * row_stride + d * column_stride] = i % sizes[d];
-      i /= sizes[d];
+  __device__ void write(int64_t i, int64_t to) const {
+    int64_t* at = out + to * row_stride + (ndim - 1) * column_stride;
+    if (narrow) {
+      auto rest = static_cast<uint32_t>(i);
+      for (int d = ndim - 1; d > 0; --d, at -= column_stride) {
+        const uint32_t next = dividers[d].divide(rest);
+        *at = rest - next * dividers[d].divisor;
+        rest = next;
+      }
+      *at = rest;
+    } else {
+      for (int d = ndim - 1; d > 0; --d, at -= column_stride) {
+        *at = i % sizes[d];
+        i /= sizes[d];
+      }
+      *at = i;
     }
   }
 };
+
+// Neighbouring lanes look at neighbouring elements, and what they find they write side by side.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    nonzero_kernel(int64_t n, int64_t chunk, Elements<T> from, const int64_t* offsets, Coordinates to) {
+  constexpr int kWarps = kThreads / 32;
+  __shared__ int found[2][kWarps];
+  wait_for_predecessors();
+  const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
+  if (begin >= end) return;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t mine = warp * (32 * kPerThread) + lane;
+  T values[kPerThread];
+  auto load = [&](int64_t tile) {
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j)
+      if (tile + mine + j * 32 < end) values[j] = from.load(tile + mine + j * 32);
+  };
+  load(begin);
+  int64_t place = offsets[blockIdx.x];
+  int turn = 0;
+#pragma unroll 1
+  for (int64_t tile = begin; tile < end; tile += kTile, turn ^= 1) {
+    unsigned holds[kPerThread];
+    int count = 0;
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j) {
+      holds[j] = __ballot_sync(0xffffffffu, tile + mine + j * 32 < end && from.truth(values[j]));
+      count += __popc(holds[j]);
+    }
+    if (tile + kTile < end) load(tile + kTile);  // on its way while the indices of this one are written
+    if (lane == 0) found[turn][warp] = count;
+    __syncthreads();
+    int before = 0, total = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      if (w < warp) before += found[turn][w];
+      total += found[turn][w];
+    }
+    int64_t at = place + before;
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j) {
+      if (holds[j] >> lane & 1) to.write(tile + mine + j * 32, at + __popc(holds[j] & ((1u << lane) - 1)));
+      at += __popc(holds[j]);
+    }
+    place += total;
+  }
+}
+
 // What a dense mask of bools takes of a dense tensor: a tile of it is read whole, and what is taken lies side by side
 // in shared memory before it is written.
 template <class T>
@@ -93,20 +157,29 @@ void nonzero_offsets(const TensorView& offsets, const TensorView& self) {
   if (self.numel == 0)
     return MICA_CUDA(cudaMemsetAsync(table, 0, static_cast<size_t>(offsets.numel) * sizeof(int64_t), stream));
   visit_truth(self.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
-    count_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, stream>>>(
-        self.numel, chunk_size(self.numel, offsets), elements<T>(self, truth), table);
+    launch<count_kernel<T>>(device, static_cast<unsigned>(offsets.numel - 1), kThreads, self.numel,
+                            chunk_size(self.numel, offsets), elements<T>(self, truth), table);
   });
-  MICA_CUDA(cudaGetLastError());
   if (offsets.numel > 2) sum_up(table + 1, offsets.numel - 1, device);
 }
 
 void nonzero(const TensorView& out, const TensorView& self, const TensorView& offsets) {
   if (self.ndim == 0 || out.numel == 0) return;
   DeviceGuard guard(self.device.index());
-  Coordinates visit{self.ndim, {}, out.ptr<int64_t>(), out.strides[0], out.strides[1]};
-  for (int d = 0; d < self.ndim; ++d) visit.sizes[d] = self.sizes[d];
-  visit_truth(self.dtype,
-              [&]<class T>(Tag<T>, Truth<T> truth) { select_where(self, elements<T>(self, truth), offsets, visit); });
+  Coordinates to{};
+  to.ndim = self.ndim;
+  to.narrow = self.numel < (int64_t{1} << 31);
+  for (int d = 0; d < self.ndim; ++d) {
+    to.sizes[d] = self.sizes[d];
+    if (to.narrow) to.dividers[d] = Divider(static_cast<uint32_t>(self.sizes[d]));
+  }
+  to.out = out.ptr<int64_t>();
+  to.row_stride = out.strides[0], to.column_stride = out.strides[1];
+  visit_truth(self.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
+    launch<nonzero_kernel<T>>(self.device.index(), static_cast<unsigned>(offsets.numel - 1), kThreads, self.numel,
+                              chunk_size(self.numel, offsets), elements<T>(self, truth), offsets.ptr<const int64_t>(),
+                              to);
+  });
 }
 
 void masked_select(const TensorView& out, const TensorView& self, const TensorView& mask, const TensorView& offsets) {

@@ -29,11 +29,12 @@ struct Elements {
   Places<1> places;
   bool dense;
   Truth<T> truth;
-  __device__ bool holds(int64_t i) const {
+  __device__ T load(int64_t i) const {
     int64_t offset[1] = {i};
     if (!dense) places.at(i, offset);
-    return truth(data[offset[0]]);
+    return data[offset[0]];
   }
+  __device__ bool holds(int64_t i) const { return truth(load(i)); }
 };
 template <class T>
 Elements<T> elements(const TensorView& t, Truth<T> truth) {
@@ -42,12 +43,14 @@ Elements<T> elements(const TensorView& t, Truth<T> truth) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chunk, Elements<T> from, int64_t* counts) {
+  wait_for_predecessors();
   const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
   int64_t count = 0, first = begin;
   if constexpr (sizeof(T) == 1) {
     if (from.dense && reinterpret_cast<uintptr_t>(from.data) % 16 == 0 && begin < end) {
       const uint32_t mask = from.truth.mask * 0x01010101u;
       const int64_t pieces = (end - begin) / 16;
+#pragma unroll 4
       for (int64_t i = threadIdx.x; i < pieces; i += kThreads) {
         const uint4 piece = reinterpret_cast<const uint4*>(from.data + begin)[i];
         count += __popc(bytes_that_hold(piece.x, mask)) + __popc(bytes_that_hold(piece.y, mask)) +
@@ -68,6 +71,7 @@ __global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chun
       first = begin + pieces * kCount;
     }
   }
+#pragma unroll 4
   for (int64_t i = first + threadIdx.x; i < end; i += kThreads) count += from.holds(i);
   const int64_t total = all_reduce<kThreads>(count, AddOp<int64_t>{});
   if (threadIdx.x == 0) counts[blockIdx.x + 1] = total;
@@ -98,17 +102,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Mask, class Visit>
-void select_where(const TensorView& of, const Mask& mask, const TensorView& offsets, const Visit& visit) {
-  if (of.numel == 0) return;
-  select_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, current_stream(of.device.index())>>>(
-      of.numel, chunk_size(of.numel, offsets), mask, offsets.ptr<const int64_t>(), visit);
-  MICA_CUDA(cudaGetLastError());
-}
 // `mask` is of bools.
 template <class Visit>
 void select(const TensorView& mask, const TensorView& offsets, const Visit& visit) {
-  select_where(mask, elements<uint8_t>(mask, {0xff}), offsets, visit);
+  if (mask.numel == 0) return;
+  select_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, current_stream(mask.device.index())>>>(
+      mask.numel, chunk_size(mask.numel, offsets), elements<uint8_t>(mask, {0xff}), offsets.ptr<const int64_t>(),
+      visit);
+  MICA_CUDA(cudaGetLastError());
 }
 
 }  // namespace
