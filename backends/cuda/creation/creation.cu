@@ -1,4 +1,4 @@
-// arange, linspace, triangles.
+// arange, linspace.
 #include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
@@ -33,22 +33,6 @@ struct Between {
     const bool first_half = i < n / 2 || n == 1;
     out[i * stride] = convert<T>(first_half ? from + step * S(static_cast<double>(i))
                                             : to - step * S(static_cast<double>(n - 1 - i)));
-  }
-};
-
-template <class T>
-struct Triangle {
-  T* out;
-  const T* in;
-  Places<2> places;
-  int64_t rows, columns, diagonal;
-  bool upper;
-  __device__ void operator()(int64_t i) const {
-    int64_t at[2];
-    places.at(i, at);
-    const int64_t column = i % columns, row = i / columns % rows;
-    const bool kept = upper ? column >= row + diagonal : column <= row + diagonal;
-    out[at[0]] = kept ? in[at[1]] : T{};
   }
 };
 
@@ -91,16 +75,6 @@ void linspace(const TensorView& out, Scalar start, Scalar end) {
     }
     const S step = n > 1 ? (to - from) / S(static_cast<double>(n - 1)) : S(0);
     for_each(out.device.index(), n, Between<T, S>{out.ptr<T>(), stride, n, from, to, step});
-  });
-}
-
-void triangle(const TensorView& out, const TensorView& self, int64_t diagonal, bool upper) {
-  if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index());
-  visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), out.numel,
-             Triangle<T>{out.ptr<T>(), self.ptr<const T>(), places_of(out, self), out.sizes[out.ndim - 2],
-                         out.sizes[out.ndim - 1], diagonal, upper});
   });
 }
 
