@@ -1,4 +1,5 @@
 // copy: every dtype to every other; fill.
+#include "backends/cuda/creation/fill.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/pixels.cuh"
 #include "backends/cuda/transposed.cuh"
@@ -251,7 +252,8 @@ void fill(const PointwiseLoop& loop, Scalar value) {
   visit_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) {
     alignas(16) T element;
     write_number(value, loop.dtypes[0], &element);
-    if (!set_few(loop, element)) run_moved<T>(loop, Constant<T>{element});
+    if (!set_few(loop, element) && !fill_dense(loop, &element, sizeof element))
+      run_moved<T>(loop, Constant<T>{element});
   });
 }
 
