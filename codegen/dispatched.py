@@ -50,7 +50,9 @@ class DispatchedForms:
         """Writes the branch for a dispatch mode, within the entry's test of its modes."""
         asked = "dispatch::active"
         if is_factory(self.schema) and not self.derivative:  # a mode does not see what the engine makes for itself
-            asked += " && std::exchange(dispatch::direct, false)"
+            like = bool(self.schema.tensors)  # of a class that answers for its tensors, such a factory makes others
+            direct = "std::exchange(dispatch::direct, false)"
+            asked += f" && ({direct} || dispatch::in_parts)" if like else f" && {direct}"
         self.put(f"  if ({asked}) return {function}({', '.join(given)});")
 
     def put_aside(self, call: str, given: list[str]) -> None:

@@ -230,7 +230,9 @@ class _OpNamespace(types.ModuleType):
                 kernel = aten_table.AtenKernel(*line)
             except AttributeError:  # the table has it, but this build's package does not
                 continue
-            overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
+            overloads.setdefault(
+                kernel.schema.overload_name or "default", (kernel.schema, kernel, aten_table.tags_of(op_name))
+            )
         function = aten_table.function_of(*lines[0][:2]) if overloads else _aten_names.function(op_name, self.name)
         for text in _aten_names.schemas(self.name, op_name):
             schema = parse_schema(text)

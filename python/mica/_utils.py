@@ -56,6 +56,16 @@ def _with_metadata(tensor, metadata):
     return tensor
 
 
+def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
+    """Make a tensor of a class with a __torch_dispatch__: its elements are in its attributes, which are set later."""
+    if not (isinstance(cls, type) and issubclass(cls, _C.TensorBase)):
+        raise TypeError(f"_rebuild_wrapper_subclass: {cls} is no class of tensors")
+    return _C.Tensor._make_wrapper_subclass(
+        cls, size, strides=stride, dtype=dtype, storage_offset=storage_offset, layout=layout, device=device,
+        requires_grad=requires_grad,
+    )  # fmt: skip
+
+
 def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
     return _C.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
 
@@ -180,6 +190,16 @@ def _reduce_sparse_tensor(tensor):
 
 def _reduce_tensor(tensor):
     """The function and the arguments that make an equal tensor: over the same storage object."""
+    if type(tensor).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl:
+        geometry = (tuple(tensor.size()), tensor.stride(), tensor.storage_offset())
+        return _rebuild_wrapper_subclass, (
+            type(tensor),
+            tensor.dtype,
+            *geometry,
+            tensor.layout,
+            tensor.device,
+            tensor.requires_grad,
+        )
     if tensor.layout is not _C.strided:
         return _reduce_sparse_tensor(tensor)
     if tensor.is_quantized:

@@ -2,6 +2,7 @@
 #include "autograd/metadata.h"
 #include "core/observe.h"
 #include "core/rare_facts.h"
+#include "mica/core/dispatch.h"
 #include "mica/core/recording.h"
 #include "mica/ops.h"
 
@@ -20,15 +21,21 @@ bool has_layout_for(const Tensor& gradient, const Tensor& leaf) {
   return true;
 }
 
+// Of a class, a mode or a class is asked for such a tensor.
+Tensor empty_for(const Tensor& gradient, const Tensor& leaf) {
+  if (dispatch::active) return new_empty_strided(gradient, leaf.sizes(), leaf.strides());
+  return empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
+}
+
 Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
   if ((gradient.impl()->bits | leaf.impl()->bits) & tensor_bit::kForeignLayout) return clone(gradient);
   if (grad_enabled() && leaf.is_non_overlapping_and_dense()) {  // programs see in its graph that it is a copy
-    Tensor copy = empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
+    Tensor copy = empty_for(gradient, leaf);
     return copy.copy_(gradient);
   }
   if (has_layout_for(gradient, leaf) && gradient.is_non_overlapping_and_dense()) return clone(gradient);
   if (!leaf.is_non_overlapping_and_dense()) return clone(gradient, MemoryFormat::Contiguous);
-  Tensor copy = empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
+  Tensor copy = empty_for(gradient, leaf);
   copy.copy_(gradient);
   return copy;
 }

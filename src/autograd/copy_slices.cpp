@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/geometry.h"
+#include "mica/core/dispatch.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -43,10 +44,12 @@ Tensor CopySlices::view_of(const Tensor& base) const {
   return as_strided(base, view_.sizes, view_.strides, view_.offset - base_.offset + base.storage_offset());
 }
 
-Tensor CopySlices::fresh_base() const {
+Tensor CopySlices::fresh_base(const Tensor* like) const {
   const TensorOptions options = TensorOptions(inputs[0].dtype).device(inputs[0].device);
   const Extent reach = extent(base_.sizes, base_.strides);
-  if (reach.low == 0) return empty_strided(base_.sizes, base_.strides, options);
+  if (reach.low == 0)
+    return like ? new_empty_strided(*like, base_.sizes, base_.strides)
+                : empty_strided(base_.sizes, base_.strides, options);
   // Negative strides: the first element does not come first in memory.
   const int64_t count = reach.high - reach.low;
   return as_strided(empty(IntArrayRef(count), options), base_.sizes, base_.strides, -reach.low);
@@ -55,7 +58,7 @@ Tensor CopySlices::fresh_base() const {
 void CopySlices::apply(TensorVec& grads, TensorVec& out) {
   const Ref<Node> change = change_;
   MICA_CHECK(change, kGraphFreed);
-  Tensor result = fresh_base();
+  Tensor result = fresh_base(dispatch::active ? &grads[0] : nullptr);
   result.copy_(grads[0]);
   Tensor inside = view_of(result);
 

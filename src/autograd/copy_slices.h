@@ -22,7 +22,8 @@ class CopySlices final : public Node {
   void release_saved() override;
 
   Tensor view_of(const Tensor& base) const;  // makes the same view of another tensor that has the base's geometry
-  Tensor fresh_base() const;                 // uninitialised, of the base's geometry
+  // Uninitialised, of the base's geometry. A mode or a class is asked for one of the kind of `like`.
+  Tensor fresh_base(const Tensor* like = nullptr) const;
 
  private:
   Geometry base_, view_;

@@ -5,6 +5,7 @@
 #include "core/recorded_attention.h"
 #include "mica/autograd.h"
 #include "mica/backend/layer_backend.h"
+#include "mica/core/class_alias.h"
 #include "mica/generated/layers/attention.h"
 #include "mica/generated/layers/attention_implementations.h"
 #include "mica/ops.h"
@@ -57,9 +58,11 @@ struct Fused {
 
 bool fits_fused(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p) {
   static const TensorView kNone;
+  // A class that answers for its tensors has no elements here: then only their geometry is asked for.
+  const auto view = [](const Tensor& t) { return dispatch::in_parts ? &t.impl()->view : &t.view_of(); };
   const bool has_kernel = recording::attention_waits(query, key, value, mask) ||
-                          MICA_LAYER_TAKES(query.device(), attention_forward, &query.view_of(), &key.view_of(),
-                                           &value.view_of(), mask.defined() ? &mask.view_of() : &kNone);
+                          MICA_LAYER_TAKES(query.device(), attention_forward, view(query), view(key), view(value),
+                                           mask.defined() ? view(mask) : &kNone);
   return has_kernel && dropout_p == 0.0 && query.is_floating_point() && element_size(query.dtype()) >= 2 &&
          query.size(-1) == key.size(-1) && key.size(-2) == value.size(-2) && query.numel() > 0 && key.numel() > 0 &&
          value.numel() > 0 && !compute_requires_grad(mask);

@@ -27,7 +27,7 @@ Tensor constant_pad_nd(const Tensor& self, IntArrayRef pad, const Scalar& value)
     inner = slice(inner, d, from, std::max(from, to));
   }
   const MemoryFormat format = self.suggest_memory_format();
-  const Tensor result = format == MemoryFormat::Contiguous ? mica::full(sizes, value, self.options())
+  const Tensor result = format == MemoryFormat::Contiguous ? new_full(self, sizes, value)
                                                            : mica::empty(sizes, self.options(), format).fill_(value);
   Tensor target = result;
   for (int64_t i = 0; i < count; ++i) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/absent_memory.h"
 #include "core/copy_on_write.h"
 #include "core/kept.h"
 #include "core/observe.h"
@@ -97,6 +98,22 @@ void StorageImpl::keep_promise() {
     inspect::note_allocation(this, data_, nbytes_, device_);
 }
 
+// ---- memory that stands for elements that are somewhere else
+
+namespace {
+void let_go_of_nothing(void*, void*, size_t) {}
+}  // namespace
+
+Storage absent_memory(size_t nbytes, Device device) {
+  Storage absent = StorageImpl::wrap(nullptr, nbytes, device, let_go_of_nothing, nullptr);
+  absent->hold();  // whoever asks for it comes to settle()
+  return absent;
+}
+
+Scalar (*absent_item)(const Tensor&) = nullptr;
+
+bool is_absent(const StorageImpl& storage) { return storage.deleter() == let_go_of_nothing; }
+
 // ---- memory that storages share until one of them is written
 
 namespace {
@@ -181,6 +198,10 @@ Storage copy_on_write::share(const Storage& storage) {
 }
 
 void StorageImpl::settle() const {
+  MICA_CHECK_KIND(
+      !is_absent(*this), NotImplemented,
+      "the elements of a tensor whose class has a __torch_dispatch__ are asked for: it has none of its own. "
+      "The class was not asked for the operator that reads or writes them");
   recording::settle(*this);
   kept::forget(*this);
   auto* self = const_cast<StorageImpl*>(this);

@@ -1,5 +1,6 @@
 #include "mica/tensor.h"
 
+#include "core/absent_memory.h"
 #include "core/channels_last.h"
 #include "core/geometry.h"
 #include "core/scalar_bytes.h"
@@ -41,6 +42,8 @@ MemoryFormat Tensor::suggest_memory_format() const {
 Scalar Tensor::item() const {
   MICA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   MICA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
+  if (is_absent(*this)) [[unlikely]]
+    return absent_item(*this);
   if (is_quantized()) return dequantize().item();
   MICA_CHECK(!(impl_->bits & tensor_bit::kForeignLayout), "item() of a sparse tensor: use to_dense() first");
   if (!is_cpu()) return cpu().item();

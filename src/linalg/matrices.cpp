@@ -2,8 +2,10 @@
 
 #include <cstring>
 
+#include "core/absent_memory.h"
 #include "core/geometry.h"
 #include "mica/backend/kernel_types.h"
+#include "mica/core/grad_mode.h"
 #include "mica/core/linalg_error.h"
 #include "mica/ops.h"
 
@@ -81,6 +83,13 @@ DimVector broadcast_batch(const Tensor& a, const Tensor& b) { return broadcast_s
 
 void check_info(const Tensor& info, const char* op) {
   if (info.is_meta() || info.numel() == 0) return;
+  if (is_absent(info)) [[unlikely]] {  // the class is asked for each number
+    const NoGradGuard values;
+    const Tensor codes = info.reshape({-1});
+    Tensor own = empty({codes.numel()}, TensorOptions(DType::Int32));
+    for (int64_t i = 0; i < codes.numel(); ++i) own.select(0, i).fill_(codes.select(0, i).item());
+    return check_info(info.dim() ? own : own.reshape({}), op);
+  }
   const Tensor flat = info.is_cpu() ? info : info.to(TensorOptions(kCPU));
   const int32_t* const values = flat.data_ptr<int32_t>();
   for (int64_t i = 0; i < flat.numel(); ++i) {

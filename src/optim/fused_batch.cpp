@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mica/autograd.h"
+#include "mica/core/class_alias.h"
 
 namespace mica::optim {
 
@@ -44,7 +45,7 @@ void check_alike(std::initializer_list<const Tensor*> tensors) {
 FusedParameter* FusedBatch::add(std::initializer_list<const Tensor*> tensors, uint32_t flags) {
   check_alike(tensors);
   const Tensor& param = **tensors.begin();
-  if (!plain(param)) return nullptr;
+  if (!plain(param) || dispatch::in_parts) return nullptr;  // a class is asked for the rule's operations
   const DType dtype = fused_dtype(param.dtype());
   if (dtype == DType::Undefined || param.is_meta() || !(layer_kernel_table(param.device()).*kernel_)) return nullptr;
   if (!param.impl()->contiguous && !param.is_non_overlapping_and_dense()) return nullptr;

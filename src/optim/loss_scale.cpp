@@ -5,6 +5,7 @@
 
 #include "mica/autograd.h"
 #include "mica/backend/layer_backend.h"
+#include "mica/core/class_alias.h"
 #include "mica/ops.h"
 
 namespace mica::optim {
@@ -15,6 +16,7 @@ static void check_single(const Tensor& t, const char* name) {
 }
 
 static bool fits_kernel(const Tensor& t) {
+  if (dispatch::in_parts) return false;  // a class is asked for operations
   const DType dtype = t.dtype();
   return (dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Float16 || dtype == DType::BFloat16) &&
          !(t.impl()->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) && !t.is_meta() &&

@@ -35,7 +35,7 @@ Tensor as_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std:
 }
 
 Tensor select(const Tensor& self, int64_t dim, int64_t index) {
-  const TensorView& v = self.view_of();
+  const TensorView& v = self.impl()->view;
   MICA_CHECK_KIND(v.ndim > 0, Index, "select() cannot be applied to a 0-dim tensor.");
   const int64_t d = wrap_dim(dim, v.ndim);
   const int64_t n = v.sizes[d];

@@ -155,7 +155,9 @@ class _Jagged:
 def _rebuild_from_type(func, new_type, args, state):
     if func is _rebuild_njt and new_type is _Jagged:
         return _rebuild_njt(*args)
-    if func not in _REBUILD.values() or not (isinstance(new_type, type) and issubclass(new_type, _C.Tensor)):
+    if func not in (*_REBUILD.values(), _utils._rebuild_wrapper_subclass) or not (
+        isinstance(new_type, type) and issubclass(new_type, _C.Tensor)
+    ):
         refuse(f"_rebuild_from_type_v2 with {func} and {new_type}")
     if new_type.__setstate__ is _C.Tensor.__setstate__:  # another class reads its state in its own way
         checked_state(state)
@@ -251,6 +253,7 @@ _OBJECTS = {
 }
 
 _NESTED = {
+    "torch._utils._rebuild_wrapper_subclass": _utils._rebuild_wrapper_subclass,
     "torch._utils._rebuild_nested_tensor": _utils._rebuild_nested_tensor,
     "torch.nested._internal.nested_tensor._rebuild_njt": _rebuild_njt,
     "torch.nested._internal.nested_tensor.NestedTensor": _Jagged,

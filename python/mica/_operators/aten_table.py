@@ -50,6 +50,18 @@ def with_dtypes(kwargs):
     return kwargs | {"layout": mica.strided} if type(layout) is int and layout == 0 else kwargs
 
 
+# Operators that change sizes, strides or the memory of a tensor, and not its elements.
+_INPLACE_VIEWS = frozenset([
+    "as_strided_", "detach_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_",
+    "unsqueeze_",
+])  # fmt: skip
+
+
+def tags_of(name):
+    """What is known of every overload of an operator."""
+    return (mica.Tag.inplace_view,) if name in _INPLACE_VIEWS else ()
+
+
 class AtenKernel:
     """Calls the function of the table with the arguments of a schema."""
 

@@ -11,6 +11,7 @@ import mica
 from mica import _C
 from mica._functions.families import DTYPES_OF_TYPES, is_functional, own_name
 from mica._subclasses import recorded
+from mica._subclasses.outer_tensors import answer_of
 from mica._subclasses.recorded import has_torch_dispatch
 
 # Questions about sizes and marks alone are answered by the tensor itself.
@@ -123,6 +124,9 @@ def call(tensor, function, types, args, kwargs):
         raise RuntimeError(".numpy() is not supported for tensor subclasses.")
     if name == "backward":
         return _backward(*args, **kwargs)
+    if name == "__get__" and function.__self__.__name__ == "data" and recorded.is_recorded_class(type(tensor)):
+        with aside():
+            return function(*args, **kwargs)  # the engine asks for another tensor of the class, and counts apart
     if name not in _METADATA and name not in _READING and recorded.is_to_be_recorded(name, args, kwargs):
         answer = recorded.run(function, args, kwargs)
         if answer is not NotImplemented:
@@ -190,6 +194,24 @@ def refuse_gradients_by(inputs):
             )
 
 
+def item_of(tensor):
+    """The number that a tensor of a class has, for the engine."""
+    if not has_torch_dispatch(type(tensor)):
+        raise NotImplementedError(
+            "the element of a tensor is asked for that lies in one of a class with a __torch_dispatch__, which has it"
+        )
+    before = _C._set_dispatch_aside(False)
+    try:
+        return type(tensor).__torch_dispatch__(
+            mica.ops.aten._local_scalar_dense.default, (type(tensor),), (tensor,), {}
+        )
+    finally:
+        _C._set_dispatch_aside(before)
+
+
+_C._set_item_of_class(item_of)
+
+
 def _is_dispatched(value):
     return isinstance(value, _C.TensorBase) and has_torch_dispatch(type(value))
 
@@ -247,6 +269,12 @@ def _asked(tensor, operator, types, args, kwargs):
         from mica.utils._dispatch_calls import ask_innermost
 
         return ask_innermost(operator, types, args, kwargs)
+    return answer_of(
+        operator, args, kwargs, lambda: _answer(tensor, operator, types, args, kwargs), recorded.is_recorded_class, True
+    )
+
+
+def _answer(tensor, operator, types, args, kwargs):
     answer = type(tensor).__torch_dispatch__(operator, types, args, kwargs)
     if answer is NotImplemented:
         raise TypeError(
@@ -274,10 +302,6 @@ def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False, 
     size = tuple(size)
     options = {"dtype": dtype or mica.get_default_dtype(), "device": device or "cpu"}
     with mica.no_grad(), _unseen():
-        # Pages that are never written take no memory.
-        plain = mica.empty(size, **options) if strides is None else mica.empty_strided(size, tuple(strides), **options)
-        if storage_offset:
-            whole = mica.empty(storage_offset + plain.untyped_storage().nbytes() // plain.itemsize, **options)
-            plain = whole.as_strided(size, plain.stride(), storage_offset).detach()
+        plain = _C._absent_tensor(mica.empty(0, **options), size, strides, storage_offset)
         with aside():
             return mica.Tensor._make_subclass(cls, plain, requires_grad)

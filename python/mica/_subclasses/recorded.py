@@ -10,6 +10,7 @@ import threading
 
 import mica
 from mica import _C
+from mica._subclasses.outer_tensors import answer_of, place_alias
 from mica.utils._python_dispatch import TorchDispatchMode
 
 # Calls that the class answers and that leave no node.
@@ -53,10 +54,10 @@ class _Below(TorchDispatchMode):
                 from mica.utils._dispatch_calls import ask_innermost  # the program's modes are asked before its classes
 
                 return ask_innermost(func, types, args, kwargs or {})
-            answer = ask_classes(func, types, args, kwargs or {})
-            if func.is_view and func is not mica.ops.aten.detach.default:
-                _place_views(answer, func, args, kwargs or {})
-            return answer
+            kwargs = kwargs or {}
+            return answer_of(
+                func, args, kwargs, lambda: ask_classes(func, types, args, kwargs), is_recorded_class, marks_views=False
+            )
         finally:
             _C._set_dispatch_aside(before)
 
@@ -86,22 +87,6 @@ def no_dispatch():
             _C._push_on_torch_dispatch_stack(mode)
 
 
-def _place_views(answer, operator, args, kwargs):
-    """Let the views that a class returns lie in the tensor that they are views of, as far as autograd knows."""
-    made = answer if isinstance(answer, (list, tuple)) else (answer,)
-    if not all(isinstance(each, _C.TensorBase) and is_recorded_class(type(each)) for each in (args[0], *made)):
-        return
-    before = _C._set_dispatch_aside(True)
-    try:
-        with mica.no_grad():
-            places = operator(*args, **kwargs)
-    finally:
-        _C._set_dispatch_aside(before)
-    for each, place in zip(made, places if isinstance(places, (list, tuple)) else (places,), strict=True):
-        if each is not args[0] and each.shape == place.shape and each.dtype == place.dtype and each._base is None:
-            _C._lie_in(each, place)
-
-
 def ask_classes(operator, types, args, kwargs):
     """The answer of the first class that has one. Subclasses are asked before their bases."""
     for kind in sorted(types, key=lambda kind: -len(kind.__mro__)):
@@ -123,7 +108,11 @@ def _alias(tensor):
         answer = type(tensor).__torch_dispatch__(mica.ops.aten.detach.default, (type(tensor),), (tensor,), {})
     finally:
         _C._set_dispatch_aside(before)
-    return answer if isinstance(answer, _C.TensorBase) and answer is not tensor else None
+    if not isinstance(answer, _C.TensorBase) or answer is tensor:
+        return None
+    if is_recorded_class(type(answer)):
+        place_alias(answer, tensor)  # so that a change of the tensor is a change of what was saved of it
+    return answer
 
 
 def is_to_be_recorded(name, args, kwargs):
@@ -133,9 +122,14 @@ def is_to_be_recorded(name, args, kwargs):
     return any(each.requires_grad and is_recorded_class(type(each)) for each in tensors_in((*args, *kwargs.values())))
 
 
+def make_ready():
+    """From here on the engine knows whom to ask in a pass through tensors of such classes."""
+    _C._set_class_pass(_below, _alias)
+
+
 def run(function, args, kwargs):
     """Call the function with the classes asked for its operators. NotImplemented if none was."""
-    _C._set_class_pass(_below, _alias)  # for backward passes, from here on
+    make_ready()
     before, asked = _C._set_dispatch_aside(True), _Below.asked
     outer, _caller.records = getattr(_caller, "records", None), mica.is_grad_enabled()
     try:

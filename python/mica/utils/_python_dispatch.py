@@ -3,6 +3,7 @@
 import contextlib
 
 from mica import _C
+from mica._functions.tags import Tag
 
 _len_torch_dispatch_stack = _C._len_torch_dispatch_stack
 _get_dispatch_stack_at = _C._get_dispatch_stack_at
@@ -148,8 +149,14 @@ def transform_subclass(t, callback, outer_size=None, outer_stride=None):
 def return_and_correct_aliasing(func, args, kwargs, out):
     """`out` as a class's __torch_dispatch__ should return it: the argument itself where the operator changes one.
 
-    A view of a wrapper shares no memory of the wrapper, which has none: what it is made of shares its own.
+    A view of a wrapper shares no memory of the wrapper, which has none: what it is made of shares its own. An operator
+    that changes sizes and strides changes those of the wrapper too.
     """
+    from mica._subclasses.recorded import no_dispatch
+
+    if Tag.inplace_view in func.tags:
+        with no_dispatch():
+            func(*args, **(kwargs or {}))
     changed = [a.alias_info is not None and a.alias_info.is_write for a in func._schema.returns]
     if not any(changed):
         return out

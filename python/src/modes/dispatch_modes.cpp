@@ -1,10 +1,14 @@
 #include "modes/dispatch_modes.h"
 
+#include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "arguments/mode_stack.h"
 #include "arguments/torch_function.h"
 #include "autograd/metadata.h"
+#include "core/absent_memory.h"
+#include "core/geometry.h"
 #include "mica/core/class_alias.h"
 #include "mica/core/dispatch.h"
 #include "operations/entry.h"
@@ -200,8 +204,24 @@ static PyObject* set_class_pass(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// item_of(tensor), of mica._subclasses.dispatching
+static PyObject* item_function = nullptr;
+
+static Scalar item_of_class(const Tensor& t) {
+  Locked lock;
+  Owned object(wrap(t));
+  Owned answer(checked(PyObject_CallOneArg(item_function, object.get())));
+  return scalar_from_object(answer.get());
+}
+
+static PyObject* set_item_of_class(PyObject*, PyObject* function) {
+  Py_XSETREF(item_function, Py_NewRef(function));
+  absent_item = item_of_class;
+  Py_RETURN_NONE;
+}
+
 // Gives a tensor of such a class the place that a view of another has in memory, so that autograd knows them as parts
-// of each other. The elements there have no meaning.
+// of each other, and returns whether it fits there. The elements there have no meaning.
 static PyObject* lie_in(PyObject*, PyObject* args) try {
   PyObject *tensor, *place;
   if (!PyArg_ParseTuple(args, "OO:_lie_in", &tensor, &place)) return nullptr;
@@ -209,9 +229,54 @@ static PyObject* lie_in(PyObject*, PyObject* args) try {
   TensorImpl *impl = unwrap(tensor).impl(), *view = unwrap(place).impl();
   const bool fits = unwrap(tensor).sizes() == unwrap(place).sizes() && impl->view.dtype == view->view.dtype &&
                     impl->view.device == view->view.device && !impl->base && !impl->autograd;
-  MICA_CHECK_KIND(fits, Runtime, "_lie_in(): the tensors differ, or the first has a history");
+  if (!fits) Py_RETURN_FALSE;
   impl->storage = view->storage;
+  if (view->own_version()) impl->set_own_version(view->own_version());
   impl->set_geometry(unwrap(place).sizes(), unwrap(place).strides(), view->offset);
+  Py_RETURN_TRUE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+// (example, sizes, strides or None, offset): a tensor of the example's dtype and device for such a class. Its memory
+// stands for elements that the class has.
+static PyObject* absent_tensor(PyObject*, PyObject* args) try {
+  PyObject *example, *size_object, *stride_object;
+  long long offset;
+  if (!PyArg_ParseTuple(args, "OOOL:_absent_tensor", &example, &size_object, &stride_object, &offset)) return nullptr;
+  MICA_CHECK_KIND(is_tensor(example), Type, "_absent_tensor(): a tensor is expected");
+  const DimVector sizes = dims_from_object(size_object);
+  for (const int64_t n : sizes)
+    MICA_CHECK(n >= 0, "Trying to create tensor with negative dimension ", n, ": ", IntArrayRef(sizes));
+  const DimVector strides = stride_object == Py_None ? contiguous_strides(sizes) : dims_from_object(stride_object);
+  MICA_CHECK(sizes.size() == strides.size(), "a tensor of sizes ", IntArrayRef(sizes), " has no strides ",
+             IntArrayRef(strides));
+  const Tensor& like = unwrap(example);
+  // What is made of a view may lie backwards, or not at the beginning.
+  DimVector lengths(strides);
+  for (int64_t& step : lengths) step = step < 0 ? -std::max(step, -std::numeric_limits<int64_t>::max()) : step;
+  (void)storage_bytes_needed(sizes, lengths, 0, like.element_size());  // refuses what overflows
+  offset = std::max<int64_t>(offset, -extent(sizes, strides).low);
+  const int64_t nbytes = storage_bytes_needed(sizes, strides, offset, like.element_size());
+  Storage memory = absent_memory(static_cast<size_t>(nbytes), like.device());
+  return wrap(
+      Tensor::adopt(TensorImpl::create(std::move(memory), like.dtype(), like.device(), sizes, strides, offset)));
+} catch (...) {
+  return raise_current_exception();
+}
+
+// (tensor, base, is_one_of_several): from now on the tensor is a view of the base, in whose memory it lies.
+static PyObject* mark_view(PyObject*, PyObject* args) try {
+  PyObject *tensor, *base;
+  int several;
+  if (!PyArg_ParseTuple(args, "OOp:_mark_view", &tensor, &base, &several)) return nullptr;
+  MICA_CHECK_KIND(is_tensor(tensor) && is_tensor(base), Type, "_mark_view(): two tensors are expected");
+  MICA_CHECK_KIND(dispatch::shares_memory(unwrap(tensor), unwrap(base)), Runtime, "_mark_view(): no view of the base");
+  using Creation = ViewInfo::Creation;
+  set_view(unwrap(tensor), unwrap(base),
+           !grad_enabled() ? Creation::InNoGrad
+           : several       ? Creation::MultiOutput
+                           : Creation::Normal);
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();
@@ -242,7 +307,18 @@ static bool is_class_pass(const std::vector<Tensor>& roots, const std::vector<Ed
   return reaches_classes(std::move(nodes));
 }
 
+// The mode that asks classes is made with the module that has it.
+static bool prepare_pass() {
+  if (pass_mode) return true;
+  Owned module(checked(PyImport_ImportModule("mica._subclasses.recorded")));
+  Owned done(checked(PyObject_CallMethod(module.get(), "make_ready", nullptr)));
+  return true;
+}
+
+bool is_of_dispatched_class(const Tensor& t) { return is_of_class(t); }
+
 ClassPass::ClassPass() : ClassPass(pass_mode != nullptr) {}
+ClassPass::ClassPass(Wanted wanted) : ClassPass(wanted == Wanted::Yes && prepare_pass()) {}
 
 ClassPass::ClassPass(const std::vector<Tensor>& roots, const std::vector<Edge>& edges)
     : ClassPass(is_class_pass(roots, edges)) {}
@@ -293,6 +369,9 @@ bool add_dispatch_modes(PyObject* module) {
       {"_disabled_torch_dispatch_impl", as_cfunction(call_plain), METH_VARARGS | METH_KEYWORDS,
        "The __torch_dispatch__ of Tensor, and of a class that wants none."},
       {"_lie_in", lie_in, METH_VARARGS, nullptr},
+      {"_set_item_of_class", set_item_of_class, METH_O, nullptr},
+      {"_absent_tensor", absent_tensor, METH_VARARGS, nullptr},
+      {"_mark_view", mark_view, METH_VARARGS, nullptr},
       {"_set_class_pass", set_class_pass, METH_VARARGS, nullptr},
       {}};
   extension = module;

@@ -8,11 +8,13 @@
 
 namespace mica::python {
 
-// A scope around a backward pass. If the pass reaches recorded tensors of classes with a __torch_dispatch__, the mode
-// that asks them is active in it. Made and destroyed with the interpreter lock held.
+// A scope around a backward pass or a step of an optimizer. If it reaches tensors of classes with a
+// __torch_dispatch__, the mode that asks them is active in it. Made and destroyed with the interpreter lock held.
 class ClassPass {
  public:
+  enum class Wanted : bool { No, Yes };
   ClassPass();  // whatever is called
+  explicit ClassPass(Wanted wanted);
   explicit ClassPass(const std::vector<Tensor>& roots, const std::vector<Edge>& edges = {});
   ClassPass(const ClassPass&) = delete;
   ClassPass& operator=(const ClassPass&) = delete;
@@ -22,6 +24,9 @@ class ClassPass {
   explicit ClassPass(bool entered);
   bool entered_, before_;
 };
+
+// Whether the tensor's class has a __torch_dispatch__: what the engine computes with it is computed in a ClassPass.
+bool is_of_dispatched_class(const Tensor& t);
 
 bool add_dispatch_modes(PyObject* module);
 bool add_torch_dispatch();  // to the class of tensors

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "arguments/torch_function.h"
+#include "core/absent_memory.h"
 #include "graph/tensor_autograd.h"
 #include "operations/by_hand.h"
 
@@ -74,7 +75,7 @@ static PyObject* storage_offset(PyObject* self, PyObject*) try {
 static PyObject* data_ptr(PyObject* self, PyObject*) try {
   require_strided(unwrap(self), "data pointer");
   const Tensor& x = unwrap(self);
-  const bool is_empty = x.numel() == 0 || (x->storage && x->storage->nbytes() == 0);
+  const bool is_empty = x.numel() == 0 || (x->storage && (x->storage->nbytes() == 0 || is_absent(*x->storage)));
   return PyLong_FromVoidPtr(is_empty ? nullptr : x.data_ptr());
 } catch (...) {
   return raise_current_exception();

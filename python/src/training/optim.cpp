@@ -1,5 +1,6 @@
 #include "training/optim.h"
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "mica/core/fork.h"
 #include "mica/optim/loss_scale.h"
 #include "mica/optim/steps.h"
+#include "modes/dispatch_modes.h"
 #include "training/optim_rules.h"
 
 namespace mica::python {
@@ -112,6 +114,14 @@ struct Unfinished {
   Owned dict;
 };
 
+// Whether a class answers for what is computed with a parameter or its gradient.
+template <class Item>
+ClassPass::Wanted class_pass(const std::vector<Item>& items) {
+  for (const Item& item : items)
+    if (is_of_dispatched_class(item.param) || is_of_dispatched_class(item.grad)) return ClassPass::Wanted::Yes;
+  return ClassPass::Wanted::No;
+}
+
 template <class Item>
 void unscale(std::vector<Item>& items, const Tensor& grad_scale) {
   NoGradGuard no_grad;
@@ -157,6 +167,7 @@ void step_group(PyObject* group_object, PyObject* state, const Tensor& grad_scal
   if (items.empty()) return;
 
   {
+    const ClassPass classes(class_pass(items));
     Unlocked unlocked(elements > kUnlockElements);
     if (grad_scale.defined()) unscale(items, grad_scale);
     Rule::step(items, options);
@@ -219,8 +230,11 @@ PyObject* step_lists(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
       if (value != Py_None) items[i].*fields[f].member = state_tensor(value, fields[f].name);
     }
   }
-  if (scale.defined()) unscale(items, scale);
-  Rule::step(items, options);
+  {
+    const ClassPass classes(class_pass(items));
+    if (scale.defined()) unscale(items, scale);
+    Rule::step(items, options);
+  }
   for (size_t i = 0; i < items.size(); ++i) {
     for (size_t f = 0; f < fields.size(); ++f) {
       const Tensor& made = items[i].*fields[f].member;
@@ -251,6 +265,7 @@ static PyObject* adagrad_init(PyObject*, PyObject* const* args, Py_ssize_t nargs
       optim::AdagradItem item{state_tensor(param, "params"), {}, {}, {}};
       {
         NoGradGuard no_grad;
+        const ClassPass classes(class_pass(std::vector{item}));
         optim::adagrad_init(item, options);
       }
       Owned dict = state_of(args[1], param);
@@ -275,6 +290,7 @@ static void clear_gradient(const Tensor& param, bool set_to_none) {
     grad.requires_grad_(false);
   }
   NoGradGuard no_grad;
+  const ClassPass classes(is_of_dispatched_class(grad) ? ClassPass::Wanted::Yes : ClassPass::Wanted::No);
   grad.zero_();
 }
 
@@ -309,6 +325,8 @@ static PyObject* unscale_gradients(PyObject*, PyObject* const* args, Py_ssize_t 
   }
   const Tensor found = state_tensor(args[1], "found_inf"), scale = state_tensor(args[2], "inv_scale");
   {
+    const bool asks = std::any_of(gradients.begin(), gradients.end(), is_of_dispatched_class);
+    const ClassPass classes(asks ? ClassPass::Wanted::Yes : ClassPass::Wanted::No);
     Unlocked unlocked(elements > kUnlockElements);
     optim::unscale_gradients(gradients, found, scale);
   }

@@ -60,7 +60,11 @@ PyObject* new_storage(PyTypeObject* type, PyObject* args, PyObject* kwargs) try 
 Py_ssize_t storage_length(PyObject* self) { return static_cast<Py_ssize_t>(storage_of(self)->nbytes()); }
 static PyObject* nbytes(PyObject* self, PyObject*) { return PyLong_FromSsize_t(storage_length(self)); }
 static PyObject* element_size(PyObject*, PyObject*) { return PyLong_FromLong(1); }
-static PyObject* data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(storage_of(self)->data()); }
+static PyObject* data_ptr(PyObject* self, PyObject*) try {
+  return PyLong_FromVoidPtr(storage_of(self)->data());
+} catch (...) {
+  return raise_current_exception();
+}
 static bool can_grow(const StorageImpl& storage) { return storage.resizable() || copy_on_write::shares(storage); }
 static PyObject* resizable(PyObject* self, PyObject*) { return PyBool_FromLong(can_grow(*storage_of(self))); }
 static PyObject* address(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(storage_of(self)->address()); }

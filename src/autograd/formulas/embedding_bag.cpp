@@ -1,6 +1,7 @@
 #include "autograd/formulas/embedding_bag.h"
 
 #include "autograd/formulas/indexing.h"
+#include "autograd/formulas/seen.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 #include "shapes/embedding_bag.h"
@@ -23,14 +24,14 @@ std::tuple<Tensor, Tensor> embedding_bag_backward(const Tensor& grad, const Tens
   if (wanted[0] && mode == 2) {
     // A bag in which no index counts has the maximum zero, which came from no row.
     const Tensor flags = counted.defined() ? counted.to(grad.dtype()) : ones({used}, grad.options());
-    const Tensor filled = zeros({bags.count()}, grad.options()).index_add(0, bag_of, flags).gt(Scalar(0));
+    const Tensor filled = zeros_like_gradient(grad, {bags.count()}).index_add(0, bag_of, flags).gt(Scalar(0));
     grad_weight = zeros(weight.sizes(), weight.options())
                       .scatter_add(0, max_indices.to(DType::Int64), grad * filled.unsqueeze(1).to(grad.dtype()));
   } else if (wanted[0]) {
     Tensor spread = grad;
     if (mode == 1) {
       const Tensor flags = counted.defined() ? counted.to(grad.dtype()) : ones({used}, grad.options());
-      const Tensor sizes = zeros({bags.count()}, grad.options()).index_add(0, bag_of, flags);
+      const Tensor sizes = zeros_like_gradient(grad, {bags.count()}).index_add(0, bag_of, flags);
       spread = grad / clamp_min(sizes, Scalar(1)).unsqueeze(1);
     }
     spread = spread.index_select(0, bag_of);

@@ -28,14 +28,14 @@ TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, 
 
 Tensor index_backward(const Tensor& grad, IntArrayRef sizes, TensorList indices) {
   if (is_seen()) return grad.new_zeros(sizes, grad.options().layout(Layout::Strided)).index_put(indices, grad, true);
-  const Tensor result = zeros(sizes, grad.options());
+  const Tensor result = zeros_like_gradient(grad, sizes);
   // A single mask reads every place once; integers may read one many times.
   const bool once = indices.size() == 1 && indices[0].dtype() == DType::Bool;
   return result.index_put_(indices, grad, !once);
 }
 
 Tensor index_put_self_backward(const Tensor& grad, TensorList indices, bool accumulate) {
-  return accumulate ? grad : grad.index_put(indices, zeros({}, grad.options()));
+  return accumulate ? grad : grad.index_put(indices, zeros_like_gradient(grad, {}));
 }
 
 Tensor index_put_values_backward(const Tensor& grad, TensorList indices, IntArrayRef values_sizes) {
@@ -48,7 +48,7 @@ Tensor index_zeroed(const Tensor& grad, int64_t dim, const Tensor& index) { retu
 
 Tensor index_select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index) {
   if (is_seen()) return grad.new_zeros(sizes, grad.options().layout(Layout::Strided)).index_add(dim, index, grad);
-  return zeros(sizes, grad.options()).index_add_(dim, index, grad);
+  return zeros_like_gradient(grad, sizes).index_add_(dim, index, grad);
 }
 
 Tensor index_add_source_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntArrayRef source_sizes,
@@ -87,7 +87,7 @@ Tensor used_part(const Tensor& src, const Tensor& index) {
 // A gradient of the used part, with zeros for the rest.
 Tensor with_unused(const Tensor& grad, IntArrayRef src_sizes, const Tensor& index) {
   if (grad.sizes() == src_sizes) return grad;
-  const Tensor whole = zeros(src_sizes, grad.options());
+  const Tensor whole = zeros_like_gradient(grad, src_sizes);
   used_part(whole, index).copy_(grad);
   return whole;
 }
@@ -112,7 +112,7 @@ Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const
     return _sparse_coo_tensor_unsafe(indices, grad.reshape({-1}), sizes);
   }
   if (is_seen()) return grad.new_zeros(sizes).scatter_add(dim, index, grad);
-  return zeros(sizes, grad.options()).scatter_add_(dim, index, grad);
+  return zeros_like_gradient(grad, sizes).scatter_add_(dim, index, grad);
 }
 
 Tensor scatter_src_backward(const Tensor& grad, IntArrayRef src_sizes, int64_t dim, const Tensor& index) {
@@ -181,18 +181,18 @@ std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& grad, const Ten
 }
 
 Tensor take_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& index) {
-  return zeros(sizes, grad.options()).put_(index, grad, true);
+  return zeros_like_gradient(grad, sizes).put_(index, grad, true);
 }
 
 // ---- masks
 
 Tensor masked_select_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& mask) {
-  return zeros(broadcast_sizes(sizes, mask.sizes()), grad.options()).masked_scatter_(mask, grad);
+  return zeros_like_gradient(grad, broadcast_sizes(sizes, mask.sizes())).masked_scatter_(mask, grad);
 }
 
 Tensor masked_scatter_source_backward(const Tensor& grad, const Tensor& mask, IntArrayRef source_sizes) {
   const Tensor used = grad.masked_select(mask);
-  const Tensor flat = zeros(IntArrayRef(count_elements(source_sizes)), grad.options());
+  const Tensor flat = zeros_like_gradient(grad, IntArrayRef(count_elements(source_sizes)));
   flat.narrow(0, 0, used.numel()).copy_(used);
   return flat.view(source_sizes);
 }
@@ -204,7 +204,7 @@ namespace {
 // The gradient laid out as the tensor whose storage as_strided_scatter reads, beginning at element zero of a storage.
 Tensor laid_out(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, int64_t reach) {
   const Extent own = extent(sizes, strides);
-  const Tensor storage = zeros(IntArrayRef(std::max(offset + own.high, reach)), grad.options());
+  const Tensor storage = zeros_like_gradient(grad, IntArrayRef(std::max(offset + own.high, reach)));
   storage.as_strided(sizes, strides, offset).copy_(grad);
   return storage;
 }
@@ -255,7 +255,7 @@ Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, int6
   Tensor rows = grad.index_select(0, flat);
   if (scale_grad_by_freq) {
     const Tensor counts =
-        zeros(IntArrayRef(grad.size(0)), grad.options()).index_add_(0, flat, ones(flat.sizes(), grad.options()));
+        zeros_like_gradient(grad, IntArrayRef(grad.size(0))).index_add_(0, flat, ones(flat.sizes(), grad.options()));
     rows = rows / counts.index_select(0, flat).unsqueeze(1);
   }
   if (padding_idx >= 0) rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0);

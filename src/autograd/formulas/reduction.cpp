@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "autograd/formulas/formulas.h"
+#include "autograd/formulas/seen.h"
 #include "core/geometry.h"
 
 namespace mica::formulas {
@@ -105,7 +106,7 @@ Tensor extremum_backward(const Tensor& grad, const Tensor& self, const Tensor& r
 Tensor selected_backward(const Tensor& grad, int64_t dim, const Tensor& indices, IntArrayRef sizes, bool keepdim) {
   if (sizes.empty()) return grad;
   const int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()));
-  const Tensor target = zeros(sizes, grad.options());
+  const Tensor target = zeros_like_gradient(grad, sizes);
   return keepdim ? scatter(target, d, indices, grad) : scatter(target, d, indices.unsqueeze(d), grad.unsqueeze(d));
 }
 
@@ -216,7 +217,7 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
 
 Tensor cummaxmin_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& indices, int64_t dim) {
   if (sizes.empty() || grad.numel() == 0) return grad;
-  return scatter_add(zeros(sizes, grad.options()), dim, indices, grad);
+  return scatter_add(zeros_like_gradient(grad, sizes), dim, indices, grad);
 }
 
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim) {

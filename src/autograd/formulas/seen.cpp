@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "mica/core/class_alias.h"
+#include "mica/ops.h"
+
 namespace mica::formulas {
 
 namespace {
@@ -62,6 +65,10 @@ struct SeenDerivative final : Node {
 };
 
 }  // namespace
+
+Tensor zeros_like_gradient(const Tensor& grad, IntArrayRef sizes) {
+  return dispatch::in_parts ? new_zeros(grad, sizes) : zeros(sizes, grad.options());
+}
 
 bool is_seen() { return dispatch::active && !composing; }
 

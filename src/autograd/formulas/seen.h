@@ -12,6 +12,10 @@ namespace mica::formulas {
 // Whether a mode is to be asked. A derivative that is being computed by operations is not handed over a second time.
 bool is_seen();
 
+// Zeros of the dtype and device of a gradient. In a pass through tensors of a class that answers for its operations,
+// they are of the gradient's class.
+Tensor zeros_like_gradient(const Tensor& grad, IntArrayRef sizes);
+
 // Computes the derivative by operations, from the tensors by which it may be differentiated again.
 using Composed = std::function<TensorVec(const TensorVec& inputs)>;
 

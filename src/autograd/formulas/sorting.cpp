@@ -1,5 +1,6 @@
 #include "autograd/formulas/sorting.h"
 
+#include "autograd/formulas/seen.h"
 #include "mica/ops.h"
 
 namespace mica::formulas {
@@ -8,7 +9,7 @@ Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& i
                                 bool keepdim) {
   if (sizes.empty()) return grad;
   const bool lifted = !keepdim;
-  return zeros(sizes, grad.options())
+  return zeros_like_gradient(grad, sizes)
       .scatter(dim, lifted ? indices.unsqueeze(dim) : indices, lifted ? grad.unsqueeze(dim) : grad);
 }
 

@@ -35,7 +35,7 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
   Extent base = extent(sizes, strides), view = extent(size, stride);
   const int64_t low = std::min(base_offset + base.low, view_offset + view.low);
   const int64_t high = std::max(base_offset + base.high, view_offset + view.high);
-  Tensor flat = zeros({std::max<int64_t>(high - low, 0)}, grad.options());
+  Tensor flat = new_zeros(grad, {std::max<int64_t>(high - low, 0)});
   if (grad.numel() > 0) {
     if (has_internal_overlap(size, stride)) {
       Tensor positions =
@@ -51,7 +51,7 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
     Tensor positions = arange(0, flat.numel(), 1, grad.options().dtype(DType::Int64))
                            .as_strided(sizes, strides, base_offset - low)
                            .reshape({-1});
-    count = count.index_add(0, positions, ones({positions.numel()}, grad.options()));
+    count = count.index_add(0, positions, new_ones(grad, {positions.numel()}));
     flat = flat / count;
   }
   return flat.as_strided(sizes, strides, base_offset - low);
@@ -64,7 +64,7 @@ Tensor select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
       return {select_scatter(zeros(own, t[0].options()), t[0], dim, index)};
     });
   }
-  Tensor result = zeros(sizes, grad.options());
+  Tensor result = zeros_like_gradient(grad, sizes);
   result.select(dim, index).copy_(grad);
   return result;
 }
@@ -78,7 +78,7 @@ Tensor slice_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, std::o
       return {slice_scatter(zeros(own, t[0].options()), t[0], dim, start, end, step)};
     });
   }
-  Tensor result = zeros(sizes, grad.options());
+  Tensor result = zeros_like_gradient(grad, sizes);
   slice(result, dim, start, end, step).copy_(grad);
   return result;
 }
@@ -103,7 +103,7 @@ Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
       arange(0, sizes[d], 1, TensorOptions(DType::Int64).device(grad.device())).unfold(0, size, step).reshape({-1});
   // Each window is brought next to its dimension, so that one index_add sums all of them.
   Tensor windows = grad.movedim(-1, d + 1).flatten(d, d + 1);
-  return zeros(sizes, grad.options()).index_add(d, positions, windows);
+  return zeros_like_gradient(grad, sizes).index_add(d, positions, windows);
 }
 
 Tensor diagonal_backward(const Tensor& grad, IntArrayRef sizes, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -114,7 +114,7 @@ Tensor diagonal_backward(const Tensor& grad, IntArrayRef sizes, int64_t offset, 
                       return {diagonal_scatter(zeros(own, t[0].options()), t[0], offset, dim1, dim2)};
                     });
   }
-  Tensor result = zeros(sizes, grad.options());
+  Tensor result = zeros_like_gradient(grad, sizes);
   result.diagonal(offset, dim1, dim2).copy_(grad);
   return result;
 }

@@ -70,9 +70,6 @@ class DTensor(mica.Tensor):
             made = mica.Tensor._make_wrapper_subclass(
                 cls, meta.shape, strides=meta.stride, dtype=meta.dtype, device=local_tensor.device
             )
-            if made.numel() > 1024:  # the tensor itself has no elements: its memory is given back
-                with aside():
-                    made.untyped_storage().resize_(0)
         made._spec = spec
         made._local_tensor = local_tensor.detach() if local_tensor.requires_grad else local_tensor
         if requires_grad:
