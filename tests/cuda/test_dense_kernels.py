@@ -136,3 +136,21 @@ def test_fills(dtype):
     apart = mica.zeros(300, 200, dtype=dtype, device="cuda")
     apart[:, ::2].fill_(value)
     assert (apart[:, ::2] == value).all().item() and (apart[:, 1::2] == 0).all().item()
+
+
+@pytest.mark.parametrize("dtype", SIZES)
+@pytest.mark.parametrize("width", [127, 128, 129, 1000, 4099])
+def test_index_select_of_rows_apart(width, dtype):
+    whole = numbers((40, 2 * width), dtype)
+    index = mica.randint(0, 40, (91,))
+    for view in (
+        lambda t: t[:, ::2],
+        lambda t: t[:, 1 : width + 1],
+        lambda t: t[:, :width],
+        lambda t: t[:, :width].t().contiguous().t(),
+        lambda t: t[:, :1].expand(40, width),
+    ):
+        here, there = view(whole), view(whole.cuda())
+        same(there.index_select(0, index.cuda()), here.index_select(0, index))
+        same(there[index.cuda() - 40], here[index - 40])
+        same(there[index[:1].cuda()], here[index[:1]])

@@ -75,48 +75,65 @@ int64_t widen(Lookup& walk, const void* dense, const void* table, int64_t elemen
   return factor * element;
 }
 
-// Long rows that one index names, side by side in both tensors: a block moves a part of one. Pitches are in units of T.
+// Rows that one index names each. A row has `parts` parts, each of kReadEach times blockDim.x elements; threads along y
+// have rows of their own.
 template <class T>
 struct RowCopy {
   T* to;
   const T* from;
-  int64_t row, parts;  // units of one row, and blocks for it
-  int64_t to_pitch;
+  int64_t rows, width;
+  int64_t to_pitch, to_step, from_step;
+  unsigned parts;
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) read_rows(RowCopy<T> c, Lookup walk) {
   wait_for_predecessors();
-  const int64_t row = blockIdx.x / c.parts, part = blockIdx.x - row * c.parts;
+  const unsigned group = blockIdx.x / c.parts, part = blockIdx.x - group * c.parts;
+  const int64_t row = static_cast<int64_t>(group) * blockDim.y + threadIdx.y;
+  if (row >= c.rows) return;
   const int64_t from = walk.bounds.checked(walk.index[0][row], walk.sizes[0], walk.dims[0], walk.from_end);
-  const int64_t first = part * (kThreads * kReadEach) + threadIdx.x;
-  const T* source = c.from + from * walk.strides[0];
-  T* target = c.to + row * c.to_pitch;
+  const auto step = static_cast<int>(blockDim.x);
+  const int64_t first = static_cast<int64_t>(part) * (step * kReadEach) + threadIdx.x;
+  const T* source = c.from + from * walk.strides[0] + first * c.from_step;
+  T* target = c.to + row * c.to_pitch + first * c.to_step;
   T values[kReadEach];
 #pragma unroll
   for (int j = 0; j < kReadEach; ++j)
-    if (first + j * kThreads < c.row) values[j] = source[first + j * kThreads];
+    if (first + j * step < c.width) values[j] = source[j * step * c.from_step];
 #pragma unroll
   for (int j = 0; j < kReadEach; ++j)
-    if (first + j * kThreads < c.row) target[first + j * kThreads] = values[j];
+    if (first + j * step < c.width) target[j * step * c.to_step] = values[j];
+}
+
+// False where the rows are short, or where they are not all that the walk consists of.
+template <class T>
+bool read_by_rows(const Lookup& walk, T* to, const T* table, int device) {
+  constexpr int64_t kShortest = 128;
+  const Places<3>& p = walk.places;
+  if (walk.count != 1 || p.ndim != 2 || p.sizes[0] < kShortest || p.strides[0][2] != 0 || p.strides[1][1] != 0 ||
+      p.strides[1][2] != 1)
+    return false;
+  unsigned across = 32;
+  while (across < kThreads && across * kReadEach < p.sizes[0]) across *= 2;
+  const unsigned down = kThreads / across;
+  const int64_t parts = (p.sizes[0] + across * kReadEach - 1) / (across * kReadEach);
+  const int64_t blocks = (p.sizes[1] + down - 1) / down * parts;
+  if (blocks >= int64_t{1} << 31) return false;
+  launch<read_rows<T>>(device, static_cast<unsigned>(blocks), dim3(across, down),
+                       RowCopy<T>{to, table, p.sizes[1], p.sizes[0], p.strides[1][0], p.strides[0][0], p.strides[0][1],
+                                  static_cast<unsigned>(parts)},
+                       walk);
+  return true;
 }
 
 void read(Lookup& walk, const TensorView& out, const TensorView& table) {
   const int64_t unit = widen(walk, out.data, table.data, element_size(out.dtype));
+  const int device = out.device.index();
   visit_size(unit, [&]<class T>(Tag<T>) {
-    const Places<3>& p = walk.places;
-    constexpr int64_t kPart = kThreads * kReadEach;
-    if constexpr (sizeof(T) == 16) {
-      const bool rows = walk.count == 1 && p.ndim == 2 && p.strides[0][0] == 1 && p.strides[0][1] == 1 &&
-                        p.strides[0][2] == 0 && p.strides[1][1] == 0 && p.strides[1][2] == 1;
-      const int64_t parts = (p.sizes[0] + kPart - 1) / kPart;
-      if (rows && p.sizes[0] >= kPart / 2 && parts * p.sizes[1] < (int64_t{1} << 31))
-        return launch<read_rows<T>>(out.device.index(), static_cast<unsigned>(parts * p.sizes[1]), kThreads,
-                                    RowCopy<T>{out.ptr<T>(), table.ptr<const T>(), p.sizes[0], parts, p.strides[1][0]},
-                                    walk);
-    }
-    launch<read_kernel<T>>(out.device.index(), blocks_for(p.numel, kPart), kThreads, p.numel, walk, out.ptr<T>(),
-                           table.ptr<const T>());
+    if (read_by_rows<T>(walk, out.ptr<T>(), table.ptr<const T>(), device)) return;
+    launch<read_kernel<T>>(device, blocks_for(walk.places.numel, int64_t{kThreads} * kReadEach), kThreads,
+                           walk.places.numel, walk, out.ptr<T>(), table.ptr<const T>());
   });
 }
 
