@@ -76,18 +76,33 @@ Operand without_repeats(Operand o) {
   return o;
 }
 
-Operand sum_out(Operand o, const Labels& keep) {
-  DimVector dims;
-  Labels left;
-  for (size_t d = 0; d < o.labels.size(); ++d) {
-    if (contains(keep, o.labels[d])) {
-      left.push_back(o.labels[d]);
-    } else {
-      dims.push_back(static_cast<int64_t>(d));
-    }
+// Leaves out labels of size one that are not in `keep`.
+Operand squeeze_out(Operand o, const Labels& keep) {
+  for (size_t d = o.labels.size(); d-- > 0;) {
+    if (o.tensor.sizes()[d] != 1 || contains(keep, o.labels[d])) continue;
+    o.tensor = o.tensor.squeeze(static_cast<int64_t>(d));
+    o.labels.erase(o.labels.begin() + static_cast<std::ptrdiff_t>(d));
   }
-  if (dims.empty()) return o;
-  return {o.tensor.sum(dims.ref()), left};
+  return o;
+}
+
+// Sums the labels that are not in `keep`, over a view whose other dimensions are in the order of `keep`, as the sum's
+// are then.
+Operand sum_out(Operand o, const Labels& keep) {
+  DimVector order, dims;
+  Labels left;
+  for (int label : keep) {
+    if (!contains(o.labels, label) || contains(left, label)) continue;
+    order.push_back(std::find(o.labels.begin(), o.labels.end(), label) - o.labels.begin());
+    left.push_back(label);
+  }
+  if (left.size() == o.labels.size()) return o;
+  for (size_t d = 0; d < o.labels.size(); ++d) {
+    if (contains(left, o.labels[d])) continue;
+    dims.push_back(static_cast<int64_t>(order.size()));
+    order.push_back(static_cast<int64_t>(d));
+  }
+  return {o.tensor.permute(order).sum(dims.ref()), left};
 }
 
 // The operand with its dimensions in the order of `labels`, grouped into a batch of matrices.
@@ -110,6 +125,22 @@ Tensor as_matrices(const Operand& o, const Labels& batch, const Labels& rows, co
   return t.reshape({counts[0], counts[1], counts[2]});
 }
 
+// A view of the operand with one dimension for each of `labels`, of size one for those that it lacks. What else it has
+// is of size one, and left out.
+Tensor spread(const Operand& o, const Labels& labels) {
+  DimVector order;
+  for (int label : labels)
+    if (contains(o.labels, label))
+      order.push_back(std::find(o.labels.begin(), o.labels.end(), label) - o.labels.begin());
+  for (size_t d = 0; d < o.labels.size(); ++d)
+    if (!contains(labels, o.labels[d])) order.push_back(static_cast<int64_t>(d));
+  Tensor t = o.tensor.permute(order);
+  for (size_t d = 0; d < labels.size(); ++d)
+    if (!contains(o.labels, labels[d])) t = t.unsqueeze(static_cast<int64_t>(d));
+  while (t.dim() > static_cast<int64_t>(labels.size())) t = t.squeeze(-1);
+  return t;
+}
+
 // Multiplies two operands and sums the labels that only they have and nobody else needs.
 Operand contract(Operand a, Operand b, const Labels& needed_later) {
   int64_t sizes[kMaxLabels];
@@ -122,8 +153,8 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
   keep_a.insert(keep_a.end(), b.labels.begin(), b.labels.end());
   keep_b.insert(keep_b.end(), a.labels.begin(), a.labels.end());
   const bool alike = a.tensor.dtype() == b.tensor.dtype();
-  a = sum_out(std::move(a), keep_a);
-  b = sum_out(std::move(b), keep_b);
+  a = sum_out(squeeze_out(std::move(a), keep_a), keep_a);
+  b = sum_out(squeeze_out(std::move(b), keep_b), keep_b);
   Labels batch, rows, columns, summed;
   for (int label : a.labels) {
     if (!contains(b.labels, label)) {
@@ -148,15 +179,20 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
     a.tensor = a.tensor.to(DType::Int64);
     b.tensor = b.tensor.to(DType::Int64);
   }
-  Labels labels = batch;
+  Labels labels;
+  if (std::all_of(summed.begin(), summed.end(), [&](int label) { return sizes[label] == 1; })) {
+    // Nothing is summed: a * b, of any two dtypes, which autocast leaves as they are.
+    for (int label : needed_later)
+      if (!contains(labels, label) && (contains(a.labels, label) || contains(b.labels, label))) labels.push_back(label);
+    return {mica::mul(spread(a, labels), spread(b, labels)), labels};
+  }
+  labels = batch;
   labels.insert(labels.end(), rows.begin(), rows.end());
   labels.insert(labels.end(), columns.begin(), columns.end());
   DimVector shape;
   for (int label : labels) shape.push_back(sizes[label]);
   const Tensor left = as_matrices(a, batch, rows, summed, sizes), right = as_matrices(b, batch, summed, columns, sizes);
-  // Where nothing is summed, operands may be of any two dtypes, as with a * b.
-  const bool products = summed.empty() && (left.dtype() != right.dtype() || left.dtype() == DType::Bool);
-  return {(products ? mica::mul(left, right) : mica::bmm(left, right)).reshape(shape), labels};
+  return {mica::bmm(left, right).reshape(shape), labels};
 }
 
 // Labels that the result or another operand than i and j needs.

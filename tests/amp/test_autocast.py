@@ -21,6 +21,17 @@ def test_products_run_in_the_short_dtype():
     assert (a @ b).dtype == mica.float32
 
 
+def test_einsum_without_a_sum_is_left_as_it_is():
+    positions, frequencies = mica.arange(300.0), mica.rand(4)
+    with autocast("cpu"):
+        angles = mica.einsum("i,j->ij", positions, frequencies)
+        scaled = mica.einsum("bnd,bn->bnd", mica.randn(2, 3, 4), mica.randn(2, 3))
+        assert mica.einsum("ij,kj->ik", mica.ones(3, 2), mica.ones(4, 2)).dtype == mica.bfloat16
+        assert mica.einsum("ij,kj->ik", mica.ones(3, 1), mica.ones(4, 1)).dtype == mica.float32
+    assert mica.equal(angles, positions[:, None] * frequencies), "rotary embeddings need their digits"
+    assert scaled.dtype == mica.float32
+
+
 def test_the_result_is_that_of_cast_inputs():
     a, b = matrix(), matrix()
     with autocast("cpu"):

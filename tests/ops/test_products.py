@@ -105,6 +105,27 @@ def test_einsum(equation, shapes):
     )
 
 
+def test_einsum_multiplies_where_nothing_is_summed():
+    a, b = mica.ones(3, 4), mica.ones(4, dtype=mica.float64)
+    assert mica.einsum("ij,j->ij", a, b).dtype == mica.float64
+    assert mica.einsum("ij,jk->ik", a[:, :1], b[None]).dtype == mica.float64, "the sum is over one element"
+    assert mica.einsum("ij,i->j", a[:1], b[:1]).tolist() == [1, 1, 1, 1]
+    with pytest.raises(RuntimeError, match="same dtype"):
+        mica.einsum("ij,j->i", a, b)
+    small = mica.ones(3, 1, dtype=mica.int32)
+    assert mica.einsum("ij,k->ik", small, small[:, 0]).dtype == mica.int32, "no sum makes it int64"
+
+
+def test_einsum_computes_in_the_order_of_the_result():
+    a, b = mica.arange(12.0).reshape(3, 4), mica.arange(4.0)
+    for equation in ("ij,j->ij", "ij,j->ji"):
+        result = mica.einsum(equation, a, b)
+        assert result.stride() == (a * b if equation == "ij,j->ij" else a.t() * b[:, None]).stride()
+    assert mica.einsum("abd->ba", mica.ones(2, 4, 3)).is_contiguous()
+    assert mica.einsum(",eab->be", mica.tensor(2.0), mica.ones(4, 3, 2)).is_contiguous()
+    assert mica.einsum("aed,be->ae", mica.ones(1, 2, 4).permute(2, 1, 0), mica.ones(3, 2)).stride() == (1, 4)
+
+
 def test_tensordot_and_kron():
     (a, x), (b, y) = both(3, 4, 5), both(4, 3, 2)
     assert_equal(mica.tensordot(x, y, dims=([1, 0], [0, 1])), np.tensordot(a, b, axes=([1, 0], [0, 1])))
