@@ -1,5 +1,6 @@
 // sort, kthvalue, median, mode, searchsorted.
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/sort/sort_rows.h"
 #include "backends/cuda/sort/sorted_index.cuh"
 
 namespace mica::cuda {
@@ -14,7 +15,7 @@ struct Rearrange {
   int64_t* indices;
   const uint32_t* order;
   __device__ void operator()(int64_t i) const {
-    const int64_t row = i / rows.n, j = i - row * rows.n;
+    const int64_t row = rows.row(i), j = i - row * rows.n;
     int64_t at[3];
     rows.places.at(row, at);
     const int64_t from = order[i];
@@ -131,6 +132,9 @@ void sort(const TensorView& values, const TensorView& indices, const TensorView&
   if (self.numel == 0) return;
   DeviceGuard guard(self.device.index());
   const SortRows rows(self, values, indices, dim);
+  const bool known = is_integral(self.dtype) || self.dtype == DType::Bool || self.dtype == DType::Float16 ||
+                     self.dtype == DType::BFloat16 || self.dtype == DType::Float32 || self.dtype == DType::Float64;
+  if (known && sort_short_rows(rows, values, indices, self, descending)) return;
   visit_ordered("sort", self.dtype, [&]<class T>(Tag<T>) {
     const Buffer order = sorted_index<T>(rows, self, descending);
     for_each(rows.device, self.numel,

@@ -15,6 +15,13 @@ struct SortRows {
   int64_t strides[3] = {0, 0, 0};
   int64_t n = 1, rows = 1;
   int device;
+  Divider divider;  // by n, where there are few elements
+
+  // Of element i of all rows.
+  __device__ int64_t row(int64_t i) const {
+    if (rows == 1) return 0;
+    return n * rows < int64_t{1} << 31 ? divider.divide(static_cast<uint32_t>(i)) : i / n;
+  }
 
   SortRows(const TensorView& self, const TensorView& values, const TensorView& indices, int64_t dim)
       : device(self.device.index()) {
@@ -27,6 +34,7 @@ struct SortRows {
       strides[0] = stride(self, dim), strides[1] = stride(values, dim), strides[2] = stride(indices, dim);
     }
     rows = places.numel;
+    divider = Divider(static_cast<uint32_t>(std::max<int64_t>(n, 1)));
     MICA_CHECK(n < (int64_t{1} << 31), "sort(): rows of 2^31 elements or more are not supported on ", self.device);
   }
 };
@@ -45,7 +53,7 @@ struct MakeKeys {
   bool turned;
   uint32_t* numbers = nullptr;
   __device__ void operator()(int64_t i) const {
-    const int64_t row = i / rows.n, j = i - row * rows.n;
+    const int64_t row = rows.row(i), j = i - row * rows.n;
     int64_t at[3];
     rows.places.at(row, at);
     const auto key = order_key(in[at[0] + j * rows.strides[0]]);
