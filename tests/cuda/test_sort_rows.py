@@ -69,7 +69,7 @@ def test_strides(dtype):
         compare(x.permute(2, 0, 1), dim)
     values, indices = mica.empty(70, 30, dtype=dtype).cuda().t(), mica.empty(70, 30, dtype=mica.int64).cuda().t()
     mica.sort(x[:, :, 0].cuda(), 1, out=(values, indices))
-    want = x[:, :, 0].sort(1, stable=True)
+    want = x[:, :, 0].sort(dim=1, stable=True)
     same(values, want.values)
     same(indices, want.indices)
     compare(x[0, 0, 0])
