@@ -8,9 +8,10 @@ import functools
 
 import mica
 from mica import _C
-from mica._functorch.compiled_function import Compilers, joint_of
+from mica._functorch.compiled_function import Compilers
 from mica._functorch.compilers import make_boxed_compiler, make_boxed_func
 from mica._functorch.exported import BackwardSignature, GraphSignature, aot_export_joint_simple, aot_export_module
+from mica._functorch.joint import joint_of
 from mica._functorch.shared_inputs import compiled_for, repeats, sharing
 from mica._guards import detect_fake_mode
 from mica.fx.graph import Graph

@@ -7,10 +7,11 @@ import mica
 from mica import _C
 from mica._functorch.alias_facts import InputFacts, facts_of
 from mica._functorch.functional_graphs import into_functional_graph, without_changes, without_inner_changes
+from mica._functorch.joint import joint_of, listed, needs_gradient, without_autocast
 from mica._functorch.partitioners import default_partition
 from mica.utils._pytree import tree_map_only
 
-__all__ = ["Compiled", "CompiledFunction", "Compilers", "Watched", "copied", "draws_kept", "joint_of", "rename"]
+__all__ = ["Compiled", "CompiledFunction", "Compilers", "Watched", "copied", "draws_kept", "rename"]
 
 
 class Compilers:
@@ -23,15 +24,8 @@ class Compilers:
 
 def _called(compiled, args):
     """Call the function that a compiler returned: with one list, or with separate arguments."""
-    return compiled(list(args)) if getattr(compiled, "_boxed_call", False) else compiled(*args)
-
-
-def _needs_gradient(tensor):
-    return isinstance(tensor, _C.TensorBase) and tensor.requires_grad
-
-
-def _listed(made):
-    return list(made) if isinstance(made, (list, tuple)) else [made]
+    with without_autocast():
+        return compiled(list(args)) if getattr(compiled, "_boxed_call", False) else compiled(*args)
 
 
 def copied(values, leaves=True):
@@ -70,28 +64,6 @@ def draws_kept(values, generators=()):
             each.set_state(state)
 
 
-def joint_of(function, chosen=None):
-    """A function of (inputs, gradients of the outputs) that returns the outputs, and the gradients of the inputs.
-
-    `chosen` says for each output whether a gradient comes for it; without it, those that require grad get one.
-    """
-
-    def joint(primals, tangents):
-        with mica.enable_grad():
-            outputs = _listed(function(*primals))
-            wanted = [p for p in primals if _needs_gradient(p)]
-            differentiable = [o for i, o in enumerate(outputs) if (_needs_gradient(o) if chosen is None else chosen[i])]
-            pairs = [(o, t) for o, t in zip(differentiable, tangents, strict=True) if o.requires_grad]
-            gradients = iter(())
-            if wanted and pairs:
-                gradients = iter(
-                    mica.autograd.grad([o for o, _ in pairs], wanted, [t for _, t in pairs], allow_unused=True)
-                )
-        return outputs, [next(gradients, None) if _needs_gradient(p) else None for p in primals]
-
-    return joint
-
-
 class Watched:
     """A function whose call on copies of its inputs was watched, and its graphs.
 
@@ -104,7 +76,7 @@ class Watched:
         self.fn = mica.no_grad()(fn) if self.enables else fn
         self.generators = generators
         self.changed_late = []
-        self.needs = [_needs_gradient(value) for value in flat_inputs]
+        self.needs = [needs_gradient(value) for value in flat_inputs]
         recorded = any(self.needs) and (mica.is_grad_enabled() or enables)
         given = copied(flat_inputs, leaves=not recorded)
         with draws_kept(flat_inputs, generators), mica.enable_grad() if self.enables else contextlib.nullcontext():
@@ -124,7 +96,7 @@ class Watched:
 
     def lacks_gradients(self, flat_inputs):
         """Whether one of these inputs wants a gradient that no graph was made for."""
-        return any(_needs_gradient(v) and not need for v, need in zip(flat_inputs, self.needs, strict=True))
+        return any(needs_gradient(v) and not need for v, need in zip(flat_inputs, self.needs, strict=True))
 
     def _check(self):
         for i, each in enumerate(self.inputs):
@@ -194,7 +166,7 @@ class Watched:
                 fresh[i] = primals[i].clone()
             elif copies and self.inputs[i].reshaped:
                 fresh[i] = primals[i].view(primals[i].shape)
-        made = _listed(self.fn(*fresh))
+        made = listed(self.fn(*fresh))
         bases = {each.source: made[i]._base for i, each in enumerate(self.outputs) if each.kind == "of base"}
         return made, fresh, [bases[i] for i in range(self.bases)]
 

@@ -1,4 +1,4 @@
-"""Settings of torch._functorch. They are kept and have no effect."""
+"""Settings of torch._functorch. They are kept; `backward_pass_autocast` alone has an effect."""
 
 from mica._dynamo._settings_module import settings as _settings
 

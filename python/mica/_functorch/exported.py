@@ -7,6 +7,7 @@ from mica import _C
 from mica._functorch import config
 from mica._functorch.compiled_function import Watched, copied
 from mica._functorch.functional_graphs import into_functional_graph
+from mica._functorch.joint import casts_of_backward
 from mica._functorch.shared_inputs import repeats, sharing
 from mica.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
@@ -177,7 +178,8 @@ def _with_gradients(watched, leaves, table, index):
         with mica.enable_grad():
             made = watched.prepared(*primals)
             wanted = [value for value, needs in zip(primals, watched.needs, strict=True) if needs]
-            gradients = mica.autograd.grad(made[len(watched.outside) + index], wanted, allow_unused=True)
+            with casts_of_backward():
+                gradients = mica.autograd.grad(made[len(watched.outside) + index], wanted, allow_unused=True)
         if any(each is None for each in gradients):
             raise AssertionError(
                 "Found a parameter that did not receive a gradient.\n"
