@@ -239,3 +239,13 @@ def test_elements_that_are_absent_are_not_read():
         x.untyped_storage().data_ptr()
     with pytest.raises(NotImplementedError, match="has none of its own"):
         x.untyped_storage().tolist()
+
+
+def test_gradients_of_functions_compiled_ahead():
+    from mica._functorch.aot_autograd import aot_function
+
+    x, w = pair(), torch.ones(3, 2, requires_grad=True)
+    compiled = aot_function(lambda x, w: x @ w, fw_compiler=lambda graph, example: graph)
+    compiled(x, w).sum().backward()  # its gradient comes expanded, and is copied for the graph
+    assert type(x.grad) is Pair and torch.equal(x.grad.b, torch.full((2, 3), 2.0))
+    assert type(w.grad) is Pair and torch.equal(w.grad.b, 10 * w.grad.a)

@@ -325,7 +325,7 @@ def _with_strides(gradient, strides):
     if strides is None or gradient is None or gradient.stride() == strides or gradient.layout is not mica.strided:
         return gradient
     with mica.no_grad():
-        return mica.empty_strided(gradient.shape, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+        return gradient.new_empty_strided(gradient.shape, strides).copy_(gradient)
 
 
 def _once(gradients, given):
