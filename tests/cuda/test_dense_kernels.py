@@ -154,3 +154,33 @@ def test_index_select_of_rows_apart(width, dtype):
         same(there.index_select(0, index.cuda()), here.index_select(0, index))
         same(there[index.cuda() - 40], here[index - 40])
         same(there[index[:1].cuda()], here[index[:1]])
+
+
+@pytest.mark.parametrize("dtype", SIZES)
+@pytest.mark.parametrize("width", [127, 128, 130, 1000, 4099, 20_000])
+def test_copies_of_rows(width, dtype):
+    whole = numbers((3, 10, 2 * width), dtype)
+    for view in (
+        lambda t: t[..., ::2],
+        lambda t: t[..., 1::2],
+        lambda t: t[:, ::2, 1 : width + 1],
+        lambda t: t[::2, :, :width],
+        lambda t: t[0, :, 1 : width + 2 - width % 2],
+        lambda t: t[:, :, :1].expand(3, 10, width),
+        lambda t: t[0, 0, ::2],
+        lambda t: t[1, 1, 1:],
+    ):
+        here, there = view(whole), view(whole.cuda())
+        same(there.clone(memory_format=mica.contiguous_format), here.contiguous())
+        same(there.flip(-1), here.flip(-1))
+        same(there.flip(0), here.flip(0))
+        same(mica.cat((there, there), -1), mica.cat((here, here), -1))
+        same(mica.cat((there, there[..., 3:]), -1), mica.cat((here, here[..., 3:]), -1))
+        same(mica.cat((there, there), 0), mica.cat((here, here), 0))
+        same(mica.stack((there, there), -1), mica.stack((here, here), -1))
+        same(there.repeat(*(2,) * here.dim()), here.repeat(*(2,) * here.dim()))
+        kept = [mica.zeros(3, 10, 2 * width, dtype=dtype), mica.zeros(3, 10, 2 * width, dtype=dtype).cuda()]
+        for t, source in zip(kept, (here, there), strict=True):
+            if not (view(t).stride() and 0 in view(t).stride()):
+                view(t).copy_(source)
+        same(kept[1], kept[0])

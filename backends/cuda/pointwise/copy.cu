@@ -1,4 +1,5 @@
 // copy: every dtype to every other; fill.
+#include "backends/cuda/copy_rows.h"
 #include "backends/cuda/creation/fill.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/pixels.cuh"
@@ -194,9 +195,11 @@ void copy(const PointwiseLoop& loop) {
                                      cudaMemcpyDeviceToDevice, current_stream(loop.device.index())));
   PixelCopy pixels;
   const bool by_pixels = as_pixel_copy(loop, size, pixels);
+  const bool turned = is_transpose(loop, size);
+  if (!by_pixels && !turned && copy_rows(loop, size)) return;
   visit_size(size, [&]<class T>(Tag<T>) {
     if (by_pixels) return copy_pixels<T>(pixels, current_stream(loop.device.index()));
-    if (is_transpose(loop, size)) return run_transpose<T>(loop, Same<T>{});
+    if (turned) return run_transpose<T>(loop, Same<T>{});
     run_moved<T, T>(loop, Same<T>{});
   });
 }
