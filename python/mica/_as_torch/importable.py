@@ -8,11 +8,15 @@ that runs on Mica. Each row gives the module, its names, and who imports them fo
 LISTED = [
     # Sharding over processes, and its checkpoints.
     ("distributed._composable.fsdp.fully_shard", "FSDPModule", "opacus asks whether a model is sharded, by the oldest name"),
+    ("distributed.checkpoint", "HuggingFaceStorageReader HuggingFaceStorageWriter",
+     "torchtitan has checkpoints of sharded models in another format"),
     ("distributed.checkpoint.hf_storage", "HuggingFaceStorageReader HuggingFaceStorageWriter",
      "transformers has checkpoints of sharded models"),
     # Kernels for GPUs that are written in another language.
     ("_higher_order_ops.inline_asm_elementwise", "inline_asm_elementwise", "torchao has kernels for Blackwell"),
     ("sparse._triton_ops_meta", "get_meta minimize update", "torchao has kernels in Triton for sparse weights"),
+    # Code that torch's compiler has made.
+    ("_inductor.codecache", "", "nequip imports the module before it opens packages of machine code"),
     # Types of TorchScript's.
     ("", "TensorType", "open_clip annotates a function with it"),
     ("_C", "Block Graph JitType ListType Node OptionalType ScriptClass ScriptObject TensorType TupleType Value",

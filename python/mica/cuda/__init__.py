@@ -190,6 +190,12 @@ def is_initialized():
     return is_available()
 
 
+def _lazy_call(callable, **kwargs):
+    """Call a function once CUDA has been started: now where there is a GPU, never where there is none."""
+    if is_initialized():
+        callable()
+
+
 def ipc_collect():
     """Let go of memory that was sent to other processes and that none of them uses any longer."""
     import sys

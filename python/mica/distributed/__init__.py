@@ -53,8 +53,8 @@ if "TORCH_DISTRIBUTED_DEBUG" in _os.environ:
     set_debug_level_from_env()
 
 _MODULES = (
-    "algorithms", "checkpoint", "constants", "device_mesh", "distributed_c10d", "elastic", "fsdp", "launcher", "nn", "optim",
-    "pipelining", "rpc", "tensor", "utils",
+    "algorithms", "autograd", "checkpoint", "constants", "device_mesh", "distributed_c10d", "elastic", "fsdp", "launcher", "nn",
+    "optim", "pipelining", "rpc", "tensor", "utils",
 )  # fmt: skip
 
 

@@ -17,6 +17,9 @@ from mica.distributions._transforms_elementwise import (
     SoftplusTransform,
     TanhTransform,
 )
+from mica.distributions._transforms_elementwise import (
+    clipped_sigmoid as _clipped_sigmoid,  # noqa: F401 - packages make transforms of their own with it
+)
 from mica.distributions._transforms_joined import CatTransform, StackTransform
 from mica.distributions._transforms_vector import (
     CorrCholeskyTransform,

@@ -18,7 +18,7 @@ _SHARED = (
 globals().update({name: getattr(_C, name) for name in _SHARED})
 
 from mica.nn.functional_attention import *  # noqa: E402, F403 - after what it replaces
-from mica.nn.functional_attention import _canonical_mask, _none_or_dtype  # noqa: E402, F401
+from mica.nn.functional_attention import _canonical_mask, _check_key_padding_mask, _none_or_dtype  # noqa: E402, F401
 from mica.nn.functional_grouped import *  # noqa: E402, F403
 from mica.nn.functional_loss import *  # noqa: E402, F403
 from mica.nn.functional_pooling import *  # noqa: E402, F403 - after what it replaces

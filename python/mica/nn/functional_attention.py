@@ -14,6 +14,14 @@ def _none_or_dtype(input):
     return None if input is None else input.dtype
 
 
+def _check_key_padding_mask(key_padding_mask, src_len, bsz):
+    """Refuse a mask of padding that has not one row for each sequence and one column for each key."""
+    for dim, expected in enumerate((bsz, src_len)):
+        size = key_padding_mask.shape[dim]
+        if size != expected:
+            raise AssertionError(f"Expected key_padded_mask.shape[{dim}] to be {expected}, but got {size}")
+
+
 def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_other=True):
     """A mask of bools as one that is added to scores: minus infinity where it is true."""
     if mask is None:

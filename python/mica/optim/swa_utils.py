@@ -10,6 +10,9 @@ from mica import _C
 from mica.autograd import no_grad
 from mica.nn import Module
 from mica.optim.lr_scheduler import LRScheduler, _format_param
+from mica.utils._foreach_utils import (
+    _group_tensors_by_device_and_dtype,  # noqa: F401 - packages take it from here for averages of their own
+)
 
 __all__ = [
     "SWALR",
