@@ -182,12 +182,22 @@ struct ScanTotals {
   typename Op::Acc* partial;
   int64_t chunks;
   __device__ void operator()(int64_t line) const {
+    // One thread adds them in their order; several are on their way at a time.
+    constexpr int kBatch = 16;
     auto running = op.identity();
+    typename Op::Acc* own = partial + line * chunks;
 #pragma unroll 1
-    for (int64_t c = 0; c < chunks; ++c) {
-      const auto total = partial[line * chunks + c];
-      partial[line * chunks + c] = running;
-      running = op.combine(running, total);
+    for (int64_t c = 0; c < chunks; c += kBatch) {
+      typename Op::Acc totals[kBatch];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j)
+        if (c + j < chunks) totals[j] = own[c + j];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        if (c + j >= chunks) break;
+        own[c + j] = running;
+        running = op.combine(running, totals[j]);
+      }
     }
   }
 };
