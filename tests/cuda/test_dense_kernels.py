@@ -184,3 +184,19 @@ def test_copies_of_rows(width, dtype):
             if not (view(t).stride() and 0 in view(t).stride()):
                 view(t).copy_(source)
         same(kept[1], kept[0])
+
+
+@pytest.mark.parametrize("dtype", SIZES)
+def test_joins(dtype):
+    for shape in ((1,), (15,), (16,), (70_001,), (30, 64), (3, 5, 7)):
+        for count in (2, 3, 5, 70):
+            here = [numbers(shape, dtype) for _ in range(count)]
+            there = [t.cuda() for t in here]
+            for dim in (-1, 0):
+                same(mica.stack(there, dim), mica.stack(here, dim))
+                same(mica.cat(there, dim), mica.cat(here, dim))
+            if shape[-1] > 1:
+                # Odd widths at odd addresses.
+                there, here = ([t.flatten()[k % 2 :] for k, t in enumerate(ts)] for ts in (there, here))
+                same(mica.cat(there), mica.cat(here))
+                same(mica.stack([t[-9:] for t in there], 1), mica.stack([t[-9:] for t in here], 1))

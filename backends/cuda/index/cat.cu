@@ -15,30 +15,73 @@ struct Pieces {
   T* out;
   const T* data[kPieces];
   int64_t widths[kPieces], starts[kPieces];
+  Divider dividers[kPieces];  // by the widths
   int64_t row;
 };
+
+constexpr int kEach = 4;  // loads of a thread that are under way at a time
 
 // blockIdx.y is the piece; its elements are walked over in the order of its own memory.
 template <class T>
 __global__ void __launch_bounds__(kThreads) cat_kernel(Pieces<T> p, int64_t rows) {
+  wait_for_predecessors();
   const int k = blockIdx.y;
   const int64_t width = p.widths[k], n = rows * width;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   const T* from = p.data[k];
   T* to = p.out + p.starts[k];
-  int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (rows == 1) {
-#pragma unroll 4
-    for (; i < n; i += step) to[i] = from[i];
-  } else if (n >> 32 == 0) {
-    const auto w = static_cast<uint32_t>(width);
-    for (; i < n; i += step) {
-      const uint32_t r = static_cast<uint32_t>(i) / w;
-      to[r * p.row + (static_cast<uint32_t>(i) - r * w)] = from[i];
+  const bool narrow = n < int64_t{1} << 31;
+#pragma unroll 1
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += kEach * step) {
+    T values[kEach];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j)
+      if (i + j * step < n) values[j] = from[i + j * step];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const int64_t at = i + j * step;
+      if (at >= n) break;
+      const int64_t row = rows == 1 ? 0 : narrow ? p.dividers[k].divide(static_cast<uint32_t>(at)) : at / width;
+      to[row * (p.row - width) + at] = values[j];
     }
-  } else {
-    for (; i < n; i += step) to[i / width * p.row + i % width] = from[i];
   }
+}
+
+// Two inputs whose elements take turns.
+template <class T>
+__global__ void __launch_bounds__(kThreads) interleave(int64_t n, const T* a, const T* b, T* out) {
+  constexpr int V = static_cast<int>(16 / sizeof(T));
+  using Whole = Vector<T, V>;
+  wait_for_predecessors();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if ((i + 1) * V <= n) {
+    const Whole first = reinterpret_cast<const Whole*>(a)[i], second = reinterpret_cast<const Whole*>(b)[i];
+    Whole low, high;
+#pragma unroll
+    for (int j = 0; j < V / 2; ++j) {
+      low.item[2 * j] = first.item[j], low.item[2 * j + 1] = second.item[j];
+      high.item[2 * j] = first.item[V / 2 + j], high.item[2 * j + 1] = second.item[V / 2 + j];
+    }
+    reinterpret_cast<Whole*>(out)[2 * i] = low;
+    reinterpret_cast<Whole*>(out)[2 * i + 1] = high;
+  } else {
+    for (int64_t at = i * V; at < n; ++at) out[2 * at] = a[at], out[2 * at + 1] = b[at];
+  }
+}
+
+// Whether these are two aligned inputs of single elements, `n` of each, of up to 4 bytes.
+template <class T>
+bool run_interleave(const TensorView& out, TensorViewList inputs, int64_t n) {
+  if constexpr (sizeof(T) <= 4) {
+    const auto *a = inputs[0]->ptr<const T>(), *b = inputs[1]->ptr<const T>();
+    auto* to = out.ptr<T>();
+    if ((reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(to)) % 16)
+      return false;
+    launch<interleave<T>>(out.device.index(), blocks_for(n, static_cast<int64_t>(kThreads * 16 / sizeof(T))), kThreads,
+                          n, a, b, to);
+    return true;
+  }
+  return false;
 }
 
 template <class T>
@@ -47,6 +90,9 @@ void run_cat(const TensorView& out, TensorViewList inputs, int64_t dim, int64_t 
   for (int d = 0; d < out.ndim; ++d) (d < dim ? rows : inner) *= d == dim ? 1 : out.sizes[d];
   auto units = [&](int64_t elements) { return elements * scale_up / scale_down; };
   const int64_t row = units(inner * out.sizes[dim]);
+  if (inputs.size() == 2 && row == 2 && units(inner * inputs[0]->sizes[dim]) == 1 &&
+      run_interleave<T>(out, inputs, rows))
+    return;
   int64_t start = 0;
   for (size_t first = 0; first < inputs.size(); first += kPieces) {
     Pieces<T> p{};
@@ -57,14 +103,15 @@ void run_cat(const TensorView& out, TensorViewList inputs, int64_t dim, int64_t 
       const int64_t width = units(inner * inputs[i]->sizes[dim]);
       p.data[p.count] = inputs[i]->ptr<const T>();
       p.widths[p.count] = width;
+      if (width > 0 && width < int64_t{1} << 31) p.dividers[p.count] = Divider(static_cast<uint32_t>(width));
       p.starts[p.count++] = start;
       start += width;
       longest = std::max(longest, width * rows);
     }
-    const auto blocks = static_cast<unsigned>(std::min<int64_t>((longest + kThreads * 4 - 1) / (kThreads * 4), 65536));
-    cat_kernel<T><<<dim3(std::max(1u, blocks), static_cast<unsigned>(p.count)), kThreads, 0,
-                    current_stream(out.device.index())>>>(p, rows);
-    MICA_CUDA(cudaGetLastError());
+    const auto blocks =
+        static_cast<unsigned>(std::min<int64_t>((longest + kThreads * kEach - 1) / (kThreads * kEach), 65536));
+    launch<cat_kernel<T>>(out.device.index(), dim3(std::max(1u, blocks), static_cast<unsigned>(p.count)), kThreads, p,
+                          rows);
   }
 }
 
