@@ -6,11 +6,6 @@
 
 namespace mica::cuda {
 
-template <class T, int kCount>
-struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Vector {
-  T item[kCount];
-};
-
 template <int kCount, class T>
 __device__ Vector<T, kCount> load_vector(const Source<T>& source, int64_t i) {
   if (source.data) return reinterpret_cast<const Vector<T, kCount>*>(source.data)[i];
@@ -111,22 +106,25 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
 
 // The loops that a dtype has beside the one for any strides. Each of them is compiled for every function, so rare
 // dtypes have none for rows of vectors (which is for broadcasting, and so for several operands). Unsigned integers of
-// several bytes, int16, and elements of 8 bytes and more except int64, have none for whole vectors. Elements that are
-// only moved have all of them (kMoved).
+// several bytes, and elements of 8 bytes and more except int64, have none for whole vectors. Elements that are only
+// moved have all of them (kMoved).
 template <class T>
 inline constexpr bool has_row_loop_v =
     std::is_same_v<T, float> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16> || std::is_same_v<T, bool> ||
     std::is_same_v<T, uint8_t>;
 template <class T>
-inline constexpr bool has_flat_loop_v =
-    has_row_loop_v<T> || std::is_same_v<T, int8_t> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
+inline constexpr bool has_flat_loop_v = has_row_loop_v<T> || std::is_same_v<T, int8_t> || std::is_same_v<T, int16_t> ||
+                                        std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
+
+// Elements that a thread takes side by side: 16 bytes of the widest operand.
+template <class... T>
+inline constexpr int kVectorCount = static_cast<int>(16 / std::max({sizeof(T)...}));
 
 template <bool kMoved, class Out, class... In, class F, size_t... kIndex>
 void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex...> index) {
   if (loop.numel == 0) return;
   DeviceGuard guard(loop.device.index());
-  constexpr size_t largest = std::max({sizeof(Out), sizeof(In)...});
-  constexpr int kCount = largest >= 16 ? 1 : largest >= 4 ? static_cast<int>(16 / largest) : 8;
+  constexpr int kCount = kVectorCount<Out, In...>;
   if constexpr (kMoved || (has_flat_loop_v<In> && ...)) {
     if (loop.ndim == 1 && is_flat(loop, 0, sizeof(Out), kCount) &&
         (is_flat(loop, static_cast<int>(kIndex) + 1, sizeof(In), kCount) && ...)) {
@@ -136,7 +134,7 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
     }
   }
   if constexpr (kMoved || (sizeof...(In) > 1 && (has_row_loop_v<In> || ...))) {
-    if (run_rows<kCount, Out, In...>(loop, f, index)) return;
+    if (run_rows<std::min(kCount, 8), Out, In...>(loop, f, index)) return;  // many rows are of 8, few of 16
   }
   PointwiseLoop whole = loop;
   for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });

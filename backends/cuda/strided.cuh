@@ -1,5 +1,5 @@
-// Pointwise loops over operands of any strides: run_strided<Out, In...>(piece, f) computes out = f(in...) one element
-// after the other. Floats of 16 and 32 bits share a kernel, which is told what each operand is.
+// Pointwise loops over operands of any strides: run_strided<Out, In...>(piece, f) computes out = f(in...). Floats of 16
+// and 32 bits share a kernel, which is told what each operand is.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,12 @@ inline constexpr int kThreads = 256;
 inline constexpr int kStridedDims = 12;  // more are run piece by piece
 inline constexpr int64_t kPieceElements = int64_t{1} << 30;
 
-// Where element i of each operand lies.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Vector {
+  T item[kCount];
+};
+
+// Where elements of each operand lie.
 template <int kOperands>
 struct Offsets {
   int ndim;
@@ -23,14 +28,31 @@ struct Offsets {
   int64_t strides[kStridedDims][kOperands];
 
   __device__ void at(uint32_t i, int64_t (&offsets)[kOperands]) const {
+    int64_t of_one[1][kOperands];
+    at(i, 0, i, of_one);
 #pragma unroll
-    for (int k = 0; k < kOperands; ++k) offsets[k] = 0;
+    for (int k = 0; k < kOperands; ++k) offsets[k] = of_one[0][k];
+  }
+
+  // Of the elements first, first + step, ..., and of `last` in the place of those behind it.
+  template <int kElements>
+  __device__ void at(uint32_t first, uint32_t step, uint32_t last, int64_t (&offsets)[kElements][kOperands]) const {
+    uint32_t i[kElements];
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) {
+      i[j] = min(first + j * step, last);
+#pragma unroll
+      for (int k = 0; k < kOperands; ++k) offsets[j][k] = 0;
+    }
     for (int d = 0; d < ndim; ++d) {
-      const uint32_t rest = d + 1 < ndim ? sizes[d].divide(i) : 0;
-      const uint32_t here = d + 1 < ndim ? i - rest * sizes[d].divisor : i;
-      i = rest;
 #pragma unroll
-      for (int k = 0; k < kOperands; ++k) offsets[k] += here * strides[d][k];
+      for (int j = 0; j < kElements; ++j) {
+        const uint32_t rest = d + 1 < ndim ? sizes[d].divide(i[j]) : 0;
+        const uint32_t here = d + 1 < ndim ? i[j] - rest * sizes[d].divisor : i[j];
+        i[j] = rest;
+#pragma unroll
+        for (int k = 0; k < kOperands; ++k) offsets[j][k] += here * strides[d][k];
+      }
     }
   }
 };
@@ -105,26 +127,40 @@ struct Called {
   }
 };
 
+// Elements of a thread, kThreads apart. All of their loads are on their way before the first is used: nothing else
+// hides the time that memory takes.
 inline constexpr int kStridedPerThread = 4;
+template <int kOperands>
+using Places4 = int64_t[kStridedPerThread][kOperands];
+
+template <class T, int kOperands>
+__device__ Vector<T, kStridedPerThread> load_elements(const Source<T>& source, const Places4<kOperands>& at, int k) {
+  Vector<T, kStridedPerThread> v;
+#pragma unroll
+  for (int j = 0; j < kStridedPerThread; ++j) v.item[j] = source.load(at[j][k]);
+  return v;
+}
 
 template <class F, class Out, class... In, size_t... kIndex>
-__device__ void strided_element(const F& f, char* out, const int64_t* at, std::index_sequence<kIndex...>,
-                                const Source<In>&... in) {
-  *reinterpret_cast<Out*>(out + at[0]) = convert<Out>(f(convert<compute_t<In>>(in.load(at[kIndex + 1]))...));
+__device__ void strided_elements(uint32_t n, const F& f, const Offsets<1 + sizeof...(In)>& offsets, char* out,
+                                 std::index_sequence<kIndex...>, const Source<In>&... in) {
+  const uint32_t first = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
+  if (first >= n) return;
+  Places4<1 + sizeof...(In)> at;
+  offsets.at(first, kThreads, n - 1, at);
+  [&](const auto&... values) {
+#pragma unroll
+    for (int j = 0; j < kStridedPerThread; ++j)
+      if (first + j * kThreads < n)
+        *reinterpret_cast<Out*>(out + at[j][0]) = convert<Out>(f(convert<compute_t<In>>(values.item[j])...));
+  }(load_elements(in, at, static_cast<int>(kIndex) + 1)...);
 }
 
 template <class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     strided_kernel(uint32_t n, F f, Offsets<1 + sizeof...(In)> offsets, char* out, Source<In>... in) {
   wait_for_predecessors();
-  uint32_t i = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
-#pragma unroll 1
-  for (int j = 0; j < kStridedPerThread; ++j, i += kThreads) {
-    if (i >= n) return;
-    int64_t at[1 + sizeof...(In)];
-    offsets.at(i, at);
-    strided_element<F, Out, In...>(f, out, at, std::index_sequence_for<In...>{}, in...);
-  }
+  strided_elements<F, Out, In...>(n, f, offsets, out, std::index_sequence_for<In...>{}, in...);
 }
 
 // ---- floats of 16 and 32 bits
@@ -138,16 +174,22 @@ template <class T>
 inline constexpr bool is_short_float_v =
     std::is_same_v<T, float> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
 
+__device__ inline float float_of(uint16_t bits, FloatKind kind) {
+  return kind == FloatKind::Half ? __half2float(__ushort_as_half(bits)) : __uint_as_float(uint32_t{bits} << 16);
+}
+__device__ inline uint16_t bits_of(float value, FloatKind kind) {
+  return kind == FloatKind::Half ? __half_as_ushort(__float2half_rn(value))
+                                 : __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
 struct FloatSource {
   const char* data;  // null: the number
   float number;
   FloatKind kind;
   __device__ float load(int64_t offset) const {
     if (!data) return number;
-    const char* at = data + offset;
-    if (kind == FloatKind::Single) return *reinterpret_cast<const float*>(at);
-    return kind == FloatKind::Half ? __half2float(*reinterpret_cast<const half*>(at))
-                                   : __bfloat162float(*reinterpret_cast<const bfloat16*>(at));
+    if (kind == FloatKind::Single) return *reinterpret_cast<const float*>(data + offset);
+    return float_of(*reinterpret_cast<const uint16_t*>(data + offset), kind);
   }
 };
 template <int kInputs>
@@ -168,32 +210,57 @@ FloatSource float_source(const PointwiseLoop& loop, int k) {
   return {s.data, number, kFloatKind<T>};
 }
 
+// f of the j-th values of one, two or three inputs.
+template <class F, int kInputs, int kElements>
+__device__ float call_with(const F& f, const float (&values)[kInputs][kElements], int j) {
+  if constexpr (kInputs == 1) {
+    return f(values[0][j]);
+  } else if constexpr (kInputs == 2) {
+    return f(values[0][j], values[1][j]);
+  } else {
+    return f(values[0][j], values[1][j], values[2][j]);
+  }
+}
+
+template <int kOperands>
+__device__ void load_elements(const FloatSource& source, const Places4<kOperands>& at, int k,
+                              float (&values)[kStridedPerThread]) {
+  if (!source.data) {
+#pragma unroll
+    for (float& value : values) value = source.number;
+  } else if (source.kind == FloatKind::Single) {
+#pragma unroll
+    for (int j = 0; j < kStridedPerThread; ++j) values[j] = *reinterpret_cast<const float*>(source.data + at[j][k]);
+  } else {
+    uint16_t bits[kStridedPerThread];
+#pragma unroll
+    for (int j = 0; j < kStridedPerThread; ++j) bits[j] = *reinterpret_cast<const uint16_t*>(source.data + at[j][k]);
+#pragma unroll
+    for (int j = 0; j < kStridedPerThread; ++j) values[j] = float_of(bits[j], source.kind);
+  }
+}
+
 template <class F, int kInputs>
 __global__ void __launch_bounds__(kThreads)
     strided_floats_kernel(uint32_t n, F f, Offsets<1 + kInputs> offsets, FloatKind kind, char* out,
                           FloatSources<kInputs> from) {
   wait_for_predecessors();
-  uint32_t i = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
-#pragma unroll 1
-  for (int j = 0; j < kStridedPerThread; ++j, i += kThreads) {
-    if (i >= n) return;
-    int64_t at[1 + kInputs];
-    offsets.at(i, at);
-    float result;
-    if constexpr (kInputs == 1) {
-      result = f(from.in[0].load(at[1]));
-    } else if constexpr (kInputs == 2) {
-      result = f(from.in[0].load(at[1]), from.in[1].load(at[2]));
-    } else {
-      result = f(from.in[0].load(at[1]), from.in[1].load(at[2]), from.in[2].load(at[3]));
-    }
-    char* to = out + at[0];
+  const uint32_t first = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
+  if (first >= n) return;
+  Places4<1 + kInputs> at;
+  offsets.at(first, kThreads, n - 1, at);
+  float values[kInputs][kStridedPerThread];
+#pragma unroll
+  for (int k = 0; k < kInputs; ++k) load_elements(from.in[k], at, k + 1, values[k]);
+#pragma unroll
+  for (int j = 0; j < kStridedPerThread; ++j) {
+    const float result = call_with(f, values, j);
+    if (first + j * kThreads >= n) return;
+    char* to = out + at[j][0];
     if (kind == FloatKind::Single) {
       *reinterpret_cast<float*>(to) = result;
-    } else if (kind == FloatKind::Half) {
-      *reinterpret_cast<half*>(to) = __float2half_rn(result);
     } else {
-      *reinterpret_cast<bfloat16*>(to) = __float2bfloat16_rn(result);
+      *reinterpret_cast<uint16_t*>(to) = bits_of(result, kind);
     }
   }
 }

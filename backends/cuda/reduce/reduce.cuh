@@ -175,13 +175,25 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
       return sums[0];
     }
   }
-  Acc sum = op.identity();
-#pragma unroll 1
-  for (int64_t i = first; i < shape.reduced.numel; i += step) {
+  // Any strides.
+  constexpr int kBatch = sizeof(In) <= 2 ? 8 : 4;
+  auto load = [&](int64_t i) {
     int64_t at[1];
-    shape.reduced.at(i, at);
-    sum = op.combine(sum, op.load(row[at[0]], i));
+    reduced.at(i, at);
+    return row[at[0]];
+  };
+  Acc sum = op.identity();
+  int64_t i = first;
+#pragma unroll 1
+  for (; i + (kBatch - 1) * step < reduced.numel; i += kBatch * step) {
+    In batch[kBatch];
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k) batch[k] = load(i + k * step);
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k) sum = op.combine(sum, op.load(batch[k], i + k * step));
   }
+#pragma unroll 1
+  for (; i < reduced.numel; i += step) sum = op.combine(sum, op.load(load(i), i));
   return sum;
 }
 
@@ -214,9 +226,10 @@ __global__ void __launch_bounds__(kReduceThreads, kReduceBlocks<Op>)
 }
 
 inline constexpr int kColumnRows = 8;
+inline constexpr int64_t kColumnPitch = 4;  // elements from one column to the next, at most
 
-// The columns of a matrix whose rows are dense: each thread adds up kCount neighbouring columns, 32 threads side by
-// side, and eight rows at a time.
+// The columns of a matrix, which are neighbours or nearly so: each thread adds up kCount columns (of a matrix whose
+// rows are dense, where it is more than one), 32 threads side by side, and eight rows at a time.
 template <int kCount, class Op>
 __global__ void __launch_bounds__(32 * kColumnRows)
     reduce_columns(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Acc* partial) {
@@ -359,9 +372,10 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   constexpr bool kRare = reduces_rarely<Op>();
   constexpr int kWide = kRare || sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 2 && sizeof(Acc) == 4 ? 8 : 4;
   auto stride_of = [](const auto& p) { return p.ndim ? std::abs(p.strides[0][0]) : INT64_MAX; };
+  const int64_t pitch = shape.kept.ndim ? shape.kept.strides[0][0] : 0;
   const bool by_columns =
-      shape.kept.ndim >= 1 && shape.kept.strides[0][0] == 1 && shape.kept.numel >= 32 && stride_of(shape.reduced) > 1;
-  bool wide = kWide > 1 && by_columns && shape.kept.sizes[0] % kWide == 0 &&
+      pitch > 0 && pitch <= kColumnPitch && shape.kept.numel >= 32 && stride_of(shape.reduced) > pitch;
+  bool wide = kWide > 1 && by_columns && pitch == 1 && shape.kept.sizes[0] % kWide == 0 &&
               reinterpret_cast<uintptr_t>(in) % (sizeof(In) * kWide) == 0;
   for (int d = 1; d < shape.kept.ndim; ++d) wide = wide && shape.kept.strides[d][0] % kWide == 0;
   for (int d = 0; d < shape.reduced.ndim; ++d) wide = wide && shape.reduced.strides[d][0] % kWide == 0;
@@ -369,7 +383,10 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   const int64_t multiprocessors = properties(device).multiProcessorCount;
   const int count = wide ? kWide : 1;
   const int64_t length = shape.reduced.numel;
-  shape.group_bits = length <= 8 ? 0 : length <= 1024 && shape.kept.numel >= multiprocessors ? 5 : 8;
+  // A warp for a short row, and for a longer one where there are enough of them to keep the device busy.
+  const bool by_warps = (length <= 1024 && shape.kept.numel >= multiprocessors) ||
+                        (length * static_cast<int64_t>(sizeof(In)) <= 8192 && shape.kept.numel >= 8 * multiprocessors);
+  shape.group_bits = length <= 8 ? 0 : by_warps ? 5 : 8;
   const int group = 1 << shape.group_bits;
   const int64_t tasks = by_columns ? (shape.kept.numel + 32 * count - 1) / (32 * count) : shape.kept.numel;
   // Enough blocks to fill the device several times over, as long as each has work.

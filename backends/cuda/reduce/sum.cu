@@ -38,7 +38,7 @@ struct NanSum : Sum<I, I> {
 };
 template <class I, class O>
 struct Product : Sum<I, O> {
-  static constexpr bool kRare = true;
+  static constexpr bool kRare = !std::is_same_v<I, half> && !std::is_same_v<I, bfloat16>;
   using A = typename Sum<I, O>::Acc;
   __device__ A identity() const { return A(1); }
   __device__ A combine(A a, A b) const { return a * b; }
