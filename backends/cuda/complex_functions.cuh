@@ -22,7 +22,6 @@ __device__ Complex<R> from_thrust(const thrust::complex<R>& z) {
     return from_thrust(thrust::name(in_thrust(z))); \
   }
 MICA_COMPLEX_FUNCTION(exp)
-MICA_COMPLEX_FUNCTION(log)
 MICA_COMPLEX_FUNCTION(log10)
 MICA_COMPLEX_FUNCTION(sqrt)
 MICA_COMPLEX_FUNCTION(sin)
@@ -38,6 +37,20 @@ MICA_COMPLEX_FUNCTION(asinh)
 MICA_COMPLEX_FUNCTION(acosh)
 MICA_COMPLEX_FUNCTION(atanh)
 #undef MICA_COMPLEX_FUNCTION
+
+template <class R>
+__device__ Complex<R> log(Complex<R> z) {
+  return from_thrust(thrust::log(in_thrust(z)));
+}
+// The square of the size of a complex64 number is nearly exact in double, near one too, where Thrust takes steps of its
+// own to find the size's logarithm.
+template <>
+__device__ inline Complex<float> log(Complex<float> z) {
+  const double a = z.real(), b = z.imag(), beyond_one = (a * a - 1) + b * b;
+  double size = ::fabs(beyond_one) < 0.5 ? ::log1p(beyond_one) : ::log(a * a + b * b);
+  if (::isinf(a) || ::isinf(b)) size = INFINITY;
+  return {static_cast<float>(size / 2), ::atan2f(z.imag(), z.real())};
+}
 
 template <class R>
 __device__ Complex<R> pow(Complex<R> base, Complex<R> exponent) {

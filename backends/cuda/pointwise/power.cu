@@ -47,6 +47,27 @@ Shortcut shortcut_of(const PointwiseLoop& loop) {
   return shortcut_of_exponent(e);
 }
 
+template <class T>
+struct Repeated {
+  bool cube;
+  __device__ T operator()(T x) const {
+    const T square = static_cast<T>(x * x);
+    return cube ? static_cast<T>(square * x) : square;
+  }
+};
+
+// 2 or 3 where that is the exponent, 0 where it is another or elements have exponents of their own.
+int small_exponent(const PointwiseLoop& loop) {
+  if (!(loop.numbers >> 2 & 1)) return 0;
+  int found = 0;
+  visit_number("pow", loop.dtype, [&]<class T>(Tag<T>) {
+    T exponent;
+    std::memcpy(static_cast<void*>(&exponent), loop.data[2], sizeof(T));
+    if constexpr (std::is_integral_v<T> || is_complex_v<T>) found = exponent == T(2) ? 2 : exponent == T(3) ? 3 : 0;
+  });
+  return found;
+}
+
 // A table of four bits: the answer for neither, the first, the second and both.
 template <class T>
 struct Logical {
@@ -72,6 +93,11 @@ void pow(const PointwiseLoop& loop) {
       run_pointwise<T, T, T>(loop, PowShort<C>{shortcut});
     });
   }
+  // Squares and cubes are products, which wrap as integers do.
+  const int factors = small_exponent(loop);
+  if (factors)
+    return visit_wrapping_number("pow", loop.dtype,
+                                 [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Repeated<T>{factors == 3}); });
   visit_number("pow", loop.dtype, [&]<class T>(Tag<T>) {
     if constexpr (std::is_integral_v<T> || is_complex_v<T>) run_rare<T, T, T>(loop, Pow<T>{});
   });
