@@ -69,21 +69,48 @@ endfunction()
 # Kernels are compiled for AVX2 and AVX3 (AVX-512 F, BW, DQ, VL) on x86-64 and for NEON on aarch64, chosen at run time.
 # Highway's targets are bits, the better one the lower; the masks name every target above AVX3 (bits 0 to 7) and every
 # one above NEON (bits 15 to 27), those of later Highway releases included.
+#
+# A build for the machine that it runs on has the better of the two sets alone. The kernels then take half as long to
+# compile, and Highway can be precompiled. The library does not run on a machine that has less.
+set(MICA_VECTOR_SETS all CACHE STRING "Vector sets of the kernels: all, or native for this machine's alone")
+set_property(CACHE MICA_VECTOR_SETS PROPERTY STRINGS all native)
+if(NOT MICA_VECTOR_SETS MATCHES "^(all|native)$")
+  message(FATAL_ERROR "MICA_VECTOR_SETS is ${MICA_VECTOR_SETS}; it may be all or native")
+elseif(MICA_VECTOR_SETS STREQUAL "native" AND CMAKE_CROSSCOMPILING)
+  message(FATAL_ERROR "MICA_VECTOR_SETS=native asks for the sets of this machine, which is not the one it is compiled for")
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  target_compile_options(mica_kernel_flags INTERFACE -march=x86-64-v3 -maes -mpclmul)
-  target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFF)
-  # immintrin.h is not precompiled: g++ 12 warns of it in every kernel, and Highway silences that where it reads it itself.
+  set(isa x86-64-v3)
+  set(disabled 0xFF)
+  if(MICA_VECTOR_SETS STREQUAL "native")
+    include(CheckCXXSourceRuns)
+    check_cxx_source_runs(
+      "int main() { return !(__builtin_cpu_supports(\"avx512f\") && __builtin_cpu_supports(\"avx512vl\") &&
+       __builtin_cpu_supports(\"avx512dq\") && __builtin_cpu_supports(\"avx512bw\") && __builtin_cpu_supports(\"avx512cd\")); }"
+      MICA_MACHINE_HAS_AVX512)
+    if(MICA_MACHINE_HAS_AVX512)
+      set(isa x86-64-v4)
+    else()
+      set(disabled 0x1FF)
+    endif()
+    set(MICA_KERNEL_HEADERS ${PROJECT_SOURCE_DIR}/backends/cpu/simd/precompiled.h)
+    # g++ 12 finds its own immintrin.h to read values that nothing has set. Highway silences that where it reads the
+    # header, which a precompiled one forgets. Builds of all sets, as CI's, do warn of such values.
+    target_compile_options(mica_kernel_flags INTERFACE -Wno-uninitialized -Wno-maybe-uninitialized)
+  endif()
+  target_compile_options(mica_kernel_flags INTERFACE -march=${isa} -maes -mpclmul)
+  target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=${disabled})
   # The mark makes the loader refuse the library on an older CPU, where it would die of an illegal instruction.
-  check_linker_flag(CXX -Wl,-z,x86-64-v3 MICA_LINKER_MARKS_ISA)
+  check_linker_flag(CXX -Wl,-z,${isa} MICA_LINKER_MARKS_ISA)
   if(MICA_LINKER_MARKS_ISA)
-    target_link_options(mica_link_flags INTERFACE -Wl,-z,x86-64-v3)
+    target_link_options(mica_link_flags INTERFACE -Wl,-z,${isa})
   endif()
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   # Highway's NEON functions are compiled for +crypto. Code around them that has no target of its own, like the implicit
   # constructor of a struct of vectors, must be compiled for the same, or nothing can be inlined into it.
   target_compile_options(mica_kernel_flags INTERFACE -march=armv8-a+crypto)
   target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFFF8000)
-  set(MICA_KERNEL_HEADERS ${PROJECT_SOURCE_DIR}/backends/cpu/simd/precompiled_neon.h)
+  set(MICA_KERNEL_HEADERS ${PROJECT_SOURCE_DIR}/backends/cpu/simd/precompiled.h)
 endif()
 
 # For everything that follows. The kernels take most of the time: an hour and more on two cores.

@@ -11,12 +11,19 @@ namespace mica::cpu {
 
 namespace {
 
+constexpr bool kOnlyAvx512 = HWY_STATIC_TARGET == HWY_AVX3;  // cmake/Flags.cmake
+
 bool lower_one_wanted() {
   const char* value = std::getenv("ATEN_CPU_CAPABILITY");
   if (!value) return false;
   const std::string_view wanted = value;
-  if (wanted == "avx2" || wanted == "default") return true;
-  if (wanted != "avx512") {
+  if (wanted == "avx2" || wanted == "default") {
+    if (!kOnlyAvx512) return true;
+    std::fprintf(stderr,
+                 "mica: ATEN_CPU_CAPABILITY=%s is ignored; this library was built for AVX-512 alone, with "
+                 "MICA_VECTOR_SETS=native\n",
+                 value);
+  } else if (wanted != "avx512") {
     std::fprintf(stderr, "mica: ATEN_CPU_CAPABILITY=%s is ignored; it may be avx512, avx2 or default\n", value);
   }
   return false;
@@ -42,7 +49,7 @@ ChosenTarget& GetChosenTarget() {
 }
 
 // A target is a bit. Kernels are compiled for the instructions that every machine has which can load the library, and
-// on x86-64 for AVX-512 too.
+// on x86-64 for AVX-512 too, unless the build is for one machine.
 int64_t SupportedTargets() {
   static const int64_t targets = [] {
     int64_t found = HWY_STATIC_TARGET;

@@ -1,7 +1,9 @@
-// What kernels read first on aarch64: these headers are precompiled (cmake/Flags.cmake).
+// What kernels read first where they are compiled for one target: these headers are precompiled (cmake/Flags.cmake).
 #pragma once
 
+#if defined(__aarch64__)
 #include <arm_neon.h>
+#endif
 #include <hwy/detect_targets.h>
 
 // With one target foreach_target.h compiles nothing again, so it may be read before a kernel names itself in
