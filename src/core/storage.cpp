@@ -106,7 +106,8 @@ void let_go_of_nothing(void*, void*, size_t) {}
 
 Storage absent_memory(size_t nbytes, Device device) {
   Storage absent = StorageImpl::wrap(nullptr, nbytes, device, let_go_of_nothing, nullptr);
-  absent->hold();  // whoever asks for it comes to settle()
+  absent->hold();                   // whoever asks for it comes to settle(),
+  absent->set_written_later(true);  // a kernel that only reads too
   return absent;
 }
 

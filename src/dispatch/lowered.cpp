@@ -8,6 +8,13 @@
 
 namespace mica::dispatch::lowered {
 
+Tensor isfinite(const Tensor& self) {
+  if (self.is_complex()) return logical_and(lowered::isfinite(real(self)), lowered::isfinite(imag(self)));
+  if (!self.is_floating_point()) return ones_like(self, TensorOptions(DType::Bool));
+  const Tensor bounded = ne(abs(self), Scalar(std::numeric_limits<double>::infinity()));
+  return eq(self, self) * bounded;
+}
+
 Tensor l1_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
   const Tensor distances = abs(self - target);
   return reduction == 1 ? mean(distances) : reduction == 2 ? sum(distances) : distances;

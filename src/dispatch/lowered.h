@@ -11,6 +11,7 @@
 namespace mica::dispatch::lowered {
 
 Tensor relu6(const Tensor& self);
+Tensor isfinite(const Tensor& self);
 Tensor l1_loss(const Tensor& self, const Tensor& target, int64_t reduction);
 Tensor log_sigmoid_backward(const Tensor& grad_output, const Tensor& self);
 Tensor _masked(const Tensor& self, const Tensor& mask);

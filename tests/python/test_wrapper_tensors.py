@@ -239,6 +239,26 @@ def test_elements_that_are_absent_are_not_read():
         x.untyped_storage().data_ptr()
     with pytest.raises(NotImplementedError, match="has none of its own"):
         x.untyped_storage().tolist()
+    reads = [
+        torch.sin, torch.isfinite, torch.sum, lambda t: t + 1, lambda t: t.t() @ t, lambda t: t.expand(3, 2, 3) * 2,
+        lambda t: t.clone(), lambda t: torch.ones(2, 3).copy_(t), lambda t: t.zero_(), lambda t: t.sort(), lambda t: t.cumsum(0),
+    ]  # fmt: skip
+    for read in reads:
+        with torch._subclasses.dispatching.aside(), pytest.raises(NotImplementedError, match="has none of its own"):
+            read(x)
+
+
+def test_scaled_gradients():
+    x = pair()
+    scaler, optimizer = torch.amp.GradScaler("cpu", init_scale=4.0), torch.optim.SGD([x], lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        scaler.scale((x * x).sum()).backward()
+        scaler.unscale_(optimizer)
+        assert torch.equal(x.grad.b, 2 * x.b)
+        scaler.step(optimizer)
+        scaler.update()
+    torch.testing.assert_close(x.b, torch.tensor(VALUES) * 10 * 0.8 * 0.8)
 
 
 def test_gradients_of_functions_compiled_ahead():
