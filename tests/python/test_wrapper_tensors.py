@@ -168,6 +168,14 @@ def test_views_and_versions_are_those_of_other_tensors():
     assert leaf._version == 1
 
 
+def test_inference_tensors():
+    with torch.inference_mode():
+        x = pair(False)
+        y = x.view(6)
+        y.mul_(2)
+    assert x.is_inference() and y.is_inference() and torch.equal(x.a, 2 * torch.tensor(VALUES))
+
+
 def test_sizes_that_change_in_place():
     x = pair(False)
     x.t_()

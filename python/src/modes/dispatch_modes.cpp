@@ -259,8 +259,9 @@ static PyObject* absent_tensor(PyObject*, PyObject* args) try {
   offset = std::max<int64_t>(offset, -extent(sizes, strides).low);
   const int64_t nbytes = storage_bytes_needed(sizes, strides, offset, like.element_size());
   Storage memory = absent_memory(static_cast<size_t>(nbytes), like.device());
-  return wrap(
-      Tensor::adopt(TensorImpl::create(std::move(memory), like.dtype(), like.device(), sizes, strides, offset)));
+  TensorImpl* made = TensorImpl::create(std::move(memory), like.dtype(), like.device(), sizes, strides, offset);
+  made->bits |= like.impl()->bits & tensor_bit::kInference;
+  return wrap(Tensor::adopt(made));
 } catch (...) {
   return raise_current_exception();
 }
