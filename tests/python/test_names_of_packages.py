@@ -49,3 +49,10 @@ def test_workers_know_of_numpy():
     from mica.utils.data._utils import HAS_NUMPY, MP_STATUS_CHECK_INTERVAL
 
     assert HAS_NUMPY and MP_STATUS_CHECK_INTERVAL == 5.0
+
+
+def test_other_names_of_what_is_there():
+    from mica.distributed.distributed_c10d import _get_global_rank
+
+    assert _get_global_rank is mica.distributed.get_global_rank
+    assert mica.autograd.DeviceType.CPU == 0 and mica.autograd.DeviceType.CUDA == 1

@@ -18,7 +18,7 @@ LISTED = [
     # Code that torch's compiler has made.
     ("_inductor.codecache", "", "nequip imports the module before it opens packages of machine code"),
     # Types of TorchScript's.
-    ("", "TensorType", "open_clip annotates a function with it"),
+    ("", "DeviceObjType TensorType", "pytorch-forecasting and open_clip annotate functions with them"),
     ("_C", "Block Graph JitType ListType Node OptionalType ScriptClass ScriptObject TensorType TupleType Value",
      "counters of operations annotate functions with them"),
     ("onnx.symbolic_opset11", "select squeeze unsqueeze", "torchvision says how TorchScript's exporter writes its operators"),

@@ -277,6 +277,10 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(f"mica.autograd.{name}")
+    if name == "DeviceType":
+        from mica.autograd._profile_times import DeviceType
+
+        return DeviceType
     if name == "_profiler_enabled":
         return _C._profiler_recording
     if name == "_disable_profiler":

@@ -42,6 +42,9 @@ from mica.distributed.world import (  # noqa: F401
     default_pg_timeout,
     group,
 )
+from mica.distributed.world import (
+    get_global_rank as _get_global_rank,  # noqa: F401 - its older name
+)
 
 __all__ = [
     *_process_group.__all__, *_groups.__all__, *_subgroups.__all__, *_asked.__all__, *_collectives.__all__, *_messages.__all__, *_objects.__all__,
