@@ -57,5 +57,5 @@
   X(sparse_scatter_rows) X(sparse_sum_groups) X(sparse_unflatten_keys) X(special_airy_ai) \
   X(special_modified_bessel_k0) X(special_modified_bessel_k1) X(special_scaled_modified_bessel_k0) \
   X(special_scaled_modified_bessel_k1) X(standard_gamma_grad) \
-  X(unscale_on_device) X(update_scale_on_device) X(upsample) X(upsample_backward)
+  X(unscale_on_device) X(update_scale_on_device) X(upsample) X(upsample_backward) X(vdot)
 // clang-format on

@@ -6,6 +6,7 @@
 #include "core/out.h"
 #include "core/recorded_rows.h"
 #include "mica/backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/core/recording.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -127,7 +128,9 @@ void mv(Out& out, const Tensor& self, const Tensor& vec) {
   run(Matrix(result), Matrix(self), Matrix(vec));
 }
 
-void dot(Out& out, const Tensor& self, const Tensor& tensor) {
+namespace {
+
+void dot(Out& out, const Tensor& self, const Tensor& tensor, bool conjugates) {
   MICA_CHECK(self.dim() == 1 && tensor.dim() == 1, "1D tensors expected, but got ", self.dim(), "D and ", tensor.dim(),
              "D tensors");
   MICA_CHECK(self.dtype() == tensor.dtype(), "dot : expected both vectors to have same dtype, but found ",
@@ -138,12 +141,18 @@ void dot(Out& out, const Tensor& self, const Tensor& tensor) {
   check_pair("dot", self, tensor);
   const Tensor& result = out.set({}, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
-  run(Matrix(result), Matrix(self, Matrix::Vector::Row), Matrix(tensor));
+  if (conjugates && MICA_LAYER_TAKES(self.device(), vdot, &self.view_of(), &tensor.view_of())) {
+    MICA_LAYER_KERNEL(self.device(), vdot)(result.view_of(), self.view_of(), tensor.view_of());
+    return;
+  }
+  const Tensor row = conjugates ? self.conj().resolve_conj() : self;
+  run(Matrix(result), Matrix(row, Matrix::Vector::Row), Matrix(tensor));
 }
 
-void vdot(Out& out, const Tensor& self, const Tensor& other) {
-  shapes::dot(out, self.is_complex() ? self.conj().resolve_conj() : self, other);
-}
+}  // namespace
+
+void dot(Out& out, const Tensor& self, const Tensor& tensor) { dot(out, self, tensor, false); }
+void vdot(Out& out, const Tensor& self, const Tensor& other) { dot(out, self, other, self.is_complex()); }
 
 void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
            const Scalar& alpha) {

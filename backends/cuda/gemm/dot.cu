@@ -21,7 +21,8 @@ template <class T>
 struct DotOperands {
   const T *a, *b;
   int64_t a_stride, b_stride, n;
-  int64_t pieces;  // of 16 bytes, where both are dense and aligned; or 0
+  int64_t pieces;   // of 16 bytes, where both are dense and aligned; or 0
+  bool conjugated;  // a, where the numbers are complex
 };
 
 template <class R>
@@ -37,6 +38,16 @@ __device__ R plus_product(R sum, R a, R b) {
   } else {
     return sum + a * b;  // integers wrap around
   }
+}
+
+// An element of a.
+template <class R, class T>
+__device__ R first_factor(const DotOperands<T>& p, const T& element) {
+  const R value = convert<R>(element);
+  if constexpr (is_complex_v<R>) {
+    if (p.conjugated) return R(value.real(), -value.imag());
+  }
+  return value;
 }
 
 // For all threads of the block.
@@ -74,7 +85,7 @@ __global__ void __launch_bounds__(kDotThreads) dot_kernel(DotOperands<T> p, R* p
       if (i + j * step >= p.pieces) break;
       const Piece<T> x = as_piece<T>(a[j]), y = as_piece<T>(b[j]);
 #pragma unroll
-      for (int k = 0; k < V; ++k) sums[j] = plus_product(sums[j], convert<R>(x.item[k]), convert<R>(y.item[k]));
+      for (int k = 0; k < V; ++k) sums[j] = plus_product(sums[j], first_factor<R>(p, x.item[k]), convert<R>(y.item[k]));
     }
   }
 #pragma unroll 1
@@ -85,7 +96,7 @@ __global__ void __launch_bounds__(kDotThreads) dot_kernel(DotOperands<T> p, R* p
       if (i + j * step < p.n) a[j] = p.a[(i + j * step) * p.a_stride], b[j] = p.b[(i + j * step) * p.b_stride];
 #pragma unroll
     for (int j = 0; j < kUnderWay; ++j)
-      if (i + j * step < p.n) sums[j] = plus_product(sums[j], convert<R>(a[j]), convert<R>(b[j]));
+      if (i + j * step < p.n) sums[j] = plus_product(sums[j], first_factor<R>(p, a[j]), convert<R>(b[j]));
   }
   const R total = block_total<R>((sums[0] + sums[1]) + (sums[2] + sums[3]));
   if (threadIdx.x) return;
@@ -116,6 +127,24 @@ bool is_dense(const T* data, int64_t stride) {
   return stride == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
+template <class T>
+void run_dot(const TensorView& out, DotOperands<T> p) {
+  using R = std::conditional_t<std::is_integral_v<T>, uint64_t, compute_t<T>>;
+  const int device = out.device.index();
+  if (is_dense(p.a, p.a_stride) && is_dense(p.b, p.b_stride)) p.pieces = p.n / Piece<T>::kCount;
+  const int64_t loads = p.pieces ? p.pieces : p.n;
+  const int64_t most = properties(device).multiProcessorCount * 4;
+  const int64_t wanted = (loads + kDotThreads * kUnderWay - 1) / (kDotThreads * kUnderWay);
+  const int64_t bytes = p.n * static_cast<int64_t>(sizeof(T));
+  const int64_t blocks = bytes <= kOneBlockBytes ? 1 : std::clamp<int64_t>(wanted, 1, most);
+  auto* to = out.ptr<T>();
+  if (blocks == 1) return launch<dot_kernel<T, R>>(device, 1, kDotThreads, p, static_cast<R*>(nullptr), to);
+  const Workspace workspace(static_cast<size_t>(blocks) * sizeof(R), device);
+  auto* parts = static_cast<R*>(workspace.data());
+  launch<dot_kernel<T, R>>(device, static_cast<unsigned>(blocks), kDotThreads, p, parts, to);
+  launch<add_parts<T, R>>(device, 1, kDotThreads, static_cast<const R*>(parts), static_cast<int>(blocks), to);
+}
+
 }  // namespace
 
 bool dot_matmul(const MatmulCall& call) {
@@ -123,26 +152,22 @@ bool dot_matmul(const MatmulCall& call) {
   if (out.numel != 1 || a.sizes[2] < 1 || a.dtype != out.dtype || b.dtype != out.dtype || call.bias) return false;
   if (!(call.alpha == Scalar(1) || call.alpha == Scalar(1.0)) || !(call.beta.to_complex() == complex128(0)))
     return false;
-  const int device = out.device.index();
-  DeviceGuard guard(device);
+  DeviceGuard guard(out.device.index());
   visit_number("addmm_impl", out.dtype, [&]<class Given>(Tag<Given>) {
     using T = std::conditional_t<std::is_integral_v<Given>, Width<sizeof(Given)>, Given>;
-    using R = std::conditional_t<std::is_integral_v<Given>, uint64_t, compute_t<T>>;
-    constexpr int64_t size = sizeof(T);
-    DotOperands<T> p{a.ptr<const T>(), b.ptr<const T>(), a.strides[2], b.strides[1], a.sizes[2], 0};
-    if (is_dense(p.a, p.a_stride) && is_dense(p.b, p.b_stride)) p.pieces = p.n / Piece<T>::kCount;
-    const int64_t loads = p.pieces ? p.pieces : p.n;
-    const int64_t most = properties(device).multiProcessorCount * 4;
-    const int64_t wanted = (loads + kDotThreads * kUnderWay - 1) / (kDotThreads * kUnderWay);
-    const int64_t blocks = p.n * size <= kOneBlockBytes ? 1 : std::clamp<int64_t>(wanted, 1, most);
-    auto* to = out.ptr<T>();
-    if (blocks == 1) return launch<dot_kernel<T, R>>(device, 1, kDotThreads, p, static_cast<R*>(nullptr), to);
-    const Workspace workspace(static_cast<size_t>(blocks) * sizeof(R), device);
-    auto* parts = static_cast<R*>(workspace.data());
-    launch<dot_kernel<T, R>>(device, static_cast<unsigned>(blocks), kDotThreads, p, parts, to);
-    launch<add_parts<T, R>>(device, 1, kDotThreads, static_cast<const R*>(parts), static_cast<int>(blocks), to);
+    run_dot<T>(out, {a.ptr<const T>(), b.ptr<const T>(), a.strides[2], b.strides[1], a.sizes[2], 0, false});
   });
   return true;
+}
+
+void vdot(const TensorView& out, const TensorView& a, const TensorView& b) {
+  DeviceGuard guard(out.device.index());
+  auto run = [&]<class T>(Tag<T>) {
+    run_dot<T>(out, {a.ptr<const T>(), b.ptr<const T>(), a.strides[0], b.strides[0], a.numel, 0, true});
+  };
+  if (out.dtype == DType::Complex64) return run(Tag<complexf>{});
+  if (out.dtype == DType::Complex128) return run(Tag<complexd>{});
+  unsupported_dtype("vdot", out.dtype);
 }
 
 }  // namespace mica::cuda
