@@ -142,17 +142,19 @@ def test_fills(dtype):
 @pytest.mark.parametrize("width", [127, 128, 129, 1000, 4099])
 def test_index_select_of_rows_apart(width, dtype):
     whole = numbers((40, 2 * width), dtype)
-    index = mica.randint(0, 40, (91,))
     for view in (
         lambda t: t[:, ::2],
         lambda t: t[:, 1 : width + 1],
         lambda t: t[:, :width],
         lambda t: t[:, :width].t().contiguous().t(),
         lambda t: t[:, :1].expand(40, width),
+        lambda t: t.flatten()[: 40 * width].view(width, 40).t(),
+        lambda t: t.flatten()[: 40 * width].view(width, 40).t()[::3],
     ):
         here, there = view(whole), view(whole.cuda())
+        index = mica.randint(0, here.shape[0], (91,))
         same(there.index_select(0, index.cuda()), here.index_select(0, index))
-        same(there[index.cuda() - 40], here[index - 40])
+        same(there[index.cuda() - here.shape[0]], here[index - here.shape[0]])
         same(there[index[:1].cuda()], here[index[:1]])
 
 

@@ -106,6 +106,35 @@ __global__ void __launch_bounds__(kThreads) read_rows(RowCopy<T> c, Lookup walk)
     if (first + j * step < c.width) target[j * step * c.to_step] = values[j];
 }
 
+// The same where elements of a row lie further apart in the table than rows do: neighbouring lanes read neighbouring
+// rows, and tiles are turned in shared memory.
+template <class T>
+constexpr int kSide = sizeof(T) <= 2 ? 64 : 32;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) read_turned(RowCopy<T> c, Lookup walk) {
+  constexpr int S = kSide<T>, kStep = kThreads / S;
+  __shared__ T tile[S][S + 1];
+  wait_for_predecessors();
+  const unsigned stripe = blockIdx.x / c.parts;
+  const int64_t row0 = static_cast<int64_t>(stripe) * S,
+                first = static_cast<int64_t>(blockIdx.x - stripe * c.parts) * S;
+  const int x = threadIdx.x % S, y = threadIdx.x / S;
+  if (row0 + x < c.rows) {
+    const int64_t from = walk.bounds.checked(walk.index[0][row0 + x], walk.sizes[0], walk.dims[0], walk.from_end);
+    const T* source = c.from + from * walk.strides[0] + (first + y) * c.from_step;
+#pragma unroll
+    for (int k = 0; k < S; k += kStep)
+      if (first + y + k < c.width) tile[y + k][x] = source[k * c.from_step];
+  }
+  __syncthreads();
+  if (first + x >= c.width) return;
+  T* target = c.to + (row0 + y) * c.to_pitch + (first + x) * c.to_step;
+#pragma unroll
+  for (int k = 0; k < S; k += kStep)
+    if (row0 + y + k < c.rows) target[k * c.to_pitch] = tile[x][y + k];
+}
+
 // False where the rows are short, or where they are not all that the walk consists of.
 template <class T>
 bool read_by_rows(const Lookup& walk, T* to, const T* table, int device) {
@@ -114,16 +143,19 @@ bool read_by_rows(const Lookup& walk, T* to, const T* table, int device) {
   if (walk.count != 1 || p.ndim != 2 || p.sizes[0] < kShortest || p.strides[0][2] != 0 || p.strides[1][1] != 0 ||
       p.strides[1][2] != 1)
     return false;
+  RowCopy<T> c{to, table, p.sizes[1], p.sizes[0], p.strides[1][0], p.strides[0][0], p.strides[0][1], 0};
+  const bool turned = c.rows >= 32 && std::abs(c.from_step) > std::abs(walk.strides[0]);
   unsigned across = 32;
-  while (across < kThreads && across * kReadEach < p.sizes[0]) across *= 2;
-  const unsigned down = kThreads / across;
-  const int64_t parts = (p.sizes[0] + across * kReadEach - 1) / (across * kReadEach);
-  const int64_t blocks = (p.sizes[1] + down - 1) / down * parts;
+  while (across < kThreads && across * kReadEach < c.width) across *= 2;
+  const int64_t down = turned ? kSide<T> : kThreads / across, part = turned ? kSide<T> : across * kReadEach;
+  const int64_t parts = (c.width + part - 1) / part, blocks = (c.rows + down - 1) / down * parts;
   if (blocks >= int64_t{1} << 31) return false;
-  launch<read_rows<T>>(device, static_cast<unsigned>(blocks), dim3(across, down),
-                       RowCopy<T>{to, table, p.sizes[1], p.sizes[0], p.strides[1][0], p.strides[0][0], p.strides[0][1],
-                                  static_cast<unsigned>(parts)},
-                       walk);
+  c.parts = static_cast<unsigned>(parts);
+  if (turned) {
+    launch<read_turned<T>>(device, static_cast<unsigned>(blocks), kThreads, c, walk);
+  } else {
+    launch<read_rows<T>>(device, static_cast<unsigned>(blocks), dim3(across, kThreads / across), c, walk);
+  }
   return true;
 }
 
