@@ -119,7 +119,6 @@ __global__ void __launch_bounds__(kBlock, kBlock < 256     ? 1
 #pragma unroll
     for (int j = 0; j < kItems; ++j)
       if (j * kBlock + static_cast<int>(threadIdx.x) < n) keys[j] = elements.load(in, number[j] * rows.strides[0]);
-    __syncthreads();  // the values may take the place of the elements
     values += at[1] * elements.size;
 #pragma unroll
     for (int j = 0; j < kItems; ++j) {
