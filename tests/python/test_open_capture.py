@@ -3,7 +3,7 @@
 import mica as torch
 import pytest
 from mica import nn
-from mica._dynamo.exc import FailOnRecompileLimitHit, RecompileError, Unsupported
+from mica._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from mica._dynamo.testing import CompileCounter, CompileCounterWithBackend
 from mica.fx.experimental.symbolic_shapes import ConstraintViolationError
 
@@ -44,6 +44,38 @@ def test_a_size_that_has_changed_is_open_from_then_on():
     assert len(_graphs(lambda x: x.relu() + 1, _rows(4, 6, 9), dynamic=False)) == 3
     with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
         assert len(_graphs(lambda x: x.relu() + 1, _rows(4, 6, 9))) == 3
+
+
+def test_equal_sizes_are_served_by_the_graph_of_different_ones():
+    assert len(_graphs(lambda x: torch.cat([x, x]) * x.shape[0], _rows(2, 3, 4, 3, 5), dynamic=True)) == 1
+    sizes = [(2, 3, 4), (3, 3, 3), (5, 4, 2), (4, 4, 2), (2, 5, 5)]
+    products = [(torch.randn(a, b), torch.randn(b, c)) for a, b, c in sizes]
+    assert len(_graphs(lambda x, y: x @ y, products, dynamic=True)) == 1
+    assert len(_graphs(lambda x: x + x.t(), [(torch.randn(n, n),) for n in (2, 3)], dynamic=True)) == 1
+
+
+def test_a_graph_without_open_sizes_serves_its_sizes_again():
+    def function(x):
+        return x.view(-1) * 2 if x.is_contiguous() else x.reshape(-1) * 3
+
+    x = torch.randn(2, 3)
+    assert len(_graphs(function, [(x,), (x.t(),), (x,), (torch.randn(4, 5).t(),)])) == 2
+
+
+def test_settings_of_captured_functions():
+    def broken(graph, example):
+        raise ValueError("no graphs today")
+
+    x = torch.ones(2)
+    with torch._dynamo.config.patch(suppress_errors=True):
+        assert torch.equal(torch.compile(lambda x: x + 1, backend=broken)(x), x + 1)
+        with pytest.raises(BackendCompilerFailed, match="no graphs today"):
+            torch.compile(lambda x: x + 1, backend=broken, fullgraph=True)(x)
+    counter = CompileCounter()
+    compiled = torch.compile(lambda x: x + 1, backend=counter)
+    with torch._dynamo.config.patch(disable=True):
+        assert torch.equal(compiled(x), x + 1) and counter.frame_count == 0
+    assert torch.equal(compiled(x), x + 1) and counter.frame_count == 1
 
 
 def test_sizes_of_zero_and_one_have_graphs_of_their_own():

@@ -1,5 +1,6 @@
 """The graphs of a captured function that a backend has compiled: which are known, how many there may be, who is asked."""
 
+import logging
 import re
 import threading
 import warnings
@@ -13,6 +14,8 @@ from mica.compiler import _stance
 from mica.nn import Module
 
 __all__ = ["CompiledGraphs", "forget"]
+
+_log = logging.getLogger("torch._dynamo")
 
 
 _shared = weakref.WeakKeyDictionary()  # backend -> {code of a function: (its graphs, a lock)}
@@ -82,9 +85,14 @@ class CompiledGraphs:
             import mica  # the module of backends by name imports this file
 
             backend = mica._dynamo.lookup_backend(_stance.backend)
+        from mica._dynamo import config
+
         try:
             made = backend(module, list(inputs))
         except Exception as error:
+            if config.suppress_errors and not self._fullgraph:
+                _log.warning("the graph of %s runs as it is: %s", self._name, BackendCompilerFailed(backend, error))
+                return module.forward
             raise BackendCompilerFailed(backend, error) from error
         if not callable(made):
             raise BackendCompilerFailed(

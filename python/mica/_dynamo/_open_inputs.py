@@ -7,6 +7,7 @@ then fixed to the example's, and the calls so far are computed once more: those 
 """
 
 import contextlib
+import itertools
 import warnings
 
 import mica
@@ -67,6 +68,11 @@ class OpenInputs:
         self.shows_numbers = True  # True: Python sees the numbers of this call; False: SymInts, which it may ask
         self.presets = {}  # sizes that an earlier trace of the same call has found to be fixed
         self.sources, self._promised = {}, {}  # symbol -> the input whose size it is; symbols of mark_dynamic
+        self._places = {}  # the open sizes of this call: (name of the input, axis) -> the number
+        self._symbols = {}  # their symbols
+        plain = (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer)
+        self._sizes = tuple((name, t.shape) for t, name in names.given() if type(t) in plain and not t.is_nested)
+        self._is_known = self._sizes in owner.fixed  # a graph without open sizes is known for these arguments
 
     @property
     def env(self):
@@ -86,6 +92,8 @@ class OpenInputs:
             if seen.setdefault((tensor.dim(), axis), size) != size and config.automatic_dynamic_shapes:
                 seen[tensor.dim(), axis] = None  # its size is open from now on, whatever it is
         # For tensors that are not arguments nobody knows whose they are. Most are buffers, whose sizes stay.
+        if self._is_known and not marked:
+            return ()
         every = (self._owner.dynamic or not config.assume_static_by_default) and self._names.is_argument(name)
         return tuple(
             axis
@@ -115,7 +123,11 @@ class OpenInputs:
             )
         apart = own.get("_dynamo_dynamic_indices", ()) if self._owner.sizes_apart else ()
         kinds = [
-            DimDynamic.STATIC if axis not in axes else DimDynamic.DYNAMIC if axis in apart else DimDynamic.DUCK
+            DimDynamic.STATIC
+            if axis not in axes
+            else DimDynamic.DYNAMIC
+            if axis in apart
+            else self._kind(name, axis, tensor.shape[axis])
             for axis in range(tensor.dim())
         ]
         context = StatelessSymbolicContext(dynamic_sizes=kinds)
@@ -123,10 +135,34 @@ class OpenInputs:
         for axis, size in enumerate(fake.__dict__.get("_sizes", ())):
             if not isinstance(size, int):
                 ((atom,),) = size.terms
+                self._symbols[name, axis] = atom
                 self.sources.setdefault(atom, SizeInput(self.env.var_to_val[atom]))
                 if axis in tensor.__dict__.get("_dynamo_dynamic_indices", ()):
                     self._promised[atom] = (name, axis)
         return fake
+
+    def _kind(self, name, axis, size):
+        """Whether an open size shares the symbol of another one that is the same number in this call. Two sizes do not where a
+        graph in which they are two numbers is known: it serves this call too."""
+        groups = {}
+        for place, other in self._places.items():
+            if other == size:
+                groups.setdefault(self._symbols.get(place, place), []).append(place)
+        self._places[name, axis] = size
+        for known, places in groups.items():
+            if all(frozenset((place, (name, axis))) not in self._owner.apart for place in places):
+                if isinstance(known, str):
+                    self.env.val_to_var[size] = known
+                return DimDynamic.DUCK
+        return DimDynamic.DYNAMIC if groups else DimDynamic.DUCK
+
+    def note_call(self):
+        """Remember which open sizes were different numbers in this call, or that none was open."""
+        if self.env is None:
+            self._owner.fixed.add(self._sizes)
+        for (one, size), (two, other) in itertools.combinations(self._places.items(), 2):
+            if size != other:
+                self._owner.apart.add(frozenset((one, two)))
 
     def _shown(self, sym):
         return OpenNumber(self.env.size_hint(sym.node.expr), sym)

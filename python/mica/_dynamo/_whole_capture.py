@@ -49,7 +49,8 @@ class Owner:
     fullgraph, sizes_apart = True, True
 
     def __init__(self, function, dynamic):
-        self.function, self.dynamic, self.seen = function, dynamic, {}
+        self.function, self.dynamic = function, dynamic
+        self.seen, self.apart, self.fixed = {}, set(), set()
 
 
 class WholeCapture(Capture):

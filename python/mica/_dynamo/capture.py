@@ -46,11 +46,14 @@ class Captured:
     def __init__(self, function, backend, fullgraph=False, dynamic=None, recompile_limit=None):
         self.function, self.fullgraph, self.dynamic = function, fullgraph, dynamic
         self.compiled, self._is_first = CompiledGraphs(function, backend, fullgraph, recompile_limit), True
-        self.seen = {}  # the sizes of inputs in earlier calls, by their names
+        # Of inputs in earlier calls: their sizes; pairs of open sizes that differed; all sizes of calls without open ones.
+        self.seen, self.apart, self.fixed = {}, set(), set()
         _known.add(self)
 
     def __call__(self, *args, **kwargs):
-        if active() is not None or _promises.is_exported():  # it is part of another graph
+        from mica._dynamo import config
+
+        if active() is not None or _promises.is_exported() or config.disable:  # it is part of another graph, or of none
             return self.function(*args, **kwargs)
         args, kwargs = _arrays.as_captured((args, kwargs))
         capture = Capture(self, args, kwargs)
@@ -95,6 +98,8 @@ def forget():
     for each in list(_known):
         each.compiled.clear()
         each.seen.clear()
+        each.apart.clear()
+        each.fixed.clear()
 
 
 class Capture(RecordedGraph):
@@ -113,6 +118,7 @@ class Capture(RecordedGraph):
     def end(self):
         self.active = False
         self.fakes.before_values = self.fakes.arrays = None
+        self._open.note_call()
         self._open.end()
 
     def note_sizes(self):
