@@ -116,6 +116,7 @@ extern "C" const mica::Backend* mica_backend() {
     b.capabilities = {.widens_operands = widens_operands,
                       .takes_call = takes_call,
                       .reports_indices = true,
+                      .joins_strided = true,
                       .svd_drivers = true,
                       .tensor_core_rules = true};
     b.device_count = device_count;

@@ -202,3 +202,27 @@ def test_joins(dtype):
                 there, here = ([t.flatten()[k % 2 :] for k, t in enumerate(ts)] for ts in (there, here))
                 same(mica.cat(there), mica.cat(here))
                 same(mica.stack([t[-9:] for t in there], 1), mica.stack([t[-9:] for t in here], 1))
+
+
+@pytest.mark.parametrize("dtype", SIZES)
+@pytest.mark.parametrize("count", [2, 3, 8, 9, 20])
+def test_stacks_of_elements_apart(count, dtype):
+    whole = [numbers((12, 10, 140), dtype) for _ in range(count)]
+    for view in (
+        lambda t: t[..., ::2],
+        lambda t: t.permute(2, 0, 1),
+        lambda t: t[:, ::3, 5:],
+        lambda t: t[0, 0, ::7],
+        lambda t: t[:, :1, :1].expand(12, 10, 7),
+    ):
+        here, there = [view(t) for t in whole], [view(t.cuda()) for t in whole]
+        same(mica.stack(there, -1), mica.stack(here, -1))
+        # Inputs that lie in different ways.
+        here[0], there[0] = here[0].contiguous(), there[0].contiguous()
+        same(mica.stack(there, -1), mica.stack(here, -1))
+    deep = mica.arange(3**12).reshape((3,) * 12).to(dtype)
+    here = [deep[(slice(None, None, 2),) * 12].permute(*range(11, -1, -1))] * 2
+    same(mica.stack([t.cuda() for t in here], -1), mica.stack(here, -1))
+    deep = mica.arange(2**18).reshape((2,) * 18).to(dtype)
+    order = [*range(0, 18, 2), *range(1, 18, 2)][::-1]
+    same(mica.stack([deep.cuda().permute(order)] * count, -1), mica.stack([deep.permute(order)] * count, -1))

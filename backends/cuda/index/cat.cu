@@ -1,5 +1,6 @@
 // cat.
 #include "backends/cuda/context.h"
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -115,11 +116,113 @@ void run_cat(const TensorView& out, TensorViewList inputs, int64_t dim, int64_t 
   }
 }
 
+// Single elements of inputs that lie in any way, as stack(dim=-1) joins them; what has been joined of their dimensions
+// is the same in all of them.
+constexpr int kTurns = 8;
+struct Turns {
+  int count, ndim = 0;
+  int64_t row, first;  // inputs of all launches, and of those before
+  Divider by_count, sizes[kPlaceDims];
+  int64_t lengths[kPlaceDims], strides[kPlaceDims][kTurns];
+  const char* data[kTurns];
+
+  // False where there are too many dimensions.
+  bool add(int64_t size, const int64_t (&step)[kTurns]) {
+    if (size == 1) return true;
+    bool joins = ndim > 0;
+    for (int k = 0; joins && k < count; ++k) joins = strides[ndim - 1][k] * lengths[ndim - 1] == step[k];
+    if (joins) {
+      lengths[ndim - 1] *= size;
+      return true;
+    }
+    if (ndim == kPlaceDims) return false;
+    lengths[ndim] = size;
+    std::copy_n(step, kTurns, strides[ndim++]);
+    return true;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) take_turns(Turns t, uint32_t n, T* out) {
+  wait_for_predecessors();
+  const uint32_t first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  uint32_t rows[kEach], inputs[kEach];
+  T values[kEach];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const uint32_t i = min(first + j * kThreads, n - 1);
+    rows[j] = t.by_count.divide(i);
+    inputs[j] = i - rows[j] * t.by_count.divisor;
+    uint32_t rest = rows[j];
+    int64_t at = 0;
+    for (int d = 0; d < t.ndim; ++d) {
+      const uint32_t next = d + 1 < t.ndim ? t.sizes[d].divide(rest) : 0;
+      at += static_cast<int64_t>(d + 1 < t.ndim ? rest - next * t.sizes[d].divisor : rest) * t.strides[d][inputs[j]];
+      rest = next;
+    }
+    values[j] = reinterpret_cast<const T*>(t.data[inputs[j]])[at];
+  }
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (first + j * kThreads < n) out[rows[j] * t.row + t.first + inputs[j]] = values[j];
+}
+
+// False where the inputs have too many dimensions that cannot be joined, or too many elements.
+bool run_turns(const TensorView& out, TensorViewList inputs, int64_t dim) {
+  const auto row = static_cast<int64_t>(inputs.size()), rows = out.numel / row;
+  if (rows * kTurns >= int64_t{1} << 31) return false;
+  for (int64_t first = 0; first < row; first += kTurns) {
+    Turns t{};
+    t.count = static_cast<int>(std::min<int64_t>(kTurns, row - first));
+    t.row = row, t.first = first;
+    t.by_count = Divider(static_cast<uint32_t>(t.count));
+    for (int d = out.ndim - 1; d >= 0; --d) {
+      int64_t step[kTurns] = {};
+      for (int k = 0; k < t.count; ++k) step[k] = inputs[static_cast<size_t>(first + k)]->strides[d];
+      if (d != dim && !t.add(out.sizes[d], step)) return false;
+    }
+    for (int d = 0; d < t.ndim; ++d) t.sizes[d] = Divider(static_cast<uint32_t>(t.lengths[d]));
+    for (int k = 0; k < t.count; ++k)
+      t.data[k] = static_cast<const char*>(inputs[static_cast<size_t>(first + k)]->data);
+    const auto n = static_cast<uint32_t>(rows * t.count);
+    visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
+      launch<take_turns<T>>(out.device.index(), blocks_for(n, kThreads * kEach), kThreads, t, n, out.ptr<T>());
+    });
+  }
+  return true;
+}
+
+// One input after the other.
+void copy_each(const TensorView& out, TensorViewList inputs, int64_t dim) {
+  const int64_t size = element_size(out.dtype);
+  int64_t place = 0;
+  for (const TensorView* t : inputs) {
+    PointwiseLoop loop{};
+    loop.numel = t->numel, loop.ndim = out.ndim, loop.noperands = 2, loop.noutputs = 1;
+    loop.dtype = loop.result_dtype = loop.dtypes[0] = loop.dtypes[1] = out.dtype;
+    loop.device = out.device;
+    loop.data[0] = static_cast<char*>(out.data) + place * out.strides[dim] * size;
+    loop.data[1] = static_cast<char*>(t->data);
+    for (int d = 0; d < out.ndim; ++d) {
+      const int from = out.ndim - 1 - d;
+      loop.shape[d] = t->sizes[from];
+      loop.strides[d][0] = out.strides[from] * size, loop.strides[d][1] = t->strides[from] * size;
+    }
+    copy(loop);
+    place += t->sizes[dim];
+  }
+}
+
 }  // namespace
 
 void cat(const TensorView& out, TensorViewList inputs, int64_t dim) {
   if (out.numel == 0) return;
   DeviceGuard guard(out.device.index());
+  for (const TensorView* t : inputs) {
+    if (is_contiguous(*t)) continue;
+    if (!run_turns(out, inputs, dim)) copy_each(out, inputs, dim);
+    return;
+  }
   const int64_t element = element_size(out.dtype);
   int64_t inner = element;
   for (int d = static_cast<int>(dim) + 1; d < out.ndim; ++d) inner *= out.sizes[d];
