@@ -14,6 +14,7 @@ namespace mica::cuda {
 namespace {
 
 constexpr int kDotThreads = 512;
+constexpr int kResident = 2;                   // blocks whose registers fit a multiprocessor
 constexpr int kUnderWay = 4;                   // loads of a thread from each operand at a time
 constexpr int64_t kOneBlockBytes = 96 * 1024;  // of an operand that one block reads
 
@@ -133,7 +134,7 @@ void run_dot(const TensorView& out, DotOperands<T> p) {
   const int device = out.device.index();
   if (is_dense(p.a, p.a_stride) && is_dense(p.b, p.b_stride)) p.pieces = p.n / Piece<T>::kCount;
   const int64_t loads = p.pieces ? p.pieces : p.n;
-  const int64_t most = properties(device).multiProcessorCount * 4;
+  const int64_t most = properties(device).multiProcessorCount * kResident;
   const int64_t wanted = (loads + kDotThreads * kUnderWay - 1) / (kDotThreads * kUnderWay);
   const int64_t bytes = p.n * static_cast<int64_t>(sizeof(T));
   const int64_t blocks = bytes <= kOneBlockBytes ? 1 : std::clamp<int64_t>(wanted, 1, most);

@@ -17,6 +17,7 @@ namespace {
 using Count = unsigned long long;  // what atomics take
 
 constexpr int kCountThreads = 512;
+constexpr int kResident = 3;                // blocks whose registers fit a multiprocessor
 constexpr int kUnderWay = 4;                // pieces of a thread that are asked for at a time
 constexpr int64_t kTableBytes = 48 * 1024;  // of shared memory
 constexpr int64_t kTableBins = kTableBytes / 4;
@@ -108,7 +109,7 @@ int blocks_to_count(int64_t bytes, int64_t bins, int device) {
   const int64_t in_table = std::min(bins, kTableBins);
   // A block's share is larger than the table that it clears and adds.
   const int64_t wanted = (bytes + kPerBlock - 1) / std::max(kPerBlock, in_table * 16);
-  const int64_t resident = std::clamp<int64_t>(192 * 1024 / (in_table * 4 + 1024), 1, 4);
+  const int64_t resident = std::clamp<int64_t>(192 * 1024 / (in_table * 4 + 1024), 1, kResident);
   return static_cast<int>(std::clamp<int64_t>(wanted, 1, properties(device).multiProcessorCount * resident));
 }
 
