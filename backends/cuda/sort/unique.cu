@@ -175,8 +175,8 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
   flat.sizes = flat_size;
   flat.strides = flat_stride;
   visit_real_bool("unique", self.dtype, [&]<class T>(Tag<T>) {
-    // Integers are told apart by their bits.
-    using Moved = std::conditional_t<std::is_integral_v<T>, key_t<T>, T>;
+    // Integers are told apart by their bits; any byte but zero is a true one.
+    using Moved = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, key_t<T>, T>;
     const Buffer order = consecutive ? nullptr : sorted_index<T>(SortRows(flat, {}, {}, 0), flat, false);
     *count = unique_in_order<Moved>(values, inverse, counts, self, order, device);
   });
