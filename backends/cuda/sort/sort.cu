@@ -128,6 +128,12 @@ struct Search {
 
 }  // namespace
 
+Buffer order_of(const char* op, const SortRows& rows, const TensorView& self, bool descending) {
+  Buffer order;
+  visit_ordered(op, self.dtype, [&]<class T>(Tag<T>) { order = sorted_index<T>(rows, self, descending); });
+  return order;
+}
+
 void sort(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim, bool descending) {
   if (self.numel == 0) return;
   DeviceGuard guard(self.device.index());

@@ -89,4 +89,7 @@ Buffer sorted_index(const SortRows& rows, const TensorView& self, bool descendin
   return sort_keys(k, nullptr, rows.rows, rows.n, rows.device, std::move(counted));
 }
 
+// The same for any dtype that has an order.
+Buffer order_of(const char* op, const SortRows& rows, const TensorView& self, bool descending);
+
 }  // namespace mica::cuda

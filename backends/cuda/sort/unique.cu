@@ -137,14 +137,8 @@ int64_t unique_by_sorting(const TensorView& values, const TensorView& counts, co
   } else {
     sort_numbers(in, to, n, bits, device);
   }
-  return group<U>(values, {}, counts, {to, nullptr}, n, device);
-}
-
-template <class T>
-int64_t unique_in_order(const TensorView& values, const TensorView& inverse, const TensorView& counts,
-                        const TensorView& self, const Buffer& order, int device) {
-  const auto* places = order ? static_cast<const uint32_t*>(order->data()) : nullptr;
-  return group<T>(values, inverse, counts, {self.ptr<const T>(), places}, self.numel, device);
+  using Signed = std::make_signed_t<U>;  // which makes no difference to what is equal
+  return group<Signed>(values, {}, counts, {reinterpret_cast<const Signed*>(to), nullptr}, n, device);
 }
 
 }  // namespace
@@ -174,12 +168,15 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
   flat.ndim = 1;
   flat.sizes = flat_size;
   flat.strides = flat_stride;
-  visit_real_bool("unique", self.dtype, [&]<class T>(Tag<T>) {
-    // Integers are told apart by their bits; any byte but zero is a true one.
-    using Moved = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, key_t<T>, T>;
-    const Buffer order = consecutive ? nullptr : sorted_index<T>(SortRows(flat, {}, {}, 0), flat, false);
-    *count = unique_in_order<Moved>(values, inverse, counts, self, order, device);
-  });
+  const Buffer order = consecutive ? nullptr : order_of("unique", SortRows(flat, {}, {}, 0), flat, false);
+  const auto* places = order ? static_cast<const uint32_t*>(order->data()) : nullptr;
+  auto run = [&]<class T>(Tag<T>) {
+    *count = group<T>(values, inverse, counts, {self.ptr<const T>(), places}, self.numel, device);
+  };
+  // Integers are told apart by their bits; any byte but zero is a true one.
+  if (self.dtype == DType::Bool) return run(Tag<bool>{});
+  if (is_floating(self.dtype)) return visit_floating("unique", self.dtype, run);
+  visit_width("unique", self.dtype, run);
 }
 
 }  // namespace mica::cuda
