@@ -56,3 +56,18 @@ def test_other_names_of_what_is_there():
 
     assert _get_global_rank is mica.distributed.get_global_rank
     assert mica.autograd.DeviceType.CPU == 0 and mica.autograd.DeviceType.CUDA == 1
+
+
+def test_there_is_no_torchscript_to_enable():
+    from mica.jit._state import _enabled
+
+    assert not _enabled and _enabled.enabled is False
+
+
+def test_the_folder_of_an_extension(tmp_path, monkeypatch):
+    from mica.utils.cpp_extension import _get_build_directory
+
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    folder = _get_build_directory("packages/kernels", verbose=False)
+    assert folder.startswith(str(tmp_path)) and folder.endswith("/packages/kernels")
+    assert (tmp_path / folder).is_dir()

@@ -14,6 +14,8 @@ LISTED = [
      "transformers has checkpoints of sharded models"),
     # Kernels for GPUs that are written in another language.
     ("_higher_order_ops.inline_asm_elementwise", "inline_asm_elementwise", "torchao has kernels for Blackwell"),
+    ("sparse._triton_ops", "broadcast_batch_dims launch_kernel prepare_inputs ptr_stride_extractor tile_to_blocksize",
+     "torchao has kernels in Triton for sparse weights"),
     ("sparse._triton_ops_meta", "get_meta minimize update", "torchao has kernels in Triton for sparse weights"),
     # Code that torch's compiler has made.
     ("_inductor.codecache", "", "nequip imports the module before it opens packages of machine code"),

@@ -270,7 +270,7 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
 
 def __getattr__(name):
     # A module comes with mica.nn, which programs that only mark functions do not need.
-    if name in ("_recursive", "annotations", "_script", "frontend"):
+    if name in ("_recursive", "_state", "annotations", "_script", "frontend"):
         import importlib
 
         return importlib.import_module(f"mica.jit.{name}")

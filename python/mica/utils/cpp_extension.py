@@ -96,6 +96,13 @@ def _build_folder(name, given, with_cuda):
     return folder
 
 
+def _get_build_directory(name, verbose):
+    """The folder in which an extension of this name is compiled. It is made if it is not there."""
+    from mica import version
+
+    return _build_folder(name, None, version.cuda is not None)
+
+
 def _as_list(value):
     if value is None:
         return []
