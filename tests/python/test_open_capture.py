@@ -54,6 +54,24 @@ def test_equal_sizes_are_served_by_the_graph_of_different_ones():
     assert len(_graphs(lambda x: x + x.t(), [(torch.randn(n, n),) for n in (2, 3)], dynamic=True)) == 1
 
 
+def test_whole_numbers_among_the_arguments():
+    x = torch.arange(12.0)
+    programs = [
+        lambda x, n: x * n + (7 - n), lambda x, n: x[n:], lambda x, n: torch.full((2,), n), lambda x, n: x * -n,
+        lambda x, n: torch.arange(n) + 0.5, lambda x, n: x + n if type(n) in (int, float) else x, lambda x, n: x * (20 // (n + 1)),
+    ]  # fmt: skip
+    for program in programs:
+        assert len(_graphs(program, [(x, n) for n in (2, 5, 1, 0, 3)], dynamic=True)) == 1
+    for program in (
+        lambda x, n: x.view(n, -1),
+        lambda x, n: x * [1, 2, 3, 4, 5][n],
+        lambda x, n: x if n > 2 else x.sin(),
+    ):
+        _graphs(program, [(x, n) for n in (2, 3, 4)], dynamic=True)
+    assert len(_graphs(lambda x, n: x * n, [(x, n) for n in (2, 3)])) == 2
+    assert len(_graphs(lambda x, n: x if type(n) is int else -x, [(x, n) for n in (2, 3)])) == 1
+
+
 def test_a_graph_without_open_sizes_serves_its_sizes_again():
     def function(x):
         return x.view(-1) * 2 if x.is_contiguous() else x.reshape(-1) * 3

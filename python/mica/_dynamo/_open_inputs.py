@@ -8,6 +8,7 @@ then fixed to the example's, and the calls so far are computed once more: those 
 
 import contextlib
 import itertools
+import sys
 import warnings
 
 import mica
@@ -110,17 +111,8 @@ class OpenInputs:
         # A loop that breaks the graph brings new inputs with every turn. Those beyond what there is room for are fixed.
         if not axes or (self.env is not None and self.env.worlds.room(self.env.avoid) < len(axes)):
             return self._fakes.from_tensor(tensor, static_shapes=True)
-        from mica._dynamo import config
-
         own = getattr(tensor, "__dict__", {})
-        if self.env is None:
-            self._fakes.shape_env = ShapeEnv()
-            self.env.presets = dict(self.presets)
-            self.env.shown = self._shown if self.shows_numbers else None
-            # Python sees numbers, and of a size that only data decide there is none before the graph has run.
-            self.env.refuses_data = self.shows_numbers and not (
-                self._owner.fullgraph or config.capture_dynamic_output_shape_ops
-            )
+        self._make_env()
         apart = own.get("_dynamo_dynamic_indices", ()) if self._owner.sizes_apart else ()
         kinds = [
             DimDynamic.STATIC
@@ -140,6 +132,43 @@ class OpenInputs:
                 if axis in tensor.__dict__.get("_dynamo_dynamic_indices", ()):
                     self._promised[atom] = (name, axis)
         return fake
+
+    def _make_env(self):
+        from mica._dynamo import config
+
+        if self.env is None:
+            self._fakes.shape_env = ShapeEnv()
+            self.env.presets = dict(self.presets)
+            self.env.shown = self._shown if self.shows_numbers else None
+            # Python sees numbers, and of a size that only data decide there is none before the graph has run.
+            self.env.refuses_data = self.shows_numbers and not (
+                self._owner.fullgraph or config.capture_dynamic_output_shape_ops
+            )
+
+    def numbers(self, args, kwargs):
+        """The arguments, with open numbers in the place of whole numbers where the program asks for open ones.
+
+        Numbers that only changed from call to call stay what they are: a program may ask for `type(n) is int`.
+        """
+        if not self._owner.dynamic or not any(type(value) is int for value in (*args, *kwargs.values())):
+            return args, kwargs
+        args = tuple(self._number(value, f"args_{i}") for i, value in enumerate(args))
+        return args, {key: self._number(value, key) for key, value in kwargs.items()}
+
+    def _number(self, value, name):
+        if type(value) is not int:
+            return value
+        self._make_env()
+        if not self.env.worlds.room(self.env.avoid):
+            return value
+        made = self.env.create_symbol(
+            value, f"L_{name}_", DimDynamic.DYNAMIC, do_not_specialize_zero_one=True, least=-sys.maxsize
+        )
+        if made.is_number:
+            return value
+        ((atom,),) = made.terms
+        self.sources[atom] = SizeInput(value)
+        return OpenNumber(value, self.number(atom))
 
     def _kind(self, name, axis, size):
         """Whether an open size shares the symbol of another one that is the same number in this call. Two sizes do not where a

@@ -7,7 +7,17 @@ is an int. Only as an argument of a recorded call is it the expression that it w
 __all__ = ["OpenNumber", "symbolic"]
 
 
-class OpenNumber(int):
+class _EqualToInt(type):
+    """The class of OpenNumber: `type(n) == int` and `type(n) in (int, float)` hold."""
+
+    def __eq__(cls, other):
+        return other is cls or other is int
+
+    def __hash__(cls):
+        return hash(int)
+
+
+class OpenNumber(int, metaclass=_EqualToInt):
     """A whole number of this call, and the SymInt that it is in the graph."""
 
     def __new__(cls, value, sym):
@@ -29,6 +39,11 @@ def symbolic(value):
     return value.sym if type(value) is OpenNumber else value
 
 
+def _negated(self):
+    made = -self.sym
+    return OpenNumber(-int(self), made) if type(made) is not int else -int(self)
+
+
 def _operation(name):
     plain = getattr(int, name)
 
@@ -43,5 +58,7 @@ def _operation(name):
     return operation
 
 
-for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__floordiv__", "__mod__"):
+for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__floordiv__", "__mod__",
+              "__rfloordiv__", "__rmod__"):  # fmt: skip
     setattr(OpenNumber, _name, _operation(_name))
+OpenNumber.__neg__ = _negated

@@ -61,6 +61,7 @@ class Captured:
             self._is_first = False
             capture.note_sizes()
             return self.function(*args, **kwargs)
+        args, kwargs = capture.open_numbers(args, kwargs)
         _names.set_active(capture)
         try:
             with _breaks.functions_break(capture), recorded_extremes, capture:
@@ -120,6 +121,10 @@ class Capture(RecordedGraph):
         self.fakes.before_values = self.fakes.arrays = None
         self._open.note_call()
         self._open.end()
+
+    def open_numbers(self, args, kwargs):
+        """The arguments, with open numbers in the place of whole numbers that change from call to call."""
+        return self._open.numbers(args, kwargs)
 
     def note_sizes(self):
         """Remember the sizes of the arguments of a call that is not captured."""
