@@ -142,3 +142,29 @@ def test_sizes_of_a_collection():
         ValueError, match=r"range of \[None, 5\], conflicting with the inferred min/max range of \[6, int_oo\]"
     ):
         export(Calls(lambda x, y: (x[:6], y)), (x, y), dynamic_shapes=shapes)
+
+
+def test_marks_of_tensors_leave_their_sizes_open():
+    class Sum(torch.nn.Module):
+        def forward(self, x, y):
+            return x * 2 + y.sum()
+
+    def example(mark, *more):
+        x, y = torch.ones(3, 4), torch.ones(5)
+        mark(x, 0, *more)
+        return x, y
+
+    program = torch.export.export(Sum(), example(torch._dynamo.mark_dynamic))
+    assert program.module()(torch.ones(7, 4), torch.ones(5)).shape == (7, 4)
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(torch.ones(7, 4), torch.ones(6))
+
+    class Fixed(Sum):
+        def forward(self, x, y):
+            return x + torch.ones(3, 4)
+
+    with pytest.raises(UserError, match=r"Constraints violated \(L\['x'\].size\(\)\[0\]\)"):
+        torch.export.export(Fixed(), example(torch._dynamo.mark_dynamic))
+    fixed = torch.export.export(Fixed(), example(torch._dynamo.maybe_mark_dynamic))
+    with pytest.raises(AssertionError, match="Guard failed"):
+        fixed.module()(torch.ones(7, 4), torch.ones(5))

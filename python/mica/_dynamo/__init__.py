@@ -275,6 +275,7 @@ def maybe_mark_dynamic(t, index):
 def mark_unbacked(t, index, *, hint_override=None, strict=False, specialize_on=None, shape_id=None):
     """Mark sizes as maybe_mark_dynamic does. A branch on such a size goes the way that it goes in this call."""
     _marked(t, index, "_dynamo_weak_dynamic_indices")
+    _marked(t, index, "_dynamo_unbacked_indices")
 
 
 def mark_static(t, index=None):

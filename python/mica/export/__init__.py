@@ -13,6 +13,7 @@ from mica.export.dynamic_shapes import (
     Dim,
     ShapesCollection,
     dims,
+    marked_sizes,
     named_arguments,
     named_sizes,
     positional_names,
@@ -112,6 +113,8 @@ def _export(mod, args, kwargs, dynamic_shapes, wishes):
         return program
     if isinstance(dynamic_shapes, ShapesCollection):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
+    elif dynamic_shapes is None:
+        dynamic_shapes = marked_sizes(mod, args, kwargs)
     named = named_sizes(dynamic_shapes, values, mod.forward)
     program, is_traced = _exported(mod, args, kwargs, named, values, wishes)
     if is_traced and not fake_modes(mod, args, kwargs):

@@ -141,6 +141,25 @@ class ShapesCollection:
         return found
 
 
+def marked_sizes(m, args, kwargs):
+    """The sizes that torch._dynamo.mark_dynamic and maybe_mark_dynamic have marked, in the form of the arguments; None if
+    there are none."""
+    from mica.utils._pytree import tree_leaves
+
+    found = ShapesCollection()
+    for leaf in tree_leaves((args, kwargs)):
+        own = getattr(leaf, "__dict__", {})
+        bounds = own.get("_dynamo_dynamic_range", {})
+        weak = own.get("_dynamo_weak_dynamic_indices", set()) - own.get("_dynamo_unbacked_indices", set())
+        marks = {axis: Dim.AUTO for axis in weak}
+        for axis in own.get("_dynamo_dynamic_indices", ()):
+            low, high = bounds.get(axis, (None, None))
+            marks[axis] = Dim.DYNAMIC if low is None and high is None else Dim.DYNAMIC(min=low, max=high)
+        if marks:
+            found[leaf] = marks
+    return found.dynamic_shapes(m, args, kwargs) if len(found) else None
+
+
 class AdditionalInputs:
     """Further examples of a module's inputs: what differs between them is dynamic; `export` takes it as dynamic_shapes."""
 
