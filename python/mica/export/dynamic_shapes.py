@@ -151,7 +151,7 @@ def marked_sizes(m, args, kwargs):
         own = getattr(leaf, "__dict__", {})
         bounds = own.get("_dynamo_dynamic_range", {})
         weak = own.get("_dynamo_weak_dynamic_indices", set()) - own.get("_dynamo_unbacked_indices", set())
-        marks = {axis: Dim.AUTO for axis in weak}
+        marks = dict.fromkeys(weak, Dim.AUTO)
         for axis in own.get("_dynamo_dynamic_indices", ()):
             low, high = bounds.get(axis, (None, None))
             marks[axis] = Dim.DYNAMIC if low is None and high is None else Dim.DYNAMIC(min=low, max=high)
