@@ -43,13 +43,22 @@ __device__ Complex<R> log(Complex<R> z) {
   return from_thrust(thrust::log(in_thrust(z)));
 }
 // The square of the size of a complex64 number is nearly exact in double, near one too, where Thrust takes steps of its
-// own to find the size's logarithm.
+// own to find the size's logarithm. That square is a power of two times a float.
 template <>
 __device__ inline Complex<float> log(Complex<float> z) {
-  const double a = z.real(), b = z.imag(), beyond_one = (a * a - 1) + b * b;
-  double size = ::fabs(beyond_one) < 0.5 ? ::log1p(beyond_one) : ::log(a * a + b * b);
-  if (::isinf(a) || ::isinf(b)) size = INFINITY;
-  return {static_cast<float>(size / 2), ::atan2f(z.imag(), z.real())};
+  const double a = z.real(), b = z.imag(), beyond_one = (a * a - 1) + b * b, square = a * a + b * b;
+  float size;
+  if (::fabs(beyond_one) < 0.5) {
+    size = ::log1pf(static_cast<float>(beyond_one));
+  } else if (square > 0 && square <= 1.7976931348623157e308) {
+    const int exponent = (__double2hiint(square) >> 20) - 1023;
+    const float fraction = static_cast<float>(square * __hiloint2double((1023 - exponent) << 20, 0));
+    size = __fmaf_rn(static_cast<float>(exponent), 0.693147182f, ::logf(fraction)) +
+           static_cast<float>(exponent) * -1.90465421e-9f;
+  } else {  // zero, infinite, or no number
+    size = ::isinf(a) || ::isinf(b) ? INFINITY : static_cast<float>(::log(square));
+  }
+  return {size / 2, ::atan2f(z.imag(), z.real())};
 }
 
 template <class R>

@@ -140,14 +140,9 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
   for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
 }
 
-// Doubles take so long to come from memory that there is time for a call.
 template <class Out, class... In, class F>
 void run_pointwise(const PointwiseLoop& loop, const F& f) {
-  if constexpr ((std::is_same_v<In, double> || ...) && !requires { typename F::IsCalled; }) {
-    run_pointwise_indexed<false, Out, In...>(loop, Called<F>{f}, std::index_sequence_for<In...>{});
-  } else {
-    run_pointwise_indexed<false, Out, In...>(loop, f, std::index_sequence_for<In...>{});
-  }
+  run_pointwise_indexed<false, Out, In...>(loop, f, std::index_sequence_for<In...>{});
 }
 template <class Out, class... In, class F>
 void run_moved(const PointwiseLoop& loop, const F& f) {

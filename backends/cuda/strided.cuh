@@ -119,7 +119,6 @@ Offsets<kOperands> offsets_of(const PointwiseLoop& piece) {
 // A function that is compiled once and called, where it would be written out for each element of a thread.
 template <class F>
 struct Called {
-  using IsCalled = void;
   F f;
   template <class... C>
   __device__ __noinline__ auto operator()(C... values) const {

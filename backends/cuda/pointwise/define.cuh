@@ -1,7 +1,7 @@
 // Short ways to define a pointwise kernel of one, two or three operands. Functors see values of the type that an
-// element is computed in. A kernel that is called rarely has a loop for any strides and, for elements of 16 and 32 bits
-// that are floats and of one and two bytes, one for dense operands; its function is compiled once and called, not
-// written out for each element of a thread.
+// element is computed in. A kernel that is called rarely has a loop for any strides, in which its function is compiled
+// once and called, and one for dense operands: floats of 16 and 32 bits share it, and elements of one and two bytes
+// have it.
 #pragma once
 
 #include "backends/cuda/pointwise.cuh"
@@ -97,7 +97,7 @@ template <class Out, class... In, class F>
 void run_rare(const PointwiseLoop& loop, const F& f) {
   if (loop.numel == 0) return;
   DeviceGuard guard(loop.device.index());
-  if (run_rare_flat<Out, In...>(loop, Called<F>{f}, std::index_sequence_for<In...>{})) return;
+  if (run_rare_flat<Out, In...>(loop, f, std::index_sequence_for<In...>{})) return;
   PointwiseLoop whole = loop;
   for_each_piece(whole, [&](const PointwiseLoop& piece) {
     run_strided<Out, In...>(piece, Called<F>{f}, std::index_sequence_for<In...>{});

@@ -23,11 +23,23 @@ __device__ T rest_of(T a, T b) {
   return is_minus_one(b) ? T(0) : static_cast<T>(a % b);
 }
 
+// The remainder of a division that is cut off. Where the quotient has fewer digits than a number, one division finds
+// it, or one more, and what is left is exact; the library's function takes bit by bit.
+template <class T>
+__device__ T remainder_of(T x, T y) {
+  constexpr T kQuotients = std::is_same_v<T, float> ? T(1 << 22) : T(int64_t{1} << 51);
+  const T a = ::fabs(x), b = ::fabs(y);
+  if (!(a < b * kQuotients) || b == static_cast<T>(INFINITY)) return ::fmod(x, y);
+  T rest = ::fma(-::trunc(a / b), b, a);
+  if (rest < T(0)) rest += b;
+  return ::copysign(rest, x);
+}
+
 // Python's //: the quotient comes from an exact remainder, so that it is right even where x / y rounds up.
 template <class T>
 __device__ T floored(T x, T y) {
   if (y == T(0)) return x / y;
-  const T rest = ::fmod(x, y);
+  const T rest = remainder_of(x, y);
   T quotient = (x - rest) / y;
   if (rest != T(0) && (y < T(0)) != (rest < T(0))) quotient -= T(1);
   if (quotient == T(0)) return ::copysign(T(0), x / y);
@@ -51,7 +63,7 @@ struct Division {
     } else {
       if (wanted == Wanted::Truncated) return ::trunc(x / y);
       if (wanted == Wanted::Floored) return floored(x, y);
-      const T rest = ::fmod(x, y);
+      const T rest = remainder_of(x, y);
       if (wanted == Wanted::Fmod) return rest;
       return rest != T(0) && (rest < T(0)) != (y < T(0)) ? rest + y : rest;
     }

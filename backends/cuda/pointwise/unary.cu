@@ -11,25 +11,20 @@ namespace mica::cuda {
   struct Name {                                           \
     __device__ auto operator()(T x) const { __VA_ARGS__ } \
   };
-// ... and the kernel of its slot. Functions of complex numbers are long, so they have one loop; those of real numbers
-// that are long too (MICA_LONG) are called, not written out for each element of a thread.
-#define MICA_UNARY_AS(slot, Name, Wrapped, visit, ...)            \
-  namespace {                                                     \
-  MICA_FUNCTOR_1(Name, __VA_ARGS__)                               \
-  }                                                               \
-  void slot(const PointwiseLoop& loop) {                          \
-    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) {               \
-      if constexpr (is_complex_v<T>) {                            \
-        run_rare<T, T>(loop, Name<T>{});                          \
-      } else {                                                    \
-        run_pointwise<T, T>(loop, Wrapped<Name<compute_t<T>>>{}); \
-      }                                                           \
-    });                                                           \
+// ... and the kernel of its slot. Functions of complex numbers are long, so they have one loop.
+#define MICA_UNARY(slot, Name, visit, ...)               \
+  namespace {                                            \
+  MICA_FUNCTOR_1(Name, __VA_ARGS__)                      \
+  }                                                      \
+  void slot(const PointwiseLoop& loop) {                 \
+    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) {      \
+      if constexpr (is_complex_v<T>) {                   \
+        run_rare<T, T>(loop, Name<T>{});                 \
+      } else {                                           \
+        run_pointwise<T, T>(loop, Name<compute_t<T>>{}); \
+      }                                                  \
+    });                                                  \
   }
-template <class F>
-using Inlined = F;
-#define MICA_UNARY(slot, Name, visit, ...) MICA_UNARY_AS(slot, Name, Inlined, visit, __VA_ARGS__)
-#define MICA_LONG(slot, Name, visit, ...) MICA_UNARY_AS(slot, Name, Called, visit, __VA_ARGS__)
 // Real numbers through the CUDA library, complex ones through Thrust.
 #define MICA_MATH(how, slot, Name)          \
   how(slot, Name, visit_floating_complex, { \
@@ -42,8 +37,8 @@ using Inlined = F;
 
 MICA_MATH(MICA_UNARY, exp, Exp)
 MICA_MATH(MICA_UNARY, log, Log)
-MICA_MATH(MICA_LONG, sin, Sin)
-MICA_MATH(MICA_LONG, cos, Cos)
+MICA_MATH(MICA_UNARY, sin, Sin)
+MICA_MATH(MICA_UNARY, cos, Cos)
 MICA_MATH(MICA_RARE_1, tan, Tan)
 MICA_MATH(MICA_RARE_1, sinh, Sinh)
 MICA_MATH(MICA_RARE_1, cosh, Cosh)
@@ -63,7 +58,7 @@ MICA_UNARY(exp2, Exp2, visit_floating_complex, {
     return ::exp2(x);
   }
 })
-MICA_LONG(expm1, Expm1, visit_floating_complex, {
+MICA_UNARY(expm1, Expm1, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     const auto half = ::sin(x.imag() / 2);
     return T(::expm1(x.real()) * ::cos(x.imag()) - 2 * half * half, ::exp(x.real()) * ::sin(x.imag()));
@@ -71,7 +66,7 @@ MICA_LONG(expm1, Expm1, visit_floating_complex, {
     return ::expm1(x);
   }
 })
-MICA_LONG(log1p, Log1p, visit_floating_complex, {
+MICA_UNARY(log1p, Log1p, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     const auto a = x.real(), b = x.imag();
     const bool near = ::fabs(a) < 0.5 && ::fabs(b) < 0.5;
@@ -81,7 +76,7 @@ MICA_LONG(log1p, Log1p, visit_floating_complex, {
     return ::log1p(x);
   }
 })
-MICA_LONG(log2, Log2, visit_floating_complex, {
+MICA_UNARY(log2, Log2, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     return complex_functions::log(x) * T(static_cast<typename T::value_type>(1.44269504088896340736));
   } else {

@@ -6,16 +6,9 @@
 #pragma once
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/places.cuh"
+#include "backends/cuda/reduce/share.cuh"
 
 namespace mica::cuda {
-
-struct ReductionShape {
-  Places<3> kept;      // along the outputs: input, first output, second output
-  Places<1> reduced;   // along what meets in one output
-  int splits = 1;      // groups that share one output
-  int group_bits = 8;  // threads of a group: 1, 32 or the whole block
-};
 
 inline constexpr int kReduceThreads = 256;
 
@@ -85,118 +78,6 @@ __device__ Acc join_warps(Acc value, const Op& op) {
   }
 }
 
-// Elements that are reduced rarely have no kernel for vectors of columns. An operation may say so of itself by a member
-// kRare.
-template <class Op>
-constexpr bool reduces_rarely() {
-  using In = typename Op::In;
-  if constexpr (requires { Op::kRare; }) {
-    if (Op::kRare) return true;
-  }
-  return is_complex_v<In> || std::is_same_v<In, int8_t> || std::is_same_v<In, int16_t> ||
-         std::is_same_v<In, uint16_t> || std::is_same_v<In, uint32_t> || std::is_same_v<In, uint64_t>;
-}
-
-// One thread's share of the elements of one output: those at first, first + step, ..., and where the row is dense, in
-// pieces of 16 bytes.
-template <class Op>
-__device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& shape, const typename Op::In* row,
-                                         int64_t first, int64_t step) {
-  using In = typename Op::In;
-  using Acc = typename Op::Acc;
-  constexpr int kCount = sizeof(In) >= 16 ? 1 : sizeof(In) > 2 ? 16 / sizeof(In) : 8;
-  using Piece = Vector<In, kCount>;
-  const bool dense = shape.reduced.ndim == 0 || (shape.reduced.ndim == 1 && shape.reduced.strides[0][0] == 1);
-  if (dense && reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0 && shape.reduced.numel >= kCount) {
-    constexpr bool kAbsorbsAny = requires(Acc & acc, const Piece& piece) { op.absorb_any(acc, piece.item); };
-    constexpr bool kAbsorbs = requires(Acc & acc, const Piece& piece) { op.absorb(acc, piece.item, int64_t{}); };
-    constexpr int kSums = kAbsorbsAny || kAbsorbs ? 1 : kCount;
-    Acc sums[kSums];
-#pragma unroll
-    for (int j = 0; j < kSums; ++j) sums[j] = op.identity();
-    const int64_t pieces = shape.reduced.numel / kCount;
-    auto take = [&](const Piece& piece, int64_t i) {
-      if constexpr (kAbsorbsAny) {
-        op.absorb_any(sums[0], piece.item);
-      } else if constexpr (kAbsorbs) {
-        op.absorb(sums[0], piece.item, i * kCount);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i * kCount + j));
-      }
-    };
-    // Several loads are on their way before the first is looked at, whatever the operation is made of.
-    constexpr int kBatch = 4;
-    int64_t i = first;
-#pragma unroll 1
-    for (; i + (kBatch - 1) * step < pieces; i += kBatch * step) {
-      Piece batch[kBatch];
-#pragma unroll
-      for (int k = 0; k < kBatch; ++k) batch[k] = reinterpret_cast<const Piece*>(row)[i + k * step];
-      if constexpr (kAbsorbsAny && sizeof(In) >= 4) {
-        In all[kBatch * kCount];
-#pragma unroll
-        for (int k = 0; k < kBatch * kCount; ++k) all[k] = batch[k / kCount].item[k % kCount];
-        op.absorb_any(sums[0], all);
-      } else {
-#pragma unroll
-        for (int k = 0; k < kBatch; ++k) take(batch[k], i + k * step);
-      }
-    }
-#pragma unroll 1
-    for (; i < pieces; i += step) take(reinterpret_cast<const Piece*>(row)[i], i);
-#pragma unroll 1
-    for (int64_t last = pieces * kCount + first; last < shape.reduced.numel; last += step)
-      sums[0] = op.combine(sums[0], op.load(row[last], last));
-#pragma unroll
-    for (int j = 1; j < kSums; ++j) sums[0] = op.combine(sums[0], sums[j]);
-    return sums[0];
-  }
-  // Dense runs of a row that is not dense as a whole, like the planes of one channel: a piece lies in one of them.
-  const Places<1>& reduced = shape.reduced;
-  bool in_runs = !reduces_rarely<Op>() && reduced.strides[0][0] == 1 && reduced.sizes[0] % kCount == 0 &&
-                 reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0;
-  for (int d = 1; d < reduced.ndim; ++d) in_runs = in_runs && reduced.strides[d][0] % kCount == 0;
-  if constexpr (!reduces_rarely<Op>()) {
-    if (in_runs && reduced.ndim > 1) {
-      Acc sums[kCount];
-#pragma unroll
-      for (int j = 0; j < kCount; ++j) sums[j] = op.identity();
-#pragma unroll 2
-      for (int64_t i = first; i < reduced.numel / kCount; i += step) {
-        int64_t at[1];
-        reduced.at(i * kCount, at);
-        const Piece piece = *reinterpret_cast<const Piece*>(row + at[0]);
-#pragma unroll
-        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i * kCount + j));
-      }
-#pragma unroll
-      for (int j = 1; j < kCount; ++j) sums[0] = op.combine(sums[0], sums[j]);
-      return sums[0];
-    }
-  }
-  // Any strides.
-  constexpr int kBatch = sizeof(In) <= 2 ? 8 : 4;
-  auto load = [&](int64_t i) {
-    int64_t at[1];
-    reduced.at(i, at);
-    return row[at[0]];
-  };
-  Acc sum = op.identity();
-  int64_t i = first;
-#pragma unroll 1
-  for (; i + (kBatch - 1) * step < reduced.numel; i += kBatch * step) {
-    In batch[kBatch];
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) batch[k] = load(i + k * step);
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) sum = op.combine(sum, op.load(batch[k], i + k * step));
-  }
-#pragma unroll 1
-  for (; i < reduced.numel; i += step) sum = op.combine(sum, op.load(load(i), i));
-  return sum;
-}
-
 // Blocks of a multiprocessor that hide each other's waits, where the elements are small enough for their registers.
 template <class Op>
 inline constexpr int kReduceBlocks = sizeof(typename Op::In) <= 4 && sizeof(typename Op::Acc) <= 16 ? 5 : 1;
@@ -228,14 +109,15 @@ __global__ void __launch_bounds__(kReduceThreads, kReduceBlocks<Op>)
 inline constexpr int kColumnRows = 8;
 inline constexpr int64_t kColumnPitch = 4;  // elements from one column to the next, at most
 
-// The columns of a matrix, which are neighbours or nearly so: each thread adds up kCount columns (of a matrix whose
-// rows are dense, where it is more than one), 32 threads side by side, and eight rows at a time.
-template <int kCount, class Op>
+// The columns of a matrix, which are neighbours or nearly so: each thread adds up kCount columns, 32 threads side by
+// side, and eight rows at a time. Where kCount is more than one, the columns are neighbours or, with a pitch of 2, have
+// one between them; the last piece of a row then ends one element behind the last column, in the same 16 bytes.
+template <int kCount, class Op, int kPitch = 1>
 __global__ void __launch_bounds__(32 * kColumnRows)
     reduce_columns(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Acc* partial) {
   wait_for_predecessors();
   using Acc = typename Op::Acc;
-  using Piece = Vector<typename Op::In, kCount>;
+  using Piece = Vector<typename Op::In, kCount * kPitch>;
   __shared__ alignas(16) unsigned char raw[sizeof(Acc) * kCount * 32 * kColumnRows];
   auto* shared = reinterpret_cast<Acc*>(raw);
   const int64_t column = (static_cast<int64_t>(blockIdx.x / shape.splits) * 32 + threadIdx.x) * kCount;
@@ -254,7 +136,7 @@ __global__ void __launch_bounds__(32 * kColumnRows)
       for (int64_t i = split * kColumnRows + threadIdx.y; i < shape.reduced.numel; i += step) {
         const Piece piece = *reinterpret_cast<const Piece*>(in + base[0] + i * pitch);
 #pragma unroll
-        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i));
+        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j * kPitch], i));
       }
     } else {
 #pragma unroll 1
@@ -263,7 +145,7 @@ __global__ void __launch_bounds__(32 * kColumnRows)
         shape.reduced.at(i, at);
         const Piece piece = *reinterpret_cast<const Piece*>(in + base[0] + at[0]);
 #pragma unroll
-        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i));
+        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j * kPitch], i));
       }
     }
   }
@@ -368,20 +250,23 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   DeviceGuard guard(device);
   ReductionShape shape = reduction_shape(out, second, self, dims);
   const auto* in = self.ptr<const In>();
-  // Columns of a matrix, in vectors where all of its rows are aligned.
+  // Columns of a matrix.
   constexpr bool kRare = reduces_rarely<Op>();
   constexpr int kWide = kRare || sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 2 && sizeof(Acc) == 4 ? 8 : 4;
   auto stride_of = [](const auto& p) { return p.ndim ? std::abs(p.strides[0][0]) : INT64_MAX; };
   const int64_t pitch = shape.kept.ndim ? shape.kept.strides[0][0] : 0;
   const bool by_columns =
       pitch > 0 && pitch <= kColumnPitch && shape.kept.numel >= 32 && stride_of(shape.reduced) > pitch;
-  bool wide = kWide > 1 && by_columns && pitch == 1 && shape.kept.sizes[0] % kWide == 0 &&
-              reinterpret_cast<uintptr_t>(in) % (sizeof(In) * kWide) == 0;
-  for (int d = 1; d < shape.kept.ndim; ++d) wide = wide && shape.kept.strides[d][0] % kWide == 0;
-  for (int d = 0; d < shape.reduced.ndim; ++d) wide = wide && shape.reduced.strides[d][0] % kWide == 0;
+  // Columns in vectors, where all rows are aligned; with a pitch of 2, half as many of them.
+  constexpr int kHalf = kWide / 2;
+  const int64_t vector = pitch == 1 ? kWide : kHalf * 2;
+  bool wide = kWide > 1 && by_columns && pitch <= 2 && shape.kept.sizes[0] % (vector / pitch) == 0 &&
+              reinterpret_cast<uintptr_t>(in) % (sizeof(In) * vector) == 0;
+  for (int d = 1; d < shape.kept.ndim; ++d) wide = wide && shape.kept.strides[d][0] % vector == 0;
+  for (int d = 0; d < shape.reduced.ndim; ++d) wide = wide && shape.reduced.strides[d][0] % vector == 0;
   // Few columns leave the device idle in vectors of them.
   const int64_t multiprocessors = properties(device).multiProcessorCount;
-  const int count = wide ? kWide : 1;
+  const int count = !wide ? 1 : pitch == 1 ? kWide : kHalf;
   const int64_t length = shape.reduced.numel;
   // A warp for a short row, and for a longer one where there are enough of them to keep the device busy.
   const bool by_warps = (length <= 1024 && shape.kept.numel >= multiprocessors) ||
@@ -399,9 +284,13 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
     if (!by_columns) {
       launch<reduce_rows<Op>>(device, blocks_for(tasks * shape.splits, kReduceThreads / group), kReduceThreads, op,
                               shape, in, partial);
-    } else if (wide) {
+    } else if (wide && pitch == 1) {
       launch<reduce_columns<kWide, Op>>(device, static_cast<unsigned>(tasks * shape.splits), dim3(32, kColumnRows), op,
                                         shape, in, partial);
+    } else if (wide) {
+      if constexpr (kWide > 1)
+        launch<reduce_columns<kHalf, Op, 2>>(device, static_cast<unsigned>(tasks * shape.splits), dim3(32, kColumnRows),
+                                             op, shape, in, partial);
     } else {
       launch<reduce_columns<1, Op>>(device, static_cast<unsigned>(tasks * shape.splits), dim3(32, kColumnRows), op,
                                     shape, in, partial);
