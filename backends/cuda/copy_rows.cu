@@ -19,7 +19,7 @@ template <class T>
 inline constexpr int kRowEach = sizeof(T) <= 2 ? 8 : 4;  // loads of a thread that are under way at a time
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) copy_rows_kernel(RowMove m) {
+__global__ void __launch_bounds__(kThreads) move_rows(RowMove m) {
   constexpr int kEach = kRowEach<T>;
   wait_for_predecessors();
   const uint32_t group = blockIdx.x / m.parts, part = blockIdx.x - group * m.parts;
@@ -73,7 +73,7 @@ bool copy_rows(const PointwiseLoop& loop, int64_t size) {
       while (across < kThreads && across * kEach < m.width) across *= 2;
       const uint32_t down = kThreads / across;
       m.parts = blocks_for(m.width, across * kEach);
-      launch<copy_rows_kernel<T>>(piece.device.index(), blocks_for(m.count, down) * m.parts, dim3(across, down), m);
+      launch<move_rows<T>>(piece.device.index(), blocks_for(m.count, down) * m.parts, dim3(across, down), m);
     });
   });
   return true;
