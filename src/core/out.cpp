@@ -110,6 +110,7 @@ void write_out(const char* op, const Tensor& out, const Tensor& result, bool fol
         is_non_overlapping_and_dense(result.sizes(), result.strides()))
       out.impl()->set_geometry(result.sizes(), result.strides(), out.storage_offset());
   }
+  NoGradGuard below;  // the operation records what happens to `out`, not this copy of its result
   out.copy_(result);
 }
 

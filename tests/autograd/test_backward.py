@@ -297,3 +297,42 @@ def test_as_strided_in_place():
     shared = torch.ones(4, requires_grad=True) * 1
     shared.as_strided_((2, 2), (1, 1))
     assert torch.autograd.grad(shared.sum(), shared)[0].shape == (2, 2)
+
+
+WIDER = {
+    "add_": 1, "sub_": 1, "mul_": 1, "div_": 1, "pow_": 1, "atan2_": 1, "fmod_": 1, "copysign_": 1, "hypot_": 1, "addcmul_": 2, "addcdiv_": 2,
+    "xlogy_": 1, "clamp_min_": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", WIDER)
+def test_a_view_changed_by_wider_numbers_passes_gradients_to_its_base(name, compiled):
+    wide = torch.linspace(0.5, 1.5, 12, dtype=torch.float64).reshape(4, 3)
+    weights = torch.linspace(0.1, 1, 12).reshape(3, 4)
+
+    def changed(base, others, through_a_view):
+        here = base * 1
+        view = here.t() if through_a_view else here.t().clone()
+        getattr(view, name)(*others)
+        return here if through_a_view else view.t()
+
+    run = torch.compile(changed) if compiled else changed
+    gradients = []
+    for through_a_view in (True, False):
+        base = torch.linspace(0.6, 1.9, 12).reshape(3, 4).requires_grad_()
+        others = [wide.clone().requires_grad_() for _ in range(WIDER[name])]
+        (run(base, others, through_a_view) * weights).sum().backward()
+        gradients.append([base.grad, *(other.grad for other in others)])
+    for through_view, alone in zip(*gradients, strict=True):
+        assert torch.allclose(through_view, alone)
+    assert gradients[0][0].abs().sum() > 0
+
+
+def test_a_bias_in_float32_is_added_to_a_view_in_bfloat16():
+    weight, bias = torch.ones(3, 4, requires_grad=True), torch.ones(3, 1, requires_grad=True)
+    with torch.autocast("cpu"):
+        product = (torch.ones(2, 3) @ weight[:, :3]).t()
+        product += bias
+    product.sum().backward()
+    assert weight.grad[:, :3].tolist() == [[2.0] * 3] * 3 and bias.grad.flatten().tolist() == [2.0] * 3
