@@ -93,3 +93,26 @@ def test_angles_and_signs(count, dtype):
         assert torch.equal(
             torch.view_as_real(torch.sgn(view)).nan_to_num(7), torch.view_as_real(torch.stack(signs)).nan_to_num(7)
         )
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("count", COUNTS[:-1])
+def test_sums_with_factors_and_squares(count, dtype):
+    """In vectors as number by number, bit for bit; a factor multiplies as a complex number does."""
+    torch.manual_seed(count)
+    a, b = (torch.randn(count, dtype=dtype) for _ in range(2))
+    singles = [(a[i : i + 1], b[i : i + 1]) for i in range(count)]
+    for f in (
+        lambda x, y: x - y,
+        lambda x, y: torch.sub(x, y, alpha=2),
+        lambda x, y: torch.add(x, y, alpha=0.5 - 1.5j),
+        lambda x, y: torch.rsub(x, y, alpha=2j),
+        lambda x, y: x.square(),
+    ):
+        whole = f(a, b)
+        assert [whole[i].item() for i in range(count)] == [f(x, y).item() for x, y in singles]
+    limit = LIMITS[dtype] * 10
+    for found, x, y in zip((a + b * (0.5 - 1.5j)).tolist(), a.tolist(), b.tolist(), strict=True):
+        assert abs(found - (x + (0.5 - 1.5j) * y)) <= limit
+    for found, x in zip(a.square().tolist(), a.tolist(), strict=True):
+        assert abs(found - x * x) <= limit * max(1, abs(x) ** 2)

@@ -375,3 +375,27 @@ def test_exponents_fit_the_dtype():
     with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
         torch.ones(2, dtype=torch.uint8) ** 300
     assert (torch.tensor([3], dtype=torch.uint8) ** 255).tolist() == [3**255 % 256]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_short_floats_compare_as_their_values(dtype):
+    """Every number with others, and zeros, infinities, NaNs and the least and largest with one another."""
+    every = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(dtype)
+    limits = torch.tensor(
+        [0, -0.0, math.inf, -math.inf, math.nan, 1, -1, torch.finfo(dtype).max, -torch.finfo(dtype).max]
+    )
+    limits = torch.cat([limits.to(dtype), torch.tensor([1, -32767], dtype=torch.int16).view(dtype)])
+    across = limits.repeat_interleave(len(limits)), limits.repeat(len(limits))
+    for a, b in (
+        (every, every.flip(0)),
+        (every, every.roll(12345)),
+        (every[::3], every.roll(77)[::3]),
+        (every, every),
+        across,
+    ):
+        for name in ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"):
+            f = getattr(torch, name)
+            assert torch.equal(f(a, b), f(a.float(), b.float())), name
+        for number in (0.0, 0.5, math.inf, math.nan):
+            assert torch.equal(a < number, a.float() < number) and torch.equal(a != number, a.float() != number)
+        assert torch.equal(a.logical_not(), a.float().logical_not())

@@ -71,6 +71,20 @@ template <class T>
 struct Neg {
   T operator()(T a) const { return wrapping_neg(a); }
 };
+struct ComplexAddScaledLanes {
+  complex128 alpha;
+  template <class D, class V>
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b) const {
+    return a + set_parts(d, alpha) * b;
+  }
+};
+struct ComplexSubScaledFromLanes {
+  complex128 alpha;
+  template <class D, class V>
+  HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b) const {
+    return b - set_parts(d, alpha) * a;
+  }
+};
 struct ComplexReciprocalLanes {
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> z) const {
@@ -117,6 +131,7 @@ void add_scaled(const PointwiseLoop& loop, const Scalar& alpha) {
     return run_lanes<BFloat16, 2>(loop, AddScaledShortLanes<BFloat16Bits>{alpha.to<float>()}, kMemoryGrain);
   if (is_floating(loop.dtype))
     return run_floating<2>("add_stub", loop, AddScaledLanes{alpha.to_double()}, kMemoryGrain);
+  if (run_complex<2>(loop, ComplexAddScaledLanes{alpha.cast<complex128>()}, kMemoryGrain)) return;
   visit_words_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) {
     run_binary<T>(loop, AddScaled<compute_t<T>>{alpha.cast<compute_t<T>>()});
   });
@@ -138,6 +153,7 @@ void sub_kernel(const PointwiseLoop& loop, Scalar alpha) {
 void rsub_kernel(const PointwiseLoop& loop, Scalar alpha) {
   if (is_floating(loop.dtype))
     return run_floating<2>("sub_stub", loop, SubScaledFromLanes{alpha.to_double()}, kMemoryGrain);
+  if (run_complex<2>(loop, ComplexSubScaledFromLanes{alpha.cast<complex128>()}, kMemoryGrain)) return;
   visit_words_complex("sub_stub", loop.dtype, [&]<class T>(Tag<T>) {
     run_binary<T>(loop, SubScaledFrom<compute_t<T>>{alpha.cast<compute_t<T>>()});
   });

@@ -22,9 +22,28 @@ HWY_ATTR void exchanged_loop(char* const* data, const int64_t* strides, int64_t 
   binary_loop<bool, T, F>(exchanged, steps, n, row_steps, rows, context);
 }
 
+// float16 numbers by their bits: a float of each would take longer to make than to compare. Where one is a NaN, the
+// answer is that of F for no number.
+template <template <class> class F, bool kOfNan>
+struct OfHalves {
+  bool operator()(uint16_t a, uint16_t b) const {
+    const bool ordered = (size(a) <= 0x7c00) & (size(b) <= 0x7c00);
+    const bool holds = F<int16_t>{}(place(a), place(b));
+    return kOfNan ? holds | !ordered : holds & ordered;
+  }
+  static uint16_t size(uint16_t bits) { return bits & 0x7fff; }
+  // Numbers are in the order of their places, and both zeros have the same.
+  static int16_t place(uint16_t bits) { return static_cast<int16_t>(bits & 0x8000 ? -size(bits) : size(bits)); }
+};
+
 // Comparisons of any element type give bool.
 template <template <class> class F, bool kExchanged>
 void compare_order(const char* name, const PointwiseLoop& loop) {
+  if (loop.dtype == DType::Float16) {
+    using C = OfHalves<F, false>;
+    const C f;
+    return run_dense(loop, kExchanged ? exchanged_loop<uint16_t, C> : binary_loop<bool, uint16_t, C>, &f);
+  }
   visit_real_bool(name, loop.dtype, [&]<class T>(Tag<T>) {
     using C = F<compute_t<T>>;
     const C f;
@@ -32,8 +51,12 @@ void compare_order(const char* name, const PointwiseLoop& loop) {
   });
 }
 
-template <template <class> class F>
+template <template <class> class F, bool kOfNan>
 void compare_equality(const char* name, const PointwiseLoop& loop) {
+  if (loop.dtype == DType::Float16) {
+    const OfHalves<F, kOfNan> f;
+    return run_dense(loop, binary_loop<bool, uint16_t, OfHalves<F, kOfNan>>, &f);
+  }
   const auto run = [&]<class T>(Tag<T>) {
     const F<compute_t<T>> f;
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
@@ -57,8 +80,8 @@ MICA_COMPARISON(Lt, <)
 MICA_COMPARISON(Le, <=)
 #undef MICA_COMPARISON
 
-void eq_kernel(const PointwiseLoop& loop) { compare_equality<Eq>("eq_cpu", loop); }
-void ne_kernel(const PointwiseLoop& loop) { compare_equality<Ne>("ne_cpu", loop); }
+void eq_kernel(const PointwiseLoop& loop) { compare_equality<Eq, false>("eq_cpu", loop); }
+void ne_kernel(const PointwiseLoop& loop) { compare_equality<Ne, true>("ne_cpu", loop); }
 void lt_kernel(const PointwiseLoop& loop) { compare_order<Lt, false>("lt_cpu", loop); }
 void le_kernel(const PointwiseLoop& loop) { compare_order<Le, false>("le_cpu", loop); }
 void gt_kernel(const PointwiseLoop& loop) { compare_order<Lt, true>("gt_cpu", loop); }

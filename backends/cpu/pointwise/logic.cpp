@@ -97,8 +97,19 @@ void visit_truth(const char* name, DType dtype, const F& f) {
   if (is_floating(dtype) || is_complex(dtype)) return visit_floating_complex(name, dtype, f);
   visit_words_bool(name, dtype, f);
 }
+// float16 numbers by their bits but the sign, which a zero may have.
+template <class F>
+struct OfHalves {
+  static uint16_t size(uint16_t bits) { return bits & 0x7fff; }
+  bool operator()(uint16_t a, uint16_t b) const { return F{}(size(a), size(b)); }
+  bool operator()(uint16_t a) const { return F{}(size(a)); }
+};
 template <template <class> class F>
 void logical(const char* name, const PointwiseLoop& loop) {
+  if (loop.dtype == DType::Float16) {
+    const OfHalves<F<uint16_t>> f;
+    return run_dense(loop, binary_loop<bool, uint16_t, OfHalves<F<uint16_t>>>, &f);
+  }
   visit_truth(name, loop.dtype, [&]<class T>(Tag<T>) {
     const F<compute_t<T>> f;
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
@@ -108,6 +119,10 @@ void logical_and_kernel(const PointwiseLoop& loop) { logical<LogicalAnd>("logica
 void logical_or_kernel(const PointwiseLoop& loop) { logical<LogicalOr>("logical_or_cpu", loop); }
 void logical_xor_kernel(const PointwiseLoop& loop) { logical<LogicalXor>("logical_xor_cpu", loop); }
 void logical_not_kernel(const PointwiseLoop& loop) {
+  if (loop.dtype == DType::Float16) {
+    const OfHalves<LogicalNot<uint16_t>> f;
+    return run_dense(loop, unary_loop<bool, uint16_t, OfHalves<LogicalNot<uint16_t>>>, &f);
+  }
   visit_truth("logical_not_cpu", loop.dtype, [&]<class T>(Tag<T>) {
     const LogicalNot<compute_t<T>> f;
     run_dense(loop, unary_loop<bool, T, LogicalNot<compute_t<T>>>, &f);

@@ -10,6 +10,7 @@
 
 #include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/numbers.h"
+#include "backends/cpu/pointwise/complex_lanes-inl.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
@@ -106,6 +107,12 @@ void integer_pow(const PointwiseLoop& loop) {
   run_lanes<T, 2>(loop, IntegerPowLanes{}, kHeavyGrain);
 }
 
+struct ComplexSquareLanes {
+  template <class D, class V>
+  HWY_INLINE Parts<V> operator()(D, Parts<V> base, Parts<V>) const {
+    return base * base;
+  }
+};
 template <class C>
 struct ComplexPow {
   C operator()(C base, C exponent) const {
@@ -146,7 +153,13 @@ void pow_kernel(const PointwiseLoop& loop) {
     return pow_constant(loop, exponent);
   }
   if (is_complex(loop.dtype))
-    return visit_complex("pow", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, ComplexPow<T>{}, kSlowGrain); });
+    return visit_complex("pow", loop.dtype, [&]<class T>(Tag<T>) {
+      if (is_constant(loop, 2) && *reinterpret_cast<const T*>(loop.data[2]) == T(2)) {
+        run_complex<2>(loop, ComplexSquareLanes{}, kMemoryGrain);
+      } else {
+        run_binary<T>(loop, ComplexPow<T>{}, kSlowGrain);
+      }
+    });
   if (loop.dtype == DType::Bool && is_constant(loop, 2))  // x ** True is x, x ** False is True
     return run_binary<bool>(
         loop, [](bool base, bool exponent) { return base || !exponent; }, kMemoryGrain);

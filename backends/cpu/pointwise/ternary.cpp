@@ -39,18 +39,14 @@ struct ComplexAddcmulLanes {
   complex128 value;
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b, Parts<V> c) const {
-    return a + number(d) * b * c;
-  }
-  template <class D>
-  HWY_INLINE Parts<hn::VFromD<D>> number(D d) const {
-    using T = hn::TFromD<D>;
-    return {hn::Set(d, static_cast<T>(value.real())), hn::Set(d, static_cast<T>(value.imag()))};
+    return a + set_parts(d, value) * b * c;
   }
 };
-struct ComplexAddcdivLanes : ComplexAddcmulLanes {
+struct ComplexAddcdivLanes {
+  complex128 value;
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> a, Parts<V> b, Parts<V> c) const {
-    return a + quotient_of(d, number(d) * b, c);
+    return a + quotient_of(d, set_parts(d, value) * b, c);
   }
 };
 void addcmul_kernel(const PointwiseLoop& loop, Scalar value) {
@@ -63,7 +59,7 @@ void addcmul_kernel(const PointwiseLoop& loop, Scalar value) {
 void addcdiv_kernel(const PointwiseLoop& loop, Scalar value) {
   if (is_floating(loop.dtype))
     return run_floating<3>("addcdiv_cpu_out", loop, AddcdivLanes{value.to_double()}, kMemoryGrain);
-  if (!run_complex<3>(loop, ComplexAddcdivLanes{{value.to<complex128>()}}, kMemoryGrain))
+  if (!run_complex<3>(loop, ComplexAddcdivLanes{value.to<complex128>()}, kMemoryGrain))
     unsupported_dtype("addcdiv_cpu_out", loop.dtype);
 }
 

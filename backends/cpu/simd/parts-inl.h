@@ -8,6 +8,8 @@
 
 #include <hwy/highway.h>
 
+#include <complex>
+
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -29,6 +31,13 @@ HWY_INLINE Parts<V> operator-(Parts<V> a, Parts<V> b) {
 template <class V>
 HWY_INLINE Parts<V> operator*(Parts<V> a, Parts<V> b) {
   return {hn::Sub(hn::Mul(a.re, b.re), hn::Mul(a.im, b.im)), hn::Add(hn::Mul(a.re, b.im), hn::Mul(a.im, b.re))};
+}
+
+// One number in all lanes.
+template <class D>
+HWY_INLINE Parts<hn::VFromD<D>> set_parts(D d, std::complex<double> value) {
+  using T = hn::TFromD<D>;
+  return {hn::Set(d, static_cast<T>(value.real())), hn::Set(d, static_cast<T>(value.imag()))};
 }
 
 // Reads complex numbers whose parts lie side by side.
