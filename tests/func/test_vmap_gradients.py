@@ -98,3 +98,21 @@ def test_second_derivatives_of_shared_weights():
     at_once = vmap(jacrev(grad(f)), in_dims=(None, 0))(w, x)
     for i in range(5):
         mica.testing.assert_close(at_once[i], jacrev(grad(f))(w, x[i]))
+
+
+@pytest.mark.parametrize("rows", [(), (3,)])
+def test_gradients_of_each_example_under_autocast(rows):
+    weight, x = mica.randn(4, 5), mica.randn(6, *rows, 5)
+
+    def loss(weight, x):
+        with mica.autocast("cpu"):
+            y = mica.nn.functional.linear(x, weight)
+        assert y.dtype == mica.bfloat16
+        return y.float().pow(2).sum()
+
+    for arguments in (0, 1):
+        gradient = mica.func.grad(loss, argnums=arguments)
+        together = mica.vmap(gradient, in_dims=(None, 0))(weight, x)
+        one_by_one = mica.stack([gradient(weight, each) for each in x])
+        assert together.dtype == mica.float32
+        assert mica.allclose(together, one_by_one, rtol=0.02, atol=0.02 * float(one_by_one.abs().max()))

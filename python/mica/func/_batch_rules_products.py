@@ -12,25 +12,28 @@ Tensor = _C.Tensor
 class _SharedProduct(Function):
     """x @ w where all examples share one w: one product, with a gradient for each example's own w.
 
-    `w` is a batch of equal matrices that takes the memory of one.
+    `w` is a batch of equal matrices that takes the memory of one. Under autocast the product has another dtype than its
+    factors, and gradients are computed in the product's: `dtype` says so to the product that is the gradient of x.
     """
 
     @staticmethod
-    def forward(ctx, x, w, turned):
+    def forward(ctx, x, w, turned, dtype=None):
         ctx.save_for_backward(x, w)
         ctx.turned = turned
-        return x @ (w[0].mT if turned else w[0])
+        shared = w[0].mT if turned else w[0]
+        return x @ shared if dtype is None else x.to(dtype) @ shared.to(dtype)
 
     @staticmethod
     def backward(ctx, grad):
         x, w = ctx.saved_tensors
-        for_x = _SharedProduct.apply(grad, w, not ctx.turned) if ctx.needs_input_grad[0] else None
-        for_w = None
+        for_x = for_w = None
+        if ctx.needs_input_grad[0]:
+            for_x = _SharedProduct.apply(grad, w, not ctx.turned, grad.dtype).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            rows, grads = (t.reshape(t.shape[0], -1, t.shape[-1]) for t in (x, grad))
+            rows, grads = (t.reshape(t.shape[0], -1, t.shape[-1]) for t in (x.to(grad.dtype), grad))
             left, right = (grads, rows) if ctx.turned else (rows, grads)
-            for_w = left.mT * right if rows.shape[1] == 1 else left.mT @ right
-        return for_x, for_w, None
+            for_w = (left.mT * right if rows.shape[1] == 1 else left.mT @ right).to(w.dtype)
+        return for_x, for_w, None, None
 
 
 def is_shared(value):
