@@ -35,7 +35,9 @@ def test_sums_and_inner_products(count, dtype):
     for found in (torch.dot(a, b), a @ b, torch.vdot(a.conj(), b), torch.dot(spaced, b)):
         assert close(found.item(), exact_sum(products), size, dtype)
     inner = exact_sum([p.conjugate() * q for p, q in zip(x, y, strict=True)])
-    assert close(torch.vdot(a, b).item(), inner, size, dtype)
+    backwards = torch.stack([b.flip(0), a], 1)[:, 0]
+    for found in (torch.vdot(a, b), torch.vdot(spaced, b), torch.vdot(a, backwards.flip(0)), torch.dot(a.conj(), b)):
+        assert close(found.item(), inner, size, dtype)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
