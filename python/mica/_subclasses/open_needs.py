@@ -141,9 +141,26 @@ class _Search:
                 return None  # an error of the program itself
             found = self._chosen(self._equal(), 3) or self._side_by_side()
             if not self._env.takes_relations:
-                return found
+                return found or (self._multiples_and_numbers() if self._env.takes_multiples else None)
             found = found or self._chosen([*self._equal(), *self._solved()], 3)
             return found or self._chosen(self._multiples(), 2)
+
+    def _multiples_and_numbers(self):
+        """Presets of multiples alone, or of one beside a size that is the example's number. One number alone is for numbers()."""
+        env, multiples = self._env, self._multiples()
+        if found := self._chosen(multiples, 2):
+            return found
+        if any(self._as_in_example([name]) for name in self._names):
+            return None
+        several = [[each] for each in multiples[:_MANY]] + list(map(list, itertools.combinations(multiples[:_MANY], 2)))
+        for chosen, name in itertools.product(several, self._names):
+            changed = {part: number for changes, _ in chosen for part, number in changes.items()}
+            if len(changed) < len(chosen) or name in changed:
+                continue
+            if self._works(changed | {name: _always(self._hints[name])}):
+                known = {key: value for _, presets in chosen for key, value in presets.items()}
+                return known | {env.preset_key(name): self._hints[name] * env.scales.get(name, 1)}
+        return None
 
     def numbers(self):
         """{key of a size: its number in the example} with which the operation works."""

@@ -67,6 +67,38 @@ def _without_marks(table):
     return {op: rule for op, rule in table.items() if not is_mark(rule)}
 
 
+class FixedSizes:
+    """Looks at the inputs of a graph for sizes that its trace has found to be the example's numbers. The graph would compute
+    with these numbers, whatever the sizes are."""
+
+    def __init__(self, places):
+        self.places = places  # (number of the input, axis or None, the number)
+
+    @classmethod
+    def of(cls, leaves, presets):
+        """For the inputs of a trace, and what it has found out by sizes of the example."""
+        fixed = {size for size, found in presets.items() if type(size) is int and found == size and type(found) is int}
+        places = [
+            (i, axis, size)
+            for i, leaf in enumerate(leaves)
+            if not (isinstance(leaf, _C.TensorBase) and leaf.is_nested)
+            for axis, size in (enumerate(leaf.shape) if isinstance(leaf, _C.TensorBase) else [(None, leaf)])
+            if type(size) is int and size in fixed
+        ]
+        return cls(places)
+
+    def __call__(self, module, args):
+        leaves = tree_leaves(args)
+        for i, axis, size in self.places:
+            given = leaves[i] if i < len(leaves) else size
+            given = given.shape[axis] if isinstance(given, _C.TensorBase) and axis is not None else given
+            if type(given) is int and given != size:
+                where = f"input {i}" if axis is None else f"size {axis} of input {i}"
+                raise RuntimeError(
+                    f"make_fx: the function needs {where} to be {size}, as in the example, but it is {given}"
+                )
+
+
 class Trace:
     """One call of what make_fx returns."""
 
@@ -86,7 +118,7 @@ class Trace:
             return found
         env = ShapeEnv() if self.tracing_mode == "symbolic" or self._opens_data else None
         if env is not None:
-            self._own_env = True
+            self._own_env = env.takes_multiples = True
             if self._elsewhere:
                 env.worlds.begin_elsewhere()
             owner = getattr(self.function, "__self__", self.function)
@@ -120,7 +152,32 @@ class Trace:
         if self._own_env and _invented_numbers.has_large(made):
             self._elsewhere = True
             _invented_numbers.check(made, self._run(args, presets))
+        fixed = FixedSizes.of(tree_leaves(args), presets) if self._own_env else None
+        if fixed is not None and fixed.places and not self._serves_others(made, args, presets, fixed):
+            made.register_forward_pre_hook(fixed)
         return made
+
+    def _serves_others(self, made, args, presets, fixed):
+        """Whether the graph is the same for inputs of which the sizes that were fixed are larger: then it has none of them."""
+        leaves, spec = tree_flatten(tuple(args))
+        numbers = {size for _, _, size in fixed.places}
+        others = {size for leaf in leaves if isinstance(leaf, _C.TensorBase) for size in leaf.shape} - numbers
+        times = next((n for n in (2, 3, 5, 7) if not others & {n * size for size in numbers}), 11)
+
+        def larger(leaf):
+            if type(leaf) is int:
+                return leaf * times if leaf in numbers else leaf
+            if not isinstance(leaf, _C.TensorBase) or not numbers & set(leaf.shape):
+                return leaf
+            sizes = [size * times if size in numbers else size for size in leaf.shape]
+            return leaf.detach().new_empty(sizes).requires_grad_(leaf.requires_grad)
+
+        known = {size: found for size, found in presets.items() if size not in numbers}
+        known |= {size * times: size * times for size in numbers}
+        try:
+            return self._run(tree_unflatten([larger(leaf) for leaf in leaves], spec), known).code == made.code
+        except Exception:
+            return False
 
     def _seen(self, name, leaf, fake_mode):
         """An argument as the function sees it."""

@@ -107,10 +107,12 @@ class SizeNodes:
             if size.is_symbol:
                 ((name,),) = size.terms
                 self._bind(name, node, None if isinstance(value, mica.SymInt) else axis)
-            elif len(size.terms) == 1 and not isinstance(value, mica.SymInt):  # a size of 2 * k says what k is
+            elif len(size.terms) == 1:  # a size of 2 * k says what k is
                 ((atoms, factor),) = size.terms.items()
                 if len(atoms) == 1 and isinstance(atoms[0], Symbol):
-                    self._multiples.setdefault(atoms[0], (node, axis, factor))
+                    self._multiples.setdefault(
+                        atoms[0], (node, None if isinstance(value, mica.SymInt) else axis, factor)
+                    )
 
     def _bind(self, name, node, axis):
         """A symbol is known by a node. What the trace has relied on about it is asserted there (_facts_of_data.py)."""
@@ -202,6 +204,11 @@ class SizeNodes:
             return expr.number
         if expr in self._made:
             return self._made[expr]
+        if len(expr.terms) == 1:
+            ((atoms, factor),) = expr.terms.items()
+            if len(atoms) == 1 and self._multiples.get(atoms[0], (None,))[-1] == factor:
+                self._atom(atoms[0])  # the size itself is a node then
+                return self._made[expr]
         total = None
         for atoms, factor in sorted(expr.terms.items(), key=lambda item: (not item[0], str(item[0]))):
             term = None
@@ -236,7 +243,9 @@ class SizeNodes:
                 return node
             if atom not in self._inputs and atom in self._multiples:
                 node, axis, factor = self._multiples[atom]
-                size = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")
+                size = node
+                if axis is not None:
+                    size = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")
                 self._note(size, Expression({(atom,): factor}))
                 node = self._call(operator.floordiv, (size, factor))
                 self._note(node, expr)

@@ -46,6 +46,7 @@ from mica.fx.experimental._size_questions import (
     sym_eq,
     sym_or,
 )
+from mica.fx.experimental._size_symbols import size_of_input
 from mica.fx.experimental._truths import TURNED, Joined, Relation, ValueRange, solve
 
 __all__ = [
@@ -82,9 +83,9 @@ class ShapeEnv:
         # Makes what a program gets for a SymInt among the sizes of a tensor, if that is not the SymInt itself.
         self.shown = None
         self.refuses_data = False  # sizes that only data decide are an error
-        # Whether a preset may be (key of another size, distance from it), an expression of keys, or a Multiple; of a size
-        # that is a multiple, how many times the symbol it is.
-        self.takes_relations, self.scales = False, {}
+        # Whether a preset may be (key of another size, distance from it), an expression of keys, or a Multiple; whether it
+        # may be a Multiple; of a size that is a multiple, how many times the symbol it is.
+        self.takes_relations, self.takes_multiples, self.scales = False, False, {}
         self.defers_guards = False  # relations between several sizes are asserted by the graph
         # What is known of symbols of data before they are there (_facts_of_data.py); None where no trace begins anew.
         self.facts = None
@@ -105,25 +106,10 @@ class ShapeEnv:
     def create_symbol(self, val, source=None, dynamic_dim=DimDynamic.DUCK, constraint_dim=None, positive=True,
                       do_not_specialize_zero_one=False, symbolic_context=None, *, least=None, greatest=None, name=None):  # fmt: skip
         """The expression of a size: a number if it is static, a new symbol, or that of another size of the same value."""
-        key = val if dynamic_dim is DimDynamic.DUCK and self.duck_shape else str(source)
-        preset = self.presets.get(key)
-        if preset is not None:
-            return make(val) if isinstance(preset, int) and preset == val else symbol(self._by_key[preset])
+        if dynamic_dim is DimDynamic.DUCK and not self.duck_shape:
+            dynamic_dim = DimDynamic.DYNAMIC
         is_small = val in (0, 1) and self.specialize_zero_one and not do_not_specialize_zero_one
-        if dynamic_dim is DimDynamic.STATIC or (is_small and name is None):
-            return make(val)
-        if dynamic_dim is DimDynamic.DUCK and self.duck_shape and val in self.val_to_var:
-            return symbol(self.val_to_var[val])
-        made = Symbol(name or f"s{len(self.var_to_val)}")
-        self.var_to_val[made] = val
-        low = (2 if self.specialize_zero_one and not is_small else 0) if least is None else least
-        self._ranges[made] = (low, greatest)
-        self.var_to_sources[made] = [source]
-        self._by_key[key], self._keys[made] = made, key
-        if dynamic_dim is DimDynamic.DUCK:
-            self.val_to_var.setdefault(val, made)
-        self.worlds.add(made, val, self.avoid)
-        return symbol(made)
+        return size_of_input(self, val, source, dynamic_dim, is_small, least, greatest, name)
 
     def preset_key(self, name):
         """What a symbol is known by in another environment for the same inputs."""
