@@ -168,6 +168,31 @@ def test_views_and_versions_are_those_of_other_tensors():
     assert leaf._version == 1
 
 
+class Logged(torch.Tensor):
+    """A tensor around another one, whose class wraps every result anew."""
+
+    @staticmethod
+    def __new__(cls, inner, *args, **kwargs):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(), dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        args, kwargs = pytree.tree_map_only(Logged, lambda t: t.inner, (args, kwargs or {}))
+        return pytree.tree_map_only(torch.Tensor, Logged, func(*args, **kwargs))
+
+
+def test_a_change_in_place_returns_the_tensor():
+    x = before = Logged(torch.tensor(VALUES))
+    assert x.add_(1) is x
+    x += 1
+    with torch.no_grad():
+        x *= 2
+    assert x is before and torch.equal(x.inner, (torch.tensor(VALUES) + 2) * 2) and x._version == 3
+
+
 def test_inference_tensors():
     with torch.inference_mode():
         x = pair(False)

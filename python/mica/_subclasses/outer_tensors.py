@@ -27,6 +27,16 @@ def _changed(operator, args, kwargs, is_of_class):
                 yield each
 
 
+@functools.cache
+def _returns_first(operator):
+    """Whether an operator returns its first argument, which it changes."""
+    schema = getattr(operator, "_schema", None)
+    if schema is None or len(schema.returns) != 1 or not _written(operator) or _written(operator)[0][0] != 0:
+        return False
+    alias = schema.returns[0].alias_info
+    return alias is not None and alias.is_write
+
+
 def answer_of(operator, args, kwargs, ask, is_of_class, marks_views):
     """What ask() says about the call of an operator, after which the tensors that it changes have a new version and
     the views that it makes lie in what they are views of. `marks_views`: nobody else says of what they are views."""
@@ -35,6 +45,8 @@ def answer_of(operator, args, kwargs, ask, is_of_class, marks_views):
     for each, version in counted:
         if each._version == version:
             _C._increment_version(each)
+    if _returns_first(operator) and args and isinstance(args[0], _C.TensorBase) and isinstance(answer, _C.TensorBase):
+        return args[0]  # whatever the class has made of what it changed
     if getattr(operator, "is_view", False) and args and isinstance(args[0], _C.TensorBase):
         _place_views(answer, operator, args, kwargs, is_of_class, marks_views)
     return answer
