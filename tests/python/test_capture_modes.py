@@ -5,6 +5,7 @@ import pytest
 from mica import nn
 from mica._dynamo.testing import CompileCounter, EagerAndRecordGraphs
 from mica._dynamo.utils import counters
+from mica._functorch.aot_autograd import aot_module_simplified
 
 
 @pytest.fixture(autouse=True)
@@ -189,3 +190,51 @@ def test_modes_of_functions_are_asked_about_detach_in_place():
         x.detach_()
     assert seen == ["detach_"]
     assert not x.requires_grad
+
+
+@pytest.mark.parametrize("backend", ["own", "of aten"])
+def test_default_devices_and_dtypes(backend):
+    def own(graph, example):
+        return graph.forward
+
+    def of_aten(graph, example):
+        return aot_module_simplified(graph, example, fw_compiler=lambda graph, example: graph)
+
+    def compiled(function):
+        torch._dynamo.reset()
+        return torch.compile(function, backend=own if backend == "own" else of_aten, fullgraph=True)
+
+    x = torch.arange(3)
+
+    def on_another_device(x):
+        with torch.device("meta"):
+            made = torch.ones(2) + 1
+        return made, torch.zeros(3) + x
+
+    made, other = compiled(on_another_device)(x)
+    assert made.device.type == "meta" and torch.equal(other, x.float())
+
+    def of_another_dtype(x):
+        first = torch.ones(2) + 1
+        torch.set_default_dtype(torch.float64)
+        second = torch.ones(2) / x[1]
+        torch.set_default_dtype(torch.float32)
+        return first, second
+
+    first, second = compiled(of_another_dtype)(x)
+    assert first.dtype == torch.float32 and second.dtype == torch.float64
+    assert first.tolist() == [2, 2] and second.tolist() == [1, 1]
+
+    scaled, ones = compiled(lambda x: torch.tensor(1.5) * x), compiled(lambda x: torch.ones(3) * x)
+    assert scaled(x).dtype == torch.float32 and ones(x).device.type == "cpu"
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert scaled(x).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    made = compiled(lambda: torch.ones(3) * 2)
+    assert made().device.type == "cpu"
+    with torch.device("meta"):
+        assert made().device.type == "meta" and torch.ones(1).device.type == "meta"
+    assert made().device.type == "cpu"
+    assert scaled(x).dtype == torch.float32

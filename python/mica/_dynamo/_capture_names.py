@@ -263,10 +263,11 @@ def _line(frame, line):
 
 
 def modes_now():
-    """Autocast and inference mode, as a value that can be compared."""
+    """Autocast, inference mode, and the default dtype and device, as a value that can be compared."""
     return (
         tuple((kind, mica.is_autocast_enabled(kind), mica.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")),
         mica.is_inference_mode_enabled(),
+        (mica.get_default_dtype(), str(mica.get_default_device())),
     )
 
 
@@ -274,15 +275,35 @@ def modes_now():
 def in_modes(modes):
     """A block in which a graph runs in the modes that were active when it began. The modes outside are restored
     afterwards, also after a failure."""
-    autocast, inference = modes
+    autocast, inference, (dtype, device) = modes
     with contextlib.ExitStack() as stack:
         stack.callback(_set_casts, modes_now()[0])
-        for kind, enabled, dtype in autocast:
-            if (enabled, dtype) != (mica.is_autocast_enabled(kind), mica.get_autocast_dtype(kind)):
-                stack.enter_context(mica.autocast(kind, dtype, enabled))
+        for kind, enabled, cast in autocast:
+            if (enabled, cast) != (mica.is_autocast_enabled(kind), mica.get_autocast_dtype(kind)):
+                stack.enter_context(mica.autocast(kind, cast, enabled))
         if inference != mica.is_inference_mode_enabled():
             stack.enter_context(mica.inference_mode(inference))
+        if dtype != (before := mica.get_default_dtype()):
+            stack.callback(mica.set_default_dtype, before)
+            mica.set_default_dtype(dtype)
+        if device != str(mica.get_default_device()):
+            stack.enter_context(mica.device(device))
         yield
+
+
+_FACTORIES = frozenset([
+    "arange", "asarray", "as_tensor", "bartlett_window", "blackman_window", "empty", "empty_permuted", "empty_strided",
+    "eye", "fftfreq", "full", "hamming_window", "hann_window", "kaiser_window", "linspace", "logspace", "ones", "rand",
+    "randint", "randn", "randperm", "range", "rfftfreq", "scalar_tensor", "tensor", "tril_indices", "triu_indices",
+    "zeros",
+])  # fmt: skip
+
+
+def placed(func, kwargs, device):
+    """The keyword arguments of a call, with the default device in those of functions that make tensors: the graph runs
+    with the default device that it began with."""
+    is_factory = name_of(func) in _FACTORIES and not isinstance(func, types.MethodDescriptorType)
+    return kwargs | {"device": mica.device(device)} if is_factory and kwargs.get("device") is None else kwargs
 
 
 def _set_casts(casts):

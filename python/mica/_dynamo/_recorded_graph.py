@@ -42,8 +42,8 @@ class RecordedGraph(TorchFunctionMode):
     # ---- modes
 
     def _note_modes(self):
-        casts, inference = _names.modes_now()
-        self._modes, self._grad = (self._first_casts or casts, inference), mica.is_grad_enabled()
+        casts, *others = _names.modes_now()
+        self._modes, self._grad = (self._first_casts or casts, *others), mica.is_grad_enabled()
         self._first_modes, self._first_grad = self._modes, self._grad
 
     def _cast_as(self, modes):

@@ -154,9 +154,14 @@ class Capture(RecordedGraph):
             return self._run_now(func, args, kwargs, f"{name}() asks for values", _names.is_refused(name, tensor))
         if self._modes is None:
             self._note_modes()
-        if self._modes != (now := _names.modes_now()):
-            if self._modes[1] != now[1]:
-                self.flush("another mode (inference_mode)")
+        casts, inference, (dtype, device) = _names.modes_now()
+        first = self._modes[2][1]
+        if device != first:
+            kwargs = _names.placed(func, kwargs, device)
+        if self._modes != (now := (casts, inference, (dtype, first))):
+            if self._modes[1:] != now[1:]:
+                another = "another mode (inference_mode)" if self._modes[1] != inference else "another default dtype"
+                self.flush(another, whole=self._modes[1] != inference)
                 if self._modes is not None:  # there was nothing to run
                     self._begin()
                 return self.__torch_function__(func, types, args, kwargs)
