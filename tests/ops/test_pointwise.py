@@ -398,4 +398,5 @@ def test_short_floats_compare_as_their_values(dtype):
             assert torch.equal(f(a, b), f(a.float(), b.float())), name
         for number in (0.0, 0.5, math.inf, math.nan):
             assert torch.equal(a < number, a.float() < number) and torch.equal(a != number, a.float() != number)
-        assert torch.equal(a.logical_not(), a.float().logical_not())
+        for f in (torch.logical_not, torch.isnan, torch.isinf, torch.isfinite):
+            assert torch.equal(f(a), f(a.float()))

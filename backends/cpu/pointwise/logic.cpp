@@ -138,7 +138,9 @@ struct Always {
     return kAnswer;
   }
 };
-// Comparisons rather than the C library's classification, which does not become vector code.
+// Comparisons rather than the C library's classification, which does not become vector code. `of_half` answers for a
+// float16 number by its bits but the sign.
+constexpr uint16_t kHalfInfinity = 0x7c00;
 template <class T>
 HWY_INLINE bool finite(T a) {
   return std::abs(a) <= std::numeric_limits<T>::max();
@@ -148,6 +150,7 @@ struct IsNan {
   bool operator()(T a) const {
     return a != a;
   }
+  static bool of_half(uint16_t size) { return size > kHalfInfinity; }
 };
 struct IsInf {
   template <class T>
@@ -158,6 +161,7 @@ struct IsInf {
   bool operator()(std::complex<R> z) const {
     return (*this)(z.real()) | (*this)(z.imag());
   }
+  static bool of_half(uint16_t size) { return size == kHalfInfinity; }
 };
 struct IsFinite {
   template <class T>
@@ -168,6 +172,7 @@ struct IsFinite {
   bool operator()(std::complex<R> z) const {
     return finite(z.real()) & finite(z.imag());
   }
+  static bool of_half(uint16_t size) { return size < kHalfInfinity; }
 };
 struct IsPosInf {
   template <class T>
@@ -192,9 +197,18 @@ struct SignBit {
   }
 };
 
+template <class F>
+struct AskedOfHalf {
+  bool operator()(uint16_t bits) const { return F::of_half(bits & 0x7fff); }
+};
+
 // f for inexact numbers, a constant answer for integers and bool, whose bytes need not even be read.
 template <bool kExact, class F>
 void ask(const char* name, const PointwiseLoop& loop, const F& f) {
+  if (loop.dtype == DType::Float16) {
+    const AskedOfHalf<F> asked;
+    return run_dense(loop, unary_loop<bool, uint16_t, AskedOfHalf<F>>, &asked);
+  }
   const auto run = [&]<class T>(Tag<T>) { run_dense(loop, unary_loop<bool, T, F>, &f); };
   if (is_float8(loop.dtype)) return visit_float8(name, loop.dtype, run);
   if (is_floating(loop.dtype)) return visit_floating(name, loop.dtype, run);
