@@ -234,3 +234,15 @@ def test_programs_of_torchs_own_with_loops_and_changes():
     ):
         assert torch.equal(made, wanted)
     assert torch.equal(y, meant["changed"])
+
+
+def test_autocast_around_an_export_is_no_part_of_the_program():
+    class Product(nn.Module):
+        def forward(self, x):
+            return x @ x.t(), torch.cond(x.sum() > 0, lambda x: x @ x.t(), lambda x: -(x @ x.t()), (x,))
+
+    module, x = Product(), torch.rand(3, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        program = export(module, (x,)).module()
+        assert all(torch.equal(a, b) and a.dtype == torch.bfloat16 for a, b in zip(program(x), module(x), strict=True))
+    assert all(torch.equal(a, b) and a.dtype == torch.float32 for a, b in zip(program(x), module(x), strict=True))

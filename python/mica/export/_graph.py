@@ -17,10 +17,15 @@ from mica.fx.graph import Graph
 from mica.fx.node import Node
 from mica.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["ProgramGraph"]
+__all__ = ["ProgramGraph", "casts_now"]
 
 _ASSERT = mica.ops.aten._assert_tensor_metadata.default  # its arguments have names
 _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
+
+
+def casts_now():
+    """Which devices' operations are cast, and to what."""
+    return tuple((kind, mica.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if mica.is_autocast_enabled(kind))
 
 
 class ProgramGraph:
@@ -39,6 +44,7 @@ class ProgramGraph:
         self._sources = {}  # function -> how often it was called
         self.of_inputs = set()  # nodes that depend on the inputs
         self.first_input, self.outer = None, None  # the graph around, of a graph of a branch
+        self.casts = casts_now()  # those of the caller, which are no part of the graph
         self.fakes = None  # the mode of a run on fake tensors
         self.runs_again = False  # whether NeedsData is answered by a run on fake tensors
         self.watches_sizes, self._of_data = False, set()  # nodes whose sizes follow from data, in a run on the example

@@ -26,7 +26,7 @@ from mica.export._data import (
     tensors_in,
     with_numbers,
 )
-from mica.export._graph import ProgramGraph
+from mica.export._graph import ProgramGraph, casts_now
 from mica.export._made_tensors import results_that_are_wanted, tensor_of_sizes, tensor_of_tensor
 from mica.export._nodes import Parts, Unseen
 from mica.export._state import version_of
@@ -139,7 +139,9 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         found = None
         if name not in _CONSTANTS:
             found = _targets.find(func, args, kwargs) or _more_targets(func, args, kwargs)
-        if found is not None and _is_autocast():  # a graph runs without: its casts are recorded with the call
+        if (
+            found is not None and self._is_cast()
+        ):  # a graph runs as its caller does: its own casts are recorded with the call
             return self._with_casts(name, func, args, kwargs)
         if found is None:
             if name in _CONSTANTS:  # real ones: their values are the program's
@@ -169,6 +171,13 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
         return out if name != "unique_consecutive" else results_that_are_wanted(*out, *args[1:], **kwargs)
+
+    def _is_cast(self):
+        """Whether the program itself has entered autocast."""
+        root = self
+        while root.outer is not None:
+            root = root.outer
+        return (now := casts_now()) != root.casts and bool(now)
 
     def _note_metadata(self, tensor):
         """Let the program assert of what is converted that it is as in the example: the graph's conversion was chosen by it."""
@@ -355,10 +364,6 @@ def _has_effect(target):
 def _may_ask_data(target):
     """Whether an operator of the program's own says what it makes, which may be of sizes that only data decide."""
     return getattr(getattr(target, "_op", None), "fake", None) is not None
-
-
-def _is_autocast():
-    return mica.is_autocast_enabled("cpu") or mica.is_autocast_enabled("cuda")
 
 
 def current():
