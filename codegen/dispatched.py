@@ -172,7 +172,7 @@ class DispatchedForms:
         _, given = self.handed_call([a.name for a in schema.arguments], in_place=True)
         self.put(f"dispatch::call_none({given}, recorded);")
         if derivative:
-            self.put("if (needs) {", "  rebase_history(self, node);")
+            self.put("if (needs) {", f"  {self.op.rebase}(self, node);")
             self.put(*(f"  recorded_node->{s.member}_ = SavedTensor(self, true);" for s in outputs))
             self.put("}")
         self.put("return self;")

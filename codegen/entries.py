@@ -246,7 +246,7 @@ class Writer(RareForms, DispatchedForms):
         else:
             self.put("mark_changed(self);")
             if self.derivative:
-                self.put("if (needs) {", "  rebase_history(self, node);")
+                self.put("if (needs) {", f"  {op.rebase}(self, node);")
                 for s in self.derivative.saved:
                     if s.is_output:
                         self.put(f"  recorded->{s.member}_ = SavedTensor(self, true);")

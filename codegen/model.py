@@ -78,6 +78,7 @@ class Op:
     out_dtype: dict[str, str] = field(
         default_factory=dict
     )  # which dtypes out= may have: exact, castable or any -> words
+    changes_geometry: bool = False  # an in-place operation that changes sizes and strides, and no element
     writes_out: bool = False  # a composite whose out= form is a function of its own, and no copy of the result
     python: bool = True
     python_name: str = ""
@@ -121,6 +122,11 @@ class Op:
         index = self.schemas.index(schema)
         base = self.node_name or camel(self.schema.name) + "Backward"
         return f"{base}{self.first_node + index}"
+
+    @property
+    def rebase(self) -> str:
+        """The function that puts the in-place form into the history of its tensor."""
+        return "rebase_geometry" if self.changes_geometry else "rebase_history"
 
     @property
     def unique_number(self) -> str:
@@ -185,7 +191,7 @@ def camel(name: str) -> str:
 
 KNOWN_KEYS = {
     "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "check",
-    "implementation", "copies", "out_dtype", "writes_out", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
+    "implementation", "copies", "out_dtype", "changes_geometry", "writes_out", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
     "python_name", "python_schemas", "aliases", "doc", "samples",
 }  # fmt: skip
 

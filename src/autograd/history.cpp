@@ -325,4 +325,16 @@ void rebase_history(const Tensor& self, const Ref<Node>& node) {
   self.grad_fn();
 }
 
+void note_geometry(const Tensor& self, const Tensor& changed) {
+  if (const ViewInfo::Replay* before = replay_of(self.impl()))
+    extras(autograd_meta(self)).replay = compose(*before, nullptr, self, changed);
+}
+
+void rebase_geometry(const Tensor& self, const Ref<Node>& node) {
+  if (!self.is_view()) return rebase_history(self, node);
+  TensorImpl* impl = self.impl();
+  std::atomic_ref(impl->view_version).store(impl->version() - 1, std::memory_order_release);
+  self.grad_fn();  // the view is made from its base again, as it lies now
+}
+
 }  // namespace mica

@@ -27,6 +27,13 @@ struct RetainedGrad {
 // has this number.
 inline constexpr DType kAnyDType = static_cast<DType>(255);
 
+// Before a tensor takes the geometry of `changed`: if it is a view that as_strided does not make from its base,
+// remember how to make it in that geometry.
+void note_geometry(const Tensor& self, const Tensor& changed);
+// rebase_history where node has changed sizes and strides alone, as transpose_ does: the base of a view has not
+// changed.
+void rebase_geometry(const Tensor& self, const Ref<Node>& node);
+
 struct AutogradExtras {
   DType grad_dtype = DType::Undefined;  // the dtype of a leaf's gradients; undefined for the leaf's own dtype
   ViewInfo::Replay replay;

@@ -13,17 +13,23 @@ void become(const Tensor& self, const Tensor& view) {
   self.impl()->set_geometry(view.sizes(), view.strides(), view.storage_offset());
 }
 
+// The same for a tensor that keeps its base: if it is a view, it is made from the base in the new geometry from now on.
+void lie_as(const Tensor& self, const Tensor& view) {
+  note_geometry(self, view);
+  become(self, view);
+}
+
 }  // namespace
 
-void squeeze_(const Tensor& self) { become(self, views::squeeze(self)); }
-void squeeze_(const Tensor& self, int64_t dim) { become(self, views::squeeze_dim(self, dim)); }
-void squeeze_(const Tensor& self, IntArrayRef dim) { become(self, views::squeeze_dims(self, dim)); }
-void unsqueeze_(const Tensor& self, int64_t dim) { become(self, views::unsqueeze(self, dim)); }
-void t_(const Tensor& self) { become(self, views::t(self)); }
-void transpose_(const Tensor& self, int64_t dim0, int64_t dim1) { become(self, views::transpose(self, dim0, dim1)); }
+void squeeze_(const Tensor& self) { lie_as(self, views::squeeze(self)); }
+void squeeze_(const Tensor& self, int64_t dim) { lie_as(self, views::squeeze_dim(self, dim)); }
+void squeeze_(const Tensor& self, IntArrayRef dim) { lie_as(self, views::squeeze_dims(self, dim)); }
+void unsqueeze_(const Tensor& self, int64_t dim) { lie_as(self, views::unsqueeze(self, dim)); }
+void t_(const Tensor& self) { lie_as(self, views::t(self)); }
+void transpose_(const Tensor& self, int64_t dim0, int64_t dim1) { lie_as(self, views::transpose(self, dim0, dim1)); }
 
 void as_strided_(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset) {
-  become(self, views::as_strided(self, size, stride, storage_offset));
+  lie_as(self, views::as_strided(self, size, stride, storage_offset));
 }
 
 void resize_as_(const Tensor& self, const Tensor& the_template, std::optional<MemoryFormat> memory_format) {

@@ -122,3 +122,63 @@ def test_views_find_their_base_through_views_and_data():
     assert part._base is other and part.tolist() == [0, 0]
     row.mul_(torch.ones(3, 1, requires_grad=True))
     assert base.requires_grad and row.grad_fn is not None and row.output_nr == 0 and base[1].requires_grad
+
+
+def square():
+    leaf = torch.ones(2, 2, requires_grad=True)
+    base = leaf * 2
+    return leaf, base, base[:]
+
+
+WEIGHTS = torch.arange(4.0).reshape(2, 2)
+
+
+def gradient(leaf, result):
+    return torch.autograd.grad((result * WEIGHTS.reshape(result.shape)).sum(), leaf)[0].flatten().tolist()
+
+
+def test_a_view_that_is_transposed_in_place_leaves_its_base_as_it_is():
+    leaf, base, view = square()
+    view.t_()
+    assert gradient(leaf, base) == [0, 2, 4, 6]
+    leaf, base, view = square()
+    assert gradient(leaf, view.t_()) == [0, 4, 2, 6]
+    leaf, base, view = square()
+    view.transpose_(0, 1)
+    view[0].mul_(3)  # the first column of the base
+    assert gradient(leaf, view) == [0, 4, 6, 6]
+    assert base.tolist() == [[6, 2], [6, 2]]
+    leaf, base, view = square()
+    view.mul_(5).t_()
+    base.mul_(3)
+    assert gradient(leaf, view) == [0, 60, 30, 90]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.unsqueeze_(1),
+        lambda x: x.unsqueeze_(0).squeeze_(0),
+        lambda x: x.unsqueeze_(0).squeeze_(),
+        lambda x: x.as_strided_((4,), (1,)),
+        lambda x: x.unsqueeze_(2).transpose_(1, 2),
+    ],
+)
+def test_views_take_other_sizes_in_place(change):
+    leaf, base, view = square()
+    assert gradient(leaf, change(view)) == [0, 2, 4, 6]
+    leaf, base, view = square()
+    change(view).mul_(3)
+    assert gradient(leaf, base) == [0, 6, 12, 18]
+    leaf, base, view = square()
+    expanded = base.expand(2, 2, 2)
+    assert gradient(leaf, expanded.transpose_(1, 2)[0]) == [0, 4, 2, 6]
+
+
+def test_a_conjugated_view_is_transposed_in_place():
+    leaf = torch.ones(2, 2, dtype=torch.complex64, requires_grad=True)
+    weights = torch.complex(WEIGHTS, WEIGHTS + 1)
+    view = (leaf * 2).conj()
+    view.t_().mul_(3)
+    (view * weights).sum().backward(torch.ones((), dtype=torch.complex64))
+    assert leaf.grad.tolist() == (weights.t() * 6).tolist()
