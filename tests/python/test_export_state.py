@@ -214,3 +214,25 @@ def test_statistics_of_a_norm_in_training_stay():
     program = export(norm, (torch.randn(4, 3) + 5,))
     assert norm.running_mean.tolist() == [0, 0, 0] and norm.running_var.tolist() == [1, 1, 1]
     assert program.state_dict["running_mean"].tolist() == [0, 0, 0] and norm.num_batches_tracked.item() == 0
+
+
+def test_constants_are_the_tensors_themselves():
+    outside = torch.ones(3)
+
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain, self.several = torch.ones(3), [torch.ones(3)]
+
+        def forward(self, x):
+            own = torch.tensor([1.0, 2.0, 3.0])
+            own.mul_(2)
+            return x + self.plain + self.several[0] + outside + own
+
+    module, x = Sum(), torch.zeros(3)
+    program = export(module, (x,))
+    run = program.module()
+    for changed in (outside, module.plain, module.several[0]):
+        assert torch.equal(run(x), module(x)) and torch.equal(program.module()(x), module(x))
+        changed.add_(1)
+    assert torch.equal(run(x), module(x)) and program.constants["plain"] is module.plain

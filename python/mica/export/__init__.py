@@ -316,9 +316,9 @@ def _run_once(mod, args, kwargs, named, values, wishes, presets=None, watches_si
         OutputSpec(OutputKind.USER_OUTPUT, _output_argument(node, value, i), None)
         for i, (node, value) in enumerate(zip(made, results, strict=True))
     ]
-    for name, value in recorder.constants.items():
+    for name in recorder.constants:
         target = recorder.targets.get(name, name.removeprefix("c_"))
-        constants[target] = value
+        constants[target] = recorder.constant(name)
         specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name), target))
     recorder.graph.lint()
     root = mica.nn.Module()

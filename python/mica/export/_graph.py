@@ -9,7 +9,7 @@ from mica._subclasses.fake_tensor import FakeTensor
 from mica.export._canonical import canonical
 from mica.export._data import UnseenError, tensors_in
 from mica.export._nodes import Unseen, as_identifier, meta_of, placeholder
-from mica.export._state import copied
+from mica.export._state import copied, version_of
 from mica.fx.experimental._expressions import make
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.experimental._truths import Relation
@@ -39,6 +39,7 @@ class ProgramGraph:
         self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
         self._fresh, self.is_aside, self.sees_all = set(), False, False
         self.constants, self.originals = {}, {}  # placeholder's name -> copy of the tensor, and the tensor itself
+        self._versions = {}  # placeholder's name -> version of that tensor
         self.attributes, self.targets = {}, {}  # id of a tensor -> its path in the module; placeholder's name -> path
         self.modules = {}  # graphs of branches and loops, by name
         self._sources = {}  # function -> how often it was called
@@ -113,6 +114,7 @@ class ProgramGraph:
             return node
         with _C.DisableTorchFunction(), _disable_current_modes():
             self.constants[node.name] = copied(tensor)
+            self._versions[node.name] = version_of(tensor)
         if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
             node = self.graph.create_node(
                 "call_function", mica.ops.aten.lift_fresh_copy.default, (node,), {}, "lift_fresh_copy"
@@ -120,6 +122,13 @@ class ProgramGraph:
             node.meta["val"] = meta_of(tensor)
         self._bind(tensor, node)
         return node
+
+    def constant(self, name):
+        """What the program has as a constant: the tensor itself, whose later changes it sees, or a copy if the program makes
+        the tensor anew or changes it."""
+        tensor = self.originals[name]
+        is_own = id(tensor) in self._fresh or type(tensor) is not _C.Tensor or tensor.requires_grad
+        return self.constants[name] if is_own or version_of(tensor) != self._versions[name] else tensor
 
     def _note_inner(self, tensor):
         """The tensors within one of a class that says which they are follow from the inputs, and have no nodes."""
