@@ -211,7 +211,7 @@ Tensor block_diag(TensorList tensors) {
   // Pads each block with zeros to a full row of blocks.
   std::vector<Tensor> bands;
   int64_t left = 0;
-  const DType dtype = result_type(blocks);
+  const DType dtype = result_type(tensors);
   for (const Tensor& b : blocks) {
     const TensorOptions o = b.options().dtype(dtype);
     const Tensor parts[3] = {mica::zeros({b.size(0), left}, o), b.to(dtype),

@@ -214,8 +214,10 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntArrayRef dims_self,
       sizes.push_back(other.size(d));
       columns *= other.size(d);
     }
-  return mica::mm(a.permute(order_a).reshape({rows, inner}), b.permute(order_b).reshape({inner, columns}))
-      .reshape(sizes);
+  a = a.permute(order_a), b = b.permute(order_b);
+  // One number is a dot product, which autocast leaves as it is.
+  if (rows == 1 && columns == 1) return mica::dot(a.reshape({inner}), b.reshape({inner})).reshape(sizes);
+  return mica::mm(a.reshape({rows, inner}), b.reshape({inner, columns})).reshape(sizes);
 }
 
 Tensor kron(const Tensor& self, const Tensor& other) {

@@ -32,6 +32,13 @@ def test_einsum_without_a_sum_is_left_as_it_is():
     assert scaled.dtype == mica.float32
 
 
+def test_tensordot_to_one_number_is_a_dot_product():
+    a = mica.randn(3, 4)
+    with autocast("cpu"):
+        assert mica.equal(mica.tensordot(a, a, 2), mica.dot(a.flatten(), a.flatten()))
+        assert mica.tensordot(a, a.t(), 1).dtype == mica.bfloat16
+
+
 def test_the_result_is_that_of_cast_inputs():
     a, b = matrix(), matrix()
     with autocast("cpu"):

@@ -126,6 +126,12 @@ def test_einsum_computes_in_the_order_of_the_result():
     assert mica.einsum("aed,be->ae", mica.ones(1, 2, 4).permute(2, 1, 0), mica.ones(3, 2)).stride() == (1, 4)
 
 
+def test_numbers_do_not_widen_a_block_diagonal():
+    matrix, number = mica.ones(2, 2), mica.tensor(1.0, dtype=mica.float64)
+    assert mica.block_diag(matrix, number).dtype == mica.float32
+    assert mica.block_diag(matrix, number[None]).dtype == mica.float64
+
+
 def test_tensordot_and_kron():
     (a, x), (b, y) = both(3, 4, 5), both(4, 3, 2)
     assert_equal(mica.tensordot(x, y, dims=([1, 0], [0, 1])), np.tensordot(a, b, axes=([1, 0], [0, 1])))
