@@ -74,19 +74,6 @@ def enable_reentrant_dispatch():
         yield
 
 
-@contextlib.contextmanager
-def no_dispatch():
-    """In this block neither modes nor classes are asked."""
-    modes = [_C._pop_torch_dispatch_stack() for _ in range(_C._len_torch_dispatch_stack())]
-    before = _C._set_dispatch_aside(True)
-    try:
-        yield
-    finally:
-        _C._set_dispatch_aside(before)
-        for mode in reversed(modes):
-            _C._push_on_torch_dispatch_stack(mode)
-
-
 def ask_classes(operator, types, args, kwargs):
     """The answer of the first class that has one. Subclasses are asked before their bases."""
     for kind in sorted(types, key=lambda kind: -len(kind.__mro__)):

@@ -1,6 +1,6 @@
 """Small things that code about dispatch modes shares."""
 
-from mica._subclasses.recorded import no_dispatch
+from mica.utils._python_dispatch import no_dispatch
 
 __all__ = ["all_same_mode", "no_dispatch"]
 

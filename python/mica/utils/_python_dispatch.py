@@ -121,6 +121,19 @@ def _disable_infra_mode(key):
     yield None
 
 
+@contextlib.contextmanager
+def no_dispatch():
+    """In this block neither modes nor classes are asked."""
+    modes = [_C._pop_torch_dispatch_stack() for _ in range(_C._len_torch_dispatch_stack())]
+    before = _C._set_dispatch_aside(True)
+    try:
+        yield
+    finally:
+        _C._set_dispatch_aside(before)
+        for mode in reversed(modes):
+            _C._push_on_torch_dispatch_stack(mode)
+
+
 # ---- classes
 
 
@@ -152,8 +165,6 @@ def return_and_correct_aliasing(func, args, kwargs, out):
     A view of a wrapper shares no memory of the wrapper, which has none: what it is made of shares its own. An operator
     that changes sizes and strides changes those of the wrapper too.
     """
-    from mica._subclasses.recorded import no_dispatch
-
     if Tag.inplace_view in func.tags:
         with no_dispatch():
             func(*args, **(kwargs or {}))
