@@ -152,6 +152,12 @@ def test_counts_of_functions():
 def test_instructions_are_counted():
     """An addition of small tensors takes hundreds to thousands of instructions, and they are found by name."""
     timer = Timer("x + y", setup="x = torch.ones(4)", globals={"y": benchmark.CopyIfCallgrind(mica.ones(4))})
+    if (
+        mica._C._build_info()["compiled_targets"] == "AVX3"
+    ):  # a build for one machine, whose instructions Valgrind lacks
+        with pytest.raises(OSError, match="MICA_VECTOR_SETS=all"):
+            timer.collect_callgrind(number=1)
+        return
     found = timer.collect_callgrind(number=20, collect_baseline=False)
     assert 20 * 300 < found.counts() < 20 * 30000
     assert found.baseline_exclusive_stats.sum() == 0 and f"Instructions: {found.counts():>12}" in repr(found)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from typing import NamedTuple
 
+from mica import _C
 from mica.utils.benchmark.measurement import TaskSpec
 
 
@@ -261,6 +262,11 @@ def collect(task, globals, number, *, collect_baseline, retain_out_file):
     """The instructions of `number` runs of a task's statement."""
     if shutil.which("valgrind") is None or shutil.which("callgrind_annotate") is None:
         raise OSError("Could not find `valgrind`: instructions are counted by it (on Debian: apt install valgrind)")
+    if _C._build_info()["compiled_targets"] == "AVX3":
+        raise OSError(
+            "Valgrind does not know AVX-512, and this build of the library has nothing else: instructions are counted "
+            "in one with kernels for every machine (MICA_VECTOR_SETS=all, as wheels and `make build PRESET=strict` are)"
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = _count(task, globals, number, folder, "stmt")
         inclusive, exclusive = _parsed(path, True), _parsed(path, False)
