@@ -10,6 +10,7 @@ replayed as soon as that is right. `run.py --compiled HOW` calls this.
 
 import sys
 import weakref
+from pathlib import Path
 
 import mica as torch
 from mica._cli.programs import run
@@ -45,13 +46,11 @@ def compile_each_module(**options):
 
 def replay_soon():
     """Replay functions from their fourth call on, however little they call."""
-    from mica._dynamo import compiled_calls
-    from mica._dynamo.replay import calls
+    sys.path.insert(0, str(Path(__file__).parents[1] / "compiler"))
+    from calls_made_again import EARLY
 
-    compiled_calls.CALLS_BEFORE_REPLAY, calls._CALLS_BEFORE, calls.LongLists.fewest_calls = 1, 0, 1
-    unasked = calls.Unasked
-    unasked.plain_calls_of_each_kind, unasked.fewest_functions = 0, 0
-    unasked.records_of_each_function, unasked.most_misses = 10**6, 10**4
+    for place, name, value in EARLY:
+        setattr(place, name, value)
     compile_each_module()
 
 

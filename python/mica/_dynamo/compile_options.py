@@ -2,7 +2,8 @@
 
 All of them say how torch's compiler is to work, none what a function computes. Here a plan is made for every call, with
 its sizes as numbers: there is nothing to specialize, to tune or to keep, so that each of them holds as it is. Those that
-ask for CUDA graphs get them, and replays on a CPU from the fifth call on (replay/). Options that ask for files and reports of torch's compiler are refused.
+ask for CUDA graphs get them, and replays on a CPU from the fifth call on (replay/). Options that ask for files and
+reports of torch's compiler are refused.
 """
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")

@@ -63,15 +63,13 @@ class CallLists:
                 raise Refused(difference)
             if recorder.number_of_calls < cls.fewest_calls:
                 raise Refused("it calls few operations")
-            given = {id(each): Given(True, i) for i, each in enumerate(arguments.tensors)}
-            given.update((id(each), Given(False, i)) for i, each in enumerate(arguments.objects))
             changes = bool(kind.changed or kind.changed_arguments or kind.draws or recorder.draws)
             if changes and recorder.of_values:
                 raise Refused(f"it changes what was there before, and {recorder.of_values} may give other shapes")
             result = recorder.encoded(value, snapshot.known)
             outcome = None
             if result is None:
-                outcome = _Outcome(value, given, snapshot.known)
+                outcome = _Outcome(value, Given.of(arguments.tensors, arguments.objects), snapshot.known)
                 result = (_TUPLE, tuple(recorder.slot_of(each) for each in outcome.tensors))
             steps = _C._CallList(recorder.list_that_returns(result), not changes)
         except Refused as refused:

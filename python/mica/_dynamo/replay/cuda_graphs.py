@@ -33,8 +33,7 @@ class StaticGraphs:
                 buffer.copy_(each)
                 inputs.append((i, buffer))
                 buffers[id(each)] = buffer.requires_grad_(each.requires_grad)
-        given = {id(buffers.get(id(each), each)): Given(True, i) for i, each in enumerate(tensors)}
-        given.update((id(each), Given(False, i)) for i, each in enumerate(arguments.objects))
+        given = Given.of((buffers.get(id(each), each) for each in tensors), arguments.objects)
         inner_args, inner_kwargs = substituted(args, buffers), substituted(kwargs, buffers)
         try:
             replay, value = cls.capture(lambda: call(*inner_args, **inner_kwargs))

@@ -100,6 +100,13 @@ class Given:
     def __init__(self, is_tensor, number):
         self.is_tensor, self.number = is_tensor, number
 
+    @classmethod
+    def of(cls, tensors, objects):
+        """What stands for each of these arguments, by its id."""
+        given = {id(each): cls(True, i) for i, each in enumerate(tensors)}
+        given.update((id(each), cls(False, i)) for i, each in enumerate(objects))
+        return given
+
 
 class Result:
     """What a call returned, and how to make it anew with other tensors.
@@ -108,8 +115,8 @@ class Result:
     """
 
     def __init__(self, value, given, known):
-        """`given`: what stands for an argument, by the argument's id; `known`: ids of objects that stay what they are,
-        among them all that the function can reach.
+        """`given`: what stands for arguments (`Given.of`); `known`: ids of objects that stay what they are, among them all
+        that the function can reach.
         """
         self._known, self.tensors = known, []
         self._find(value, given, set())
