@@ -27,9 +27,11 @@ endif
         test-packages test-cuda test-x86_64 test-aarch64 bench sweep sanitize sanitize-threads fuzz compiler-fuzz wheel test-wheel nightly compile-times \
         lab-wasm test-lab-wasm site site-serve test-site clean
 
-# The library and the extension: all that a program needs. Packages are installed while the compiler runs.
+# The library and the extension: all that a program needs. Packages are installed while the compiler runs. Where
+# PYTHONDONTWRITEBYTECODE is set, Python would compile the package's files at every import; so they are compiled here.
 build: build/build.ninja
 	@$(MAKE) --jobs=2 compiled installed
+	@$(VENV)/bin/python -m compileall -q -j $(JOBS) python/mica build/python/mica
 
 # The lock lets several shells build in one directory, one after the other.
 compiled:
