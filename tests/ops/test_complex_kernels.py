@@ -118,3 +118,31 @@ def test_sums_with_factors_and_squares(count, dtype):
         assert abs(found - (x + (0.5 - 1.5j) * y)) <= limit
     for found, x in zip(a.square().tolist(), a.tolist(), strict=True):
         assert abs(found - x * x) <= limit * max(1, abs(x) ** 2)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_powers_that_programs_use(dtype):
+    """By products, quotients and roots, so that those of whole numbers are exact."""
+    x = torch.tensor([1j, -1 - 1j, 2.5 - 3.5j, 0.5 + 0j] * 9, dtype=dtype)
+    for exponent, exact in ((2, 2j), (3, 2 - 2j), (-1, -0.5 + 0.5j), (-2, -0.5j)):
+        found = x**exponent
+        assert found[1] == exact
+        for z, power in zip(x.tolist(), found.tolist(), strict=True):
+            assert abs(power - z**exponent) <= LIMITS[dtype] * max(1, abs(z**exponent))
+    assert torch.equal(x**0.5, x.sqrt()) and torch.equal(x**-0.5, x.rsqrt()) and torch.equal(x**-1, x.reciprocal())
+    assert (x**3)[0].item() == -1j and torch.equal(x**3, x * x * x)
+    infinite = torch.tensor([complex(math.inf, 0), 0], dtype=dtype)
+    assert (infinite**0.5).tolist() == [complex(math.inf, 0), 0]
+    zeroth = (infinite**-0.5)[1].item()
+    assert zeroth.real == math.inf and math.isnan(zeroth.imag)
+    for view in (x.reshape(4, 9).T, x[::3], x[:1].expand(7), x.conj()):
+        assert torch.equal(view**3, view.clone() ** 3)
+    y = x.clone().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(y**3, y, torch.ones_like(y))
+    assert torch.allclose(gradient, (3 * x * x).conj())
+
+
+def test_signs_of_extreme_numbers():
+    for size in (1e-300, 1e-160, 1.0, 1e160, 1e300):
+        found = torch.sgn(torch.tensor([complex(3 * size, 4 * size)] * 9, dtype=torch.complex128))
+        assert all(abs(each - (0.6 + 0.8j)) < 1e-15 for each in found.tolist())

@@ -88,7 +88,7 @@ struct ComplexSubScaledFromLanes {
 struct ComplexReciprocalLanes {
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> z) const {
-    return quotient_of(d, Parts<V>{hn::Set(d, hn::TFromD<D>(1)), hn::Zero(d)}, z);
+    return reciprocal_of(d, z);
   }
 };
 struct ComplexDivLanes {

@@ -38,6 +38,11 @@ HWY_INLINE Parts<V> quotient_of(D d, Parts<V> n, Parts<V> v) {
           hn::IfThenElse(by_zero, hn::Div(n.im, zero), quotient.im)};
 }
 
+template <class D, class V>
+HWY_INLINE Parts<V> reciprocal_of(D d, Parts<V> z) {
+  return quotient_of(d, Parts<V>{hn::Set(d, hn::TFromD<D>(1)), hn::Zero(d)}, z);
+}
+
 template <class R>
 struct PartsLoop {
   using D = hn::ScalableTag<R>;

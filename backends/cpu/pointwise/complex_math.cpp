@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <complex>
+#include <limits>
 
 #include "backends/cpu/pointwise/run_loop.h"
 #include "backends/cpu/pointwise/visit_others.h"
@@ -56,7 +57,9 @@ C sqrt(C z) {
 }
 template <class C>
 C rsqrt(C z) {
-  return C(1) / std::sqrt(z);
+  using Limits = std::numeric_limits<typename C::value_type>;
+  const C root = std::sqrt(z);
+  return root == C(0) ? C(Limits::infinity(), Limits::quiet_NaN()) : C(1) / root;  // 1 / 0 part by part
 }
 #define MICA_STANDARD(name) \
   template <class C>        \

@@ -8,6 +8,7 @@
 #include <complex>
 #include <cstring>
 
+#include "backends/cpu/pointwise/complex_math.h"
 #include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/numbers.h"
 #include "backends/cpu/pointwise/complex_lanes-inl.h"
@@ -107,12 +108,31 @@ void integer_pow(const PointwiseLoop& loop) {
   run_lanes<T, 2>(loop, IntegerPowLanes{}, kHeavyGrain);
 }
 
-struct ComplexSquareLanes {
-  template <class D, class V>
-  HWY_INLINE Parts<V> operator()(D, Parts<V> base, Parts<V>) const {
-    return base * base;
-  }
-};
+#define MICA_COMPLEX_POWER(Name, result)                    \
+  struct Name {                                             \
+    template <class D, class V>                             \
+    HWY_INLINE Parts<V> operator()(D d, Parts<V> z) const { \
+      (void)d;                                              \
+      return result;                                        \
+    }                                                       \
+  };
+MICA_COMPLEX_POWER(ComplexSquareLanes, z* z)
+MICA_COMPLEX_POWER(ComplexCubeLanes, z* z* z)
+MICA_COMPLEX_POWER(ComplexReciprocalLanes, reciprocal_of(d, z))
+MICA_COMPLEX_POWER(ComplexInverseSquareLanes, reciprocal_of(d, z* z))
+#undef MICA_COMPLEX_POWER
+
+// As pow_constant. Returns false for other exponents.
+bool complex_pow_constant(const PointwiseLoop& loop, std::complex<double> exponent) {
+  const auto run = [&](const auto& f) { return run_complex<1>(loop, f, kMemoryGrain); };
+  if (exponent == 2.0) return run(ComplexSquareLanes{});
+  if (exponent == 3.0) return run(ComplexCubeLanes{});
+  if (exponent == 0.5) return complex_sqrt("pow", loop), true;
+  if (exponent == -0.5) return complex_rsqrt("pow", loop), true;
+  if (exponent == -1.0) return run(ComplexReciprocalLanes{});
+  if (exponent == -2.0) return run(ComplexInverseSquareLanes{});
+  return false;
+}
 template <class C>
 struct ComplexPow {
   C operator()(C base, C exponent) const {
@@ -154,11 +174,9 @@ void pow_kernel(const PointwiseLoop& loop) {
   }
   if (is_complex(loop.dtype))
     return visit_complex("pow", loop.dtype, [&]<class T>(Tag<T>) {
-      if (is_constant(loop, 2) && *reinterpret_cast<const T*>(loop.data[2]) == T(2)) {
-        run_complex<2>(loop, ComplexSquareLanes{}, kMemoryGrain);
-      } else {
-        run_binary<T>(loop, ComplexPow<T>{}, kSlowGrain);
-      }
+      const bool constant = is_constant(loop, 2);
+      if (constant && complex_pow_constant(loop, *reinterpret_cast<const T*>(loop.data[2]))) return;
+      run_binary<T>(loop, ComplexPow<T>{}, kSlowGrain);
     });
   if (loop.dtype == DType::Bool && is_constant(loop, 2))  // x ** True is x, x ** False is True
     return run_binary<bool>(

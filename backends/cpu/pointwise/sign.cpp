@@ -13,6 +13,7 @@
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
+#include "backends/cpu/simd/arithmetic-inl.h"
 #include "backends/cpu/simd/lanes-inl.h"
 #include "backends/shared/numbers.h"
 
@@ -96,22 +97,10 @@ struct ComplexSign {
     return magnitude == 0 ? C(0) : z / magnitude;
   }
 };
-// The same of floats, whose magnitudes doubles hold without overflow. A number with an infinite part has an infinite
-// magnitude, whatever the other part is.
 struct ComplexSignLanes {
   template <class D, class V>
   HWY_INLINE Parts<V> operator()(D d, Parts<V> z) const {
-    const hn::Repartition<double, D> dd;
-    const hn::Half<D> dh;
-    const auto magnitude_of = [dd](auto x, auto y) HWY_ATTR {
-      const auto a = hn::PromoteTo(dd, x), b = hn::PromoteTo(dd, y);
-      return hn::DemoteTo(hn::Rebind<float, decltype(dd)>(), hn::Sqrt(hn::MulAdd(a, a, hn::Mul(b, b))));
-    };
-    const V finite = hn::Combine(d, magnitude_of(hn::UpperHalf(dh, z.re), hn::UpperHalf(dh, z.im)),
-                                 magnitude_of(hn::LowerHalf(dh, z.re), hn::LowerHalf(dh, z.im)));
-    const V infinity = hn::Inf(d);
-    const auto is_infinite = hn::Or(hn::IsInf(z.re), hn::IsInf(z.im));
-    const V magnitude = hn::IfThenElse(is_infinite, infinity, finite);
+    const V magnitude = hypot(d, z.re, z.im);
     const auto is_zero = hn::Eq(magnitude, hn::Zero(d));
     return {hn::IfThenZeroElse(is_zero, hn::Div(z.re, magnitude)),
             hn::IfThenZeroElse(is_zero, hn::Div(z.im, magnitude))};
@@ -119,7 +108,7 @@ struct ComplexSignLanes {
 };
 void sgn_kernel(const PointwiseLoop& loop) {
   if (!is_complex(loop.dtype)) return sign_kernel(loop);
-  if (loop.dtype == DType::Complex64) return run_parts<float, 2, 1>(loop, ComplexSignLanes{}, kSlowGrain);
+  if (run_complex<1>(loop, ComplexSignLanes{}, kSlowGrain)) return;
   visit_any_complex("sgn_cpu", loop.dtype,
                     [&]<class T>(Tag<T>) { run_unary<T>(loop, ComplexSign<compute_t<T>>{}, kSlowGrain); });
 }
