@@ -121,12 +121,20 @@ void nonzero_kernel(const TensorView& out, const TensorView& self, const TensorV
 void first_outside_kernel(const TensorView& index, int64_t low, int64_t high, int64_t* position) {
   auto* values = index.ptr<const int64_t>();
   const auto span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  auto is_outside = [&](int64_t i) { return static_cast<uint64_t>(values[i]) - static_cast<uint64_t>(low) >= span; };
+  // A number whose highest bit says whether an index is outside. Blocks of a known length become vectors.
+  const auto mark = [=](int64_t i) {
+    const uint64_t place = static_cast<uint64_t>(values[i]) - static_cast<uint64_t>(low);
+    return place | (span - 1 - place);
+  };
+  const auto is_outside = [&](int64_t i) { return mark(i) >> 63 != 0; };
   bool found = false;
   parallel_for(0, index.numel, 65536, [&](int64_t begin, int64_t end) {
-    bool any = false;
-    for (int64_t i = begin; i < end; ++i) any |= is_outside(i);
-    if (any) __atomic_store_n(&found, true, __ATOMIC_RELAXED);
+    constexpr int64_t kBlock = 64;
+    uint64_t marks = 0;
+    for (; begin + kBlock <= end; begin += kBlock)
+      for (int64_t i = 0; i < kBlock; ++i) marks |= mark(begin + i);
+    for (; begin < end; ++begin) marks |= mark(begin);
+    if (marks >> 63) __atomic_store_n(&found, true, __ATOMIC_RELAXED);
   });
   *position = -1;
   if (!found) return;

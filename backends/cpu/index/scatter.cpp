@@ -68,11 +68,20 @@ struct Smallest {
   }
 };
 
+// The run is copied: a store of a byte could change one that others see.
 template <class T, class F>
-void scatter_run(const ElementRun& r) {
+void scatter_run(const ElementRun& given) {
   const F combine;
+  const ElementRun r = given;
   auto* source = reinterpret_cast<const T*>(r.dense);
   auto* table = reinterpret_cast<T*>(r.table);
+  if (r.index_stride == 1 && r.dense_stride == 1 && r.table_stride == 0 && r.dim_stride == 1) {
+    for (int64_t j = 0; j < r.count; ++j) {
+      T& to = table[r.index[j]];
+      to = combine(read_element(to), read_element(source[j]));
+    }
+    return;
+  }
   for (int64_t j = 0; j < r.count; ++j) {
     T& to = table[r.index[j * r.index_stride] * r.dim_stride + j * r.table_stride];
     to = combine(read_element(to), read_element(source[j * r.dense_stride]));
@@ -81,8 +90,9 @@ void scatter_run(const ElementRun& r) {
 
 // Visits only the elements whose index lies in [low, low + span).
 template <class T, class F>
-void scatter_some(const ElementRun& r, int64_t low, uint64_t span) {
+void scatter_some(const ElementRun& given, int64_t low, uint64_t span) {
   const F combine;
+  const ElementRun r = given;
   auto* source = reinterpret_cast<const T*>(r.dense);
   auto* table = reinterpret_cast<T*>(r.table);
   constexpr int64_t kBlock = 1024;

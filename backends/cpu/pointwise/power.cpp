@@ -29,6 +29,7 @@ MICA_LANES_2(RsqrtLanes, rsqrt(d, x))
 MICA_LANES_2(ReciprocalLanes, hn::Div(hn::Set(d, T(1)), x))
 MICA_LANES_2(InverseSquareLanes, hn::Div(hn::Set(d, T(1)), hn::Mul(x, x)))
 MICA_LANES_2(IdentityLanes, x)
+MICA_LANES_2(OneLanes, hn::Set(d, T(1)))
 
 // Exponents for which a shorter function gives torch's result. torch uses it for the same ones.
 void pow_constant(const PointwiseLoop& loop, double exponent) {
@@ -36,6 +37,7 @@ void pow_constant(const PointwiseLoop& loop, double exponent) {
   if (exponent == 2) return run(SquareLanes{});
   if (exponent == 3) return run(CubeLanes{});
   if (exponent == 1) return run(IdentityLanes{});
+  if (exponent == 0) return run(OneLanes{});
   const bool half = loop.dtype == DType::Float16;
   if (exponent == 0.5 && !half) return run(SqrtLanes{});
   if (exponent == -0.5 && !half) return run(RsqrtLanes{});
@@ -101,8 +103,14 @@ struct IntegerCube {
   T operator()(T base, T) const { return wrapping_mul(wrapping_mul(base, base), base); }
 };
 template <class T>
+struct IntegerOne {
+  T operator()(T, T) const { return T(1); }
+};
+template <class T>
 void integer_pow(const PointwiseLoop& loop) {
-  const T exponent = is_constant(loop, 2) ? *reinterpret_cast<const T*>(loop.data[2]) : T(0);
+  if (!is_constant(loop, 2)) return run_lanes<T, 2>(loop, IntegerPowLanes{}, kHeavyGrain);
+  const T exponent = *reinterpret_cast<const T*>(loop.data[2]);
+  if (exponent == 0) return run_binary<T>(loop, IntegerOne<T>{});
   if (exponent == 2) return run_binary<T>(loop, IntegerSquare<T>{});
   if (exponent == 3) return run_binary<T>(loop, IntegerCube<T>{});
   run_lanes<T, 2>(loop, IntegerPowLanes{}, kHeavyGrain);

@@ -79,11 +79,12 @@ HWY_ATTR HWY_NOINLINE void binary_row(Out* o, const A* a, const A* b, const int6
     const C right = read_computed(*b);
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(read_computed(a[i]), right));
-  } else {
+  } else if (strides[2] != 0) {
     const C left = read_computed(*a);
-    const int64_t step = strides[2] != 0;
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(left, read_computed(b[i * step])));
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(left, read_computed(b[i])));
+  } else {
+    std::fill_n(o, n, static_cast<Out>(f(read_computed(*a), read_computed(*b))));
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "backends/cpu/scan/run_scan.h"
 #include "backends/cpu/visit_dtype.h"
@@ -38,20 +39,36 @@ struct Compared<BFloat16> {
   using type = float;
 };
 
-template <Extreme E, class T>
-void extreme_row(const char* x, int64_t stride, char* const* out, const int64_t* out_strides, int64_t n) {
+// Steps are in bytes; where elements lie side by side they are known to the compiler.
+template <Extreme E, class T, class Step, class ToStep, class PlaceStep>
+void extreme_line(const char* x, Step step, char* values, ToStep to_step, char* places, PlaceStep place_step,
+                  int64_t n) {
   using C = typename Compared<T>::type;
-  C best{};
+  T kept = read_element(*reinterpret_cast<const T*>(x));
+  C best = static_cast<C>(kept);
   int64_t place = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const C v = static_cast<C>(read_element(*reinterpret_cast<const T*>(x + i * stride)));
-    if (i == 0 || takes_over<E>(v, best)) {
+    const T element = read_element(*reinterpret_cast<const T*>(x + i * step));
+    const C v = static_cast<C>(element);
+    if (takes_over<E>(v, best)) [[unlikely]] {
+      kept = element;
       best = v;
       place = i;
     }
-    *reinterpret_cast<T*>(out[0] + i * out_strides[0]) = static_cast<T>(best);
-    *reinterpret_cast<int64_t*>(out[1] + i * out_strides[1]) = place;
+    *reinterpret_cast<T*>(values + i * to_step) = kept;
+    *reinterpret_cast<int64_t*>(places + i * place_step) = place;
   }
+}
+
+template <Extreme E, class T>
+void extreme_row(const char* x, int64_t stride, char* const* out, const int64_t* out_strides, int64_t n) {
+  if (n == 0) return;
+  constexpr int64_t kSize = sizeof(T), kPlace = sizeof(int64_t);
+  if (stride == kSize && out_strides[0] == kSize && out_strides[1] == kPlace) {
+    const std::integral_constant<int64_t, kSize> size;
+    return extreme_line<E, T>(x, size, out[0], size, out[1], std::integral_constant<int64_t, kPlace>(), n);
+  }
+  extreme_line<E, T>(x, stride, out[0], out_strides[0], out[1], out_strides[1], n);
 }
 
 template <Extreme E, class T>

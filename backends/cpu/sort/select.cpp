@@ -60,11 +60,14 @@ class RowSelector {
   }
 
   int64_t kthvalue(int64_t rank) {
-    return select(rank, [&](int64_t) {
+    const auto torch_index = [&](int64_t) {
       KeyedIndex<K>* items = keyed_indices();
       quickselect(items, n_, rank);
       return items[rank].index;
-    });
+    };
+    constexpr int64_t kShort = 512;
+    const bool is_integer = !has_nan_;  // of integers several are mostly equal
+    return is_integer && wants_index_ && n_ <= kShort ? torch_index(0) : select(rank, torch_index);
   }
 
   int64_t median(NanPolicy policy) {
