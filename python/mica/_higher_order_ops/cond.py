@@ -11,7 +11,7 @@ __all__ = ["cond"]
 def cond(pred, true_fn, false_fn, operands=()):
     """One of two functions of the operands. While a graph is made, both are part of it."""
     _check_cond(pred, true_fn, false_fn, operands)
-    from mica._higher_order_ops.subgraphs import recorder
+    from mica._higher_order_ops.recorders import recorder
 
     is_constant = isinstance(pred, (bool, int, float))
     around = None if is_constant else recorder()

@@ -6,7 +6,8 @@ __all__ = ["map"]
 def map(f, xs, *args):
     """The results of a function for every element along the first dimension, stacked. While a graph is made, it is a node."""
     from mica._higher_order_ops.element_by_element import mapped
-    from mica._higher_order_ops.subgraphs import needs_parts, recorded_map, recorder
+    from mica._higher_order_ops.recorders import recorder
+    from mica._higher_order_ops.subgraphs import recorded_map
     from mica.utils._pytree import tree_flatten
 
     leaves, spec = tree_flatten(xs)
@@ -17,6 +18,6 @@ def map(f, xs, *args):
             f"Leading dimensions of mapped xs must be consistent. Got shapes {[leaf.shape for leaf in leaves]}."
         )
     around = recorder()
-    if around is not None and hasattr(around, "unseen") and not needs_parts(around, (leaves, args)):
+    if around is not None and hasattr(around, "unseen"):
         return recorded_map(around, f, leaves, spec, args)
     return mapped(f, leaves, spec, args)

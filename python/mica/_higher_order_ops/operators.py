@@ -36,7 +36,7 @@ def _found(name):
 
 
 def _cond(pred, true_graph, false_graph, operands=()):
-    from mica._higher_order_ops.subgraphs import recorder
+    from mica._higher_order_ops.recorders import recorder
 
     if recorder() is not None:
         from mica._higher_order_ops import cond
@@ -47,7 +47,7 @@ def _cond(pred, true_graph, false_graph, operands=()):
 
 
 def _while_loop(cond_graph, body_graph, carried, additional=()):
-    from mica._higher_order_ops.subgraphs import recorder
+    from mica._higher_order_ops.recorders import recorder
 
     if recorder() is not None:
         from mica._higher_order_ops import while_loop
@@ -102,7 +102,7 @@ def _wrap_with_set_grad_enabled(enabled, graph, *operands):
 def _changed(op, _all_bases=(), **given):
     """The results of an operator that changes arguments, followed by the new values of these arguments. The arguments
     themselves stay as they are."""
-    from mica._higher_order_ops.subgraphs import recorder
+    from mica._higher_order_ops.recorders import recorder
 
     around = recorder()
     if around is None or not hasattr(around, "unseen"):

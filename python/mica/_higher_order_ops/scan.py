@@ -9,7 +9,8 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     While a graph is made, it is a node.
     """
     from mica._higher_order_ops.element_by_element import scanned
-    from mica._higher_order_ops.subgraphs import needs_parts, recorded_scan, recorder
+    from mica._higher_order_ops.recorders import recorder
+    from mica._higher_order_ops.subgraphs import recorded_scan
     from mica.utils._pytree import tree_flatten, tree_map
 
     leaves, spec = tree_flatten(xs)
@@ -22,7 +23,7 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     leaves = [leaf.movedim(dim, 0) if dim else leaf for leaf in leaves]
     leaves = [leaf.flip(0) if reverse else leaf for leaf in leaves]
     around = recorder() if leaves else None
-    if around is not None and hasattr(around, "unseen") and not needs_parts(around, (leaves, init)):
+    if around is not None and hasattr(around, "unseen"):
         carry, out = recorded_scan(around, combine_fn, init, leaves, spec)
     else:
         carry, out = scanned(combine_fn, init, leaves, spec)

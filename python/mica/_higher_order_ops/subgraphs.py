@@ -5,28 +5,15 @@ further operands. Both branches of a condition get the same operands.
 """
 
 import mica
+from mica._higher_order_ops.gradients import has_gradients, pass_of, takes_gradients, with_gradients
+from mica._higher_order_ops.recorders import recorder
 from mica.fx.experimental._expressions import make
 from mica.fx.experimental._truths import Relation
 from mica.fx.graph_module import GraphModule
 from mica.utils._python_dispatch import _disable_current_modes
-from mica.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from mica.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["needs_parts", "recorded_cond", "recorded_map", "recorded_scan", "recorded_while", "recorder"]
-
-
-def recorder():
-    """The recorder of the program that is being traced, or None."""
-    import sys
-
-    tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
-    mode = None if tracing is None else tracing.get_proxy_mode()
-    if mode is not None and mode.enable_tracing:
-        return mode
-    recording = sys.modules.get("mica.export._record")
-    if recording is not None and (current := recording.current()) is not None:
-        return current
-    whole = sys.modules.get("mica._dynamo._whole_graphs")
-    return None if whole is None else whole.current()
+__all__ = ["recorded_cond", "recorded_map", "recorded_scan", "recorded_while"]
 
 
 def _others(around, leaves):
@@ -44,6 +31,14 @@ def _copy(leaf):
         return leaf.detach().clone()
 
 
+def _apart(around, leaf):
+    """An operand that requires gradients as a leaf of its own: those of a branch are taken where the branch is read."""
+    if not takes_gradients(around, leaf):
+        return leaf
+    with around.unseen():
+        return leaf.detach().requires_grad_()
+
+
 def _traced(around, functions, operands, carried=0):
     """([graph of each function], [results of each], all operands): functions of the operands, traced apart.
 
@@ -51,6 +46,7 @@ def _traced(around, functions, operands, carried=0):
     """
     leaves, spec = tree_flatten(tuple(operands))
     given_leaves = [*_counters(around, _others(around, leaves[:carried])), *leaves[carried:]]
+    given_leaves = [_apart(around, leaf) for leaf in given_leaves]
     parts = []
     for function in functions:
         graph, result, lifted = around.subgraph(
@@ -81,12 +77,6 @@ def _is_alike(made, given):
     if not isinstance(made, mica.Tensor) or not isinstance(given, mica.Tensor):
         return _kinds([made]) == _kinds([given])
     return made.dtype is given.dtype and tuple(made.shape) == tuple(given.shape)
-
-
-def needs_parts(around, values):
-    """Whether a trace takes gradients by itself: they are those of the single steps, since the node of a loop has none."""
-    takes = type(around).__name__ == "ProxyTorchDispatchMode" and mica.is_grad_enabled()
-    return takes and any(isinstance(leaf, mica.Tensor) and leaf.requires_grad for leaf in tree_leaves(values))
 
 
 def _kinds(leaves):
@@ -141,6 +131,20 @@ def _is_counter(leaf):
     return isinstance(leaf, (int, mica.SymInt)) and not isinstance(leaf, bool)
 
 
+def _recorded(around, record, gradients, made, given):
+    """The results of a node, with gradients where the trace takes some."""
+    if takes_gradients(around, given):
+        return with_gradients(around, record, gradients, made, given)
+    record(made)
+    return made
+
+
+def _pass_of(function, given, operands, wanted):
+    """The backward pass of a function whose operands may be nested."""
+    leaves, spec = tree_flatten(tuple(operands))
+    return pass_of(lambda *flat: function(*tree_unflatten(list(flat), spec)), given, len(leaves), wanted)
+
+
 def recorded_cond(around, pred, true_fn, false_fn, operands):
     """torch.cond as a node with two graphs."""
     modules, results, given = _traced(around, (true_fn, false_fn), operands)
@@ -152,7 +156,15 @@ def recorded_cond(around, pred, true_fn, false_fn, operands):
         )
     graphs = [around.attach(name, module) for name, module in zip(("true_graph", "false_graph"), modules, strict=True)]
     made = _merged(around, ours, theirs)
-    around.record_call(mica.ops.higher_order.cond, (pred, *graphs, tuple(given)), tuple(made), "cond")
+
+    def record(made):
+        around.record_call(mica.ops.higher_order.cond, (pred, *graphs, tuple(given)), tuple(made), "cond")
+
+    def gradients(values, results, grads, wanted):
+        passes = [_pass_of(function, given, operands, wanted) for function in (true_fn, false_fn)]
+        return recorded_cond(recorder(), pred, *passes, (*values, *grads))
+
+    made = _recorded(around, record, gradients, made, given)
     for each in made:
         if isinstance(each, mica.SymInt):  # the graph asserts what is known of it
             low, high = around.sizes._env.bound_sympy(each.node._expr)
@@ -176,9 +188,20 @@ def recorded_while(around, cond_fn, body_fn, carried):
         for name, module in zip(("while_loop_cond_graph", "while_loop_body_graph"), modules, strict=True)
     ]
     count = len(leaves)
-    args, ours = (*graphs, tuple(given[:count]), tuple(given[count:])), _counters(around, ours)
-    around.record_call(mica.ops.higher_order.while_loop, args, tuple(ours), "while_loop")
+    args = (*graphs, tuple(given[:count]), tuple(given[count:]))
+
+    def record(ours):
+        around.record_call(mica.ops.higher_order.while_loop, args, tuple(ours), "while_loop")
+
+    ours = _recorded(around, record, _refuse_gradients, _counters(around, ours), given)
     return tree_unflatten(ours, spec)
+
+
+def _refuse_gradients(values, results, grads, wanted):
+    raise NotImplementedError(
+        "make_fx: a gradient of torch.while_loop, which needs what all the steps have computed. scan keeps that, "
+        "and a loop of Python with a number of steps that is known has gradients as well"
+    )
 
 
 def _is_fake(leaves):
@@ -188,7 +211,7 @@ def _is_fake(leaves):
 def _rows(around, leaves):
     """The first elements, which stand for all."""
     with around.unseen():
-        return [leaf[0] for leaf in leaves]
+        return [leaf.detach()[0].requires_grad_(leaf.requires_grad) for leaf in leaves]
 
 
 def _stacked(rows, count):
@@ -207,22 +230,38 @@ def recorded_map(around, f, leaves, spec, args):
 
     modules, results, operands = _traced(around, (body,), (*_rows(around, leaves), *given))
     row, out_spec = tree_flatten(results[0])
+    others = list(operands[count:])
     with around.unseen():
         if _is_fake((*leaves, *operands)):
             out = _stacked(row, leaves[0].shape[0])
+        elif takes_gradients(around, (leaves, operands)):
+            with mica.no_grad():
+                out = mica.ops.higher_order.map_impl(modules[0], list(leaves), others)
         else:
             out = tree_flatten(mapped(f, leaves, spec, args))[0]
     graph = around.attach("body_graph", modules[0])
-    around.record_call(
-        mica.ops.higher_order.map_impl, (graph, list(leaves), list(operands[count:])), tuple(out), "map_impl"
-    )
+
+    def record(out):
+        around.record_call(mica.ops.higher_order.map_impl, (graph, list(leaves), others), tuple(out), "map_impl")
+
+    def gradients(values, results, grads, wanted):
+        step = pass_of(body, [*operands[:count], *others], count + len(given), wanted)
+        rows = [*values[:count], *grads]
+        made = recorded_map(
+            recorder(),
+            lambda rows, *others: step(*rows[:count], *others, *rows[count:]),
+            rows,
+            tree_flatten(rows)[1],
+            values[count:],
+        )
+        return [each if i < count else each.sum(0) for i, each in zip(wanted, made, strict=True)]
+
+    out = _recorded(around, record, gradients, out, [*leaves, *others])
     return tree_unflatten(list(out), out_spec)
 
 
 def recorded_scan(around, combine_fn, init, leaves, spec):
     """scan as a node with a graph."""
-    from mica._higher_order_ops.element_by_element import scanned
-
     carried, carry_spec = tree_flatten(init)
     count = len(carried)
     specs = []
@@ -242,13 +281,83 @@ def recorded_scan(around, combine_fn, init, leaves, spec):
             f"scan: the function must return a carry like the one that it is given, {_kinds(carried)}, but it returns "
             f"{_kinds(results[0][:count])}"
         )
-    with around.unseen():
-        if _is_fake((*leaves, *operands)):
-            out = (*results[0][:count], *_stacked(results[0][count:], leaves[0].shape[0]))
-        else:
-            carry, rows = scanned(combine_fn, init, leaves, spec)
-            out = (*tree_flatten(carry)[0], *tree_flatten(rows)[0])
-    graph = around.attach("scan_combine_graph", modules[0])
-    extra = tuple(operands[count + len(leaves) :])
-    around.record_call(mica.ops.higher_order.scan, (graph, list(carried), list(leaves), extra), tuple(out), "scan")
+    extra = operands[count + len(leaves) :]
+    if takes_gradients(around, (carried, leaves, extra)):
+        out = _scan_with_gradients(around, body, carried, leaves, operands)
+    else:
+        out = _recorded_steps(around, modules[0], results[0], body, carried, leaves, extra)
     return tree_unflatten(list(out[:count]), carry_spec), tree_unflatten(list(out[count:]), out_spec)
+
+
+def _recorded_steps(around, module, result, body, carried, leaves, extra, gradients=None):
+    """The results of a node for a scan: the last carry, and what the steps return, stacked."""
+    from mica._higher_order_ops.element_by_element import scanned
+
+    count = len(carried)
+
+    def step(carry, rows):
+        made = body(*carry, *rows)
+        return list(made[:count]), list(made[count:])
+
+    with around.unseen():
+        if _is_fake((*leaves, *carried, *extra)):
+            out = (*result[:count], *_stacked(result[count:], leaves[0].shape[0]))
+        elif gradients is not None:
+            with mica.no_grad():
+                out = mica.ops.higher_order.scan(module, list(carried), list(leaves), tuple(extra))
+        else:
+            carry, rows = scanned(step, list(carried), leaves, tree_flatten(list(leaves))[1])
+            out = (*carry, *rows)
+    graph = around.attach("scan_combine_graph", module)
+
+    def record(out):
+        args = (graph, list(carried), list(leaves), tuple(extra))
+        around.record_call(mica.ops.higher_order.scan, args, tuple(out), "scan")
+
+    if gradients is not None:
+        return with_gradients(around, record, gradients, out, [*carried, *leaves, *extra], slice(count, 2 * count))
+    record(out)
+    return out
+
+
+def _scan_with_gradients(around, body, carried, leaves, operands):
+    """The results of a scan whose backward pass is a scan from the end: the node keeps the carry of each step."""
+    count, rows = len(carried), len(leaves)
+    given = list(operands)
+
+    def keeping(*values):
+        made = body(*values)
+        return (*made[:count], *values[:count], *made[count:])
+
+    def gradients(values, results, grads, wanted):
+        return _scanned_back(body, given, count, rows, values, results, grads, wanted)
+
+    modules, results, _ = _traced(around, (keeping,), operands[: count + rows], count)
+    extra = operands[count + rows :]
+    out = _recorded_steps(around, modules[0], results[0], keeping, carried, leaves, extra, gradients)
+    return (*out[:count], *out[2 * count :])
+
+
+def _scanned_back(body, given, count, rows, values, carries, grads, wanted):
+    """The gradients of what a scan is given: what is carried back is those of the carry, and sums of those of tensors
+    that all steps read."""
+    open_carries = [i for i in range(count) if has_gradients(carries[i])]
+    width, last = len(open_carries), count + rows
+    sums = [i for i in wanted if i >= last]
+    sought = [*open_carries, *(i for i in wanted if count <= i < last), *sums]
+    step = pass_of(body, given, last, sought)
+    others = values[last:]
+
+    def back(state, row):
+        before, of_carry, of_out = row[:last], row[last : last + width], row[last + width :]
+        made = step(*before, *others, *state[:width], *of_out)
+        first = [a + b for a, b in zip(made[:width], of_carry, strict=True)]
+        split = len(made) - len(sums)
+        return [*first, *(a + b for a, b in zip(state[width:], made[split:], strict=True))], list(made[width:split])
+
+    state = [*grads[:width], *(mica.zeros_like(values[i]) for i in sums)]
+    flipped = [each.flip(0) for each in (*carries, *values[count:last], *grads[width:])]
+    state, out = recorded_scan(recorder(), back, state, flipped, tree_flatten(flipped)[1])
+    found = dict(zip(open_carries, state[:width], strict=True)) | dict(zip(sums, state[width:], strict=True))
+    found |= dict(zip(sought[width : len(sought) - len(sums)], [each.flip(0) for each in out], strict=True))
+    return [found[i] for i in wanted]

@@ -7,7 +7,7 @@ __all__ = ["while_loop"]
 
 def while_loop(cond_fn, body_fn, carried_inputs):
     """Repeat a function of the carried values while a condition on them holds. While a graph is made, both are part of it."""
-    from mica._higher_order_ops.subgraphs import recorder
+    from mica._higher_order_ops.recorders import recorder
 
     around = recorder()
     if around is not None:

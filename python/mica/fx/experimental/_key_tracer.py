@@ -19,8 +19,9 @@ _local = threading.local()
 class PythonKeyTracer(Tracer):
     """Holds the graph of a trace, and the tensors that it reads and nobody gave it."""
 
-    def __init__(self):
+    def __init__(self, around=None):
         super().__init__(autowrap_modules=())
+        self._around = around  # the tracer of the graph that this one's graph is in
         self.graph, self.root = Graph(tracer_cls=PythonKeyTracer), mica.nn.Module()
         self.tensor_tracker, self.by_alias, self._kept = WeakIdKeyDictionary(), {}, []
         self._constants = WeakIdKeyDictionary()
@@ -50,6 +51,12 @@ class PythonKeyTracer(Tracer):
         node = self.tensor_tracker.get(tensor)
         return self.by_alias.get(alias_key(tensor), (None,))[0] if node is None else node
 
+    def knows(self, tensor):
+        """Whether this graph, or one around it, has a node for a tensor."""
+        if self.bound(tensor) is not None or self._constants.get(tensor) is not None:
+            return True
+        return self._around is not None and self._around.knows(tensor)
+
     def node_of(self, tensor):
         """The node of a tensor; one that is not known becomes an attribute of the graph's module."""
         node = self.bound(tensor)
@@ -60,7 +67,7 @@ class PythonKeyTracer(Tracer):
             again.meta = dict(known.meta)
             return again
         is_parameter = isinstance(tensor, mica.nn.Parameter)
-        if self.has_passes and not is_parameter and not _is_uniform(tensor):
+        if self.has_passes and not is_parameter and not self.knows(tensor) and not _is_uniform(tensor):
             raise NotImplementedError(
                 "a backward pass computes with a tensor that no operator was seen to make: a part of the program is computed "
                 "in one piece there, which a graph of operators cannot hold. torch.export records such calls"

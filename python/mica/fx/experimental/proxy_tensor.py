@@ -194,7 +194,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def subgraph(self, function, leaves):
         """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
-        tracer = PythonKeyTracer()
+        tracer = PythonKeyTracer(self.tracer)
         inner = ProxyTorchDispatchMode(tracer, self.tracing_mode, self.decomposition_table, self.shape_env)
         inner.functional = self.functional
         for i, leaf in enumerate(leaves):
@@ -220,6 +220,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             tracer.graph.erase_node(node)
         tracer.graph.output(outputs)
         return tracer.graph, result, list(lifted.values())
+
+    def stands_for(self, other, tensor):
+        """Let another object of a tensor be known by its node."""
+        self.tracer.bind(other, self.tracer.node_of(tensor))
 
     def attach(self, name, module):
         """A node that stands for a graph."""
