@@ -9,6 +9,14 @@ class Unsupported(TorchDynamoException):
     pass
 
 
+class UncapturedHigherOrderOpError(TorchDynamoException):
+    """A function that torch.cond, a loop or a scan calls does what a graph of it could not hold. `msg` is the text."""
+
+    def __init__(self, msg, real_stack=None):
+        super().__init__(msg)
+        self.msg, self.real_stack = msg, real_stack
+
+
 class InternalTorchDynamoError(TorchDynamoException):
     pass
 

@@ -22,6 +22,10 @@ def cond(pred, true_fn, false_fn, operands=()):
             UserWarning,
             stacklevel=2,
         )
+    if not is_constant and mica.is_grad_enabled():  # without gradients torch lets branches change and return operands
+        from mica._higher_order_ops.watched import watched
+
+        true_fn, false_fn = watched("torch.cond", true_fn), watched("torch.cond", false_fn)
     if around is not None:
         from mica._higher_order_ops.subgraphs import recorded_cond
 

@@ -37,45 +37,62 @@ def _found(name):
 
 def _cond(pred, true_graph, false_graph, operands=()):
     from mica._higher_order_ops.recorders import recorder
+    from mica._higher_order_ops.subgraphs import recorded_cond
 
-    if recorder() is not None:
-        from mica._higher_order_ops import cond
-
-        return cond(pred, true_graph, false_graph, operands)
+    if recorder() is not None and not isinstance(pred, (bool, int, float)):
+        return recorded_cond(recorder(), pred, true_graph, false_graph, operands)
     made = (true_graph if bool(pred) else false_graph)(*operands)
     return made if isinstance(made, (tuple, list)) else (made,)
 
 
 def _while_loop(cond_graph, body_graph, carried, additional=()):
     from mica._higher_order_ops.recorders import recorder
+    from mica._higher_order_ops.subgraphs import recorded_while
 
-    if recorder() is not None:
-        from mica._higher_order_ops import while_loop
-
-        extra = tuple(additional)
-        return while_loop(lambda *v: _one(cond_graph(*v, *extra)), lambda *v: body_graph(*v, *extra), carried)
-    values = tuple(carried)
+    around, extra = recorder(), tuple(additional)
+    if around is not None:
+        return recorded_while(
+            around, lambda *v: _one(cond_graph(*v, *extra)), lambda *v: body_graph(*v, *extra), carried
+        )
+    values, begun = tuple(carried), False
     while bool(_one(cond_graph(*values, *additional))):
-        made = body_graph(*values, *additional)
+        made, begun = body_graph(*values, *additional), True
         values = tuple(made) if isinstance(made, (tuple, list)) else (made,)
-    return values
+    return values if begun else tuple(each.clone() if hasattr(each, "clone") else each for each in values)
 
 
 def _map_impl(graph, xs, operands=()):
-    from mica._higher_order_ops.map import map
+    from mica._higher_order_ops.element_by_element import mapped
+    from mica._higher_order_ops.recorders import recorder
+    from mica._higher_order_ops.subgraphs import recorded_map
+    from mica.utils._pytree import tree_flatten
 
-    made = map(lambda rows: tuple(graph(*rows, *operands)), list(xs))
-    return tuple(made)
+    def step(rows):
+        return tuple(graph(*rows, *operands))
+
+    leaves, spec = tree_flatten(list(xs))
+    around = recorder()
+    if around is not None and hasattr(around, "unseen"):
+        return tuple(recorded_map(around, step, leaves, spec, ()))
+    return tuple(mapped(step, leaves, spec, ()))
 
 
 def _scan(graph, init, xs, additional=()):
-    from mica._higher_order_ops.scan import scan
+    from mica._higher_order_ops.element_by_element import scanned
+    from mica._higher_order_ops.recorders import recorder
+    from mica._higher_order_ops.subgraphs import recorded_scan
+    from mica.utils._pytree import tree_flatten
 
     def step(carry, rows):
         made = tuple(graph(*carry, *rows, *additional))
         return list(made[: len(init)]), list(made[len(init) :])
 
-    carry, out = scan(step, list(init), list(xs))
+    leaves, spec = tree_flatten(list(xs))
+    around = recorder()
+    if around is not None and hasattr(around, "unseen"):
+        carry, out = recorded_scan(around, step, list(init), leaves, spec)
+    else:
+        carry, out = scanned(step, list(init), leaves, spec)
     return (*carry, *out)
 
 

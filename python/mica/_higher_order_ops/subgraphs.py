@@ -5,8 +5,10 @@ further operands. Both branches of a condition get the same operands.
 """
 
 import mica
+from mica._dynamo.exc import TorchRuntimeError
 from mica._higher_order_ops.gradients import has_gradients, pass_of, takes_gradients, with_gradients
 from mica._higher_order_ops.recorders import recorder
+from mica._higher_order_ops.watched import differ_in_kind, differ_in_number, refuse
 from mica.fx.experimental._expressions import make
 from mica.fx.experimental._truths import Relation
 from mica.fx.graph_module import GraphModule
@@ -149,8 +151,12 @@ def recorded_cond(around, pred, true_fn, false_fn, operands):
     """torch.cond as a node with two graphs."""
     modules, results, given = _traced(around, (true_fn, false_fn), operands)
     (ours, spec), (theirs, other) = tree_flatten(results[0]), tree_flatten(results[1])
-    if spec != other or _kinds(ours) != _kinds(theirs):
-        raise RuntimeError(
+    if spec != other:
+        refuse(
+            "torch.cond", f"Expected branches to return the same pytree structure, but they return {spec} and {other}."
+        )
+    if _kinds(ours) != _kinds(theirs):
+        raise TorchRuntimeError(
             "torch.cond: both branches must return tensors of the same shapes and dtypes, nested alike, but they return "
             f"{_kinds(ours)} and {_kinds(theirs)}"
         )
@@ -175,13 +181,17 @@ def recorded_cond(around, pred, true_fn, false_fn, operands):
 
 def recorded_while(around, cond_fn, body_fn, carried):
     """torch.while_loop as a node with two graphs."""
-    leaves, spec = tree_flatten(tuple(carried))
+    leaves, _ = tree_flatten(tuple(carried))
     modules, results, given = _traced(around, (cond_fn, body_fn), carried, len(leaves))
     made = results[1] if isinstance(results[1], (tuple, list)) else (results[1],)
     ours, _ = tree_flatten(tuple(made))
+    words = "body_fn_output and carried_inputs"
+    if len(ours) != len(leaves):
+        differ_in_number(words, ours, leaves)
     if _kinds(ours) != _kinds(leaves):
-        raise RuntimeError(
-            f"torch.while_loop: the body must return what it is given, {_kinds(leaves)}, but it returns {_kinds(ours)}"
+        differ_in_kind(
+            words,
+            f"torch.while_loop: the body must return what it is given, {_kinds(leaves)}, but it returns {_kinds(ours)}",
         )
     graphs = [
         around.attach(name, module)
@@ -194,7 +204,7 @@ def recorded_while(around, cond_fn, body_fn, carried):
         around.record_call(mica.ops.higher_order.while_loop, args, tuple(ours), "while_loop")
 
     ours = _recorded(around, record, _refuse_gradients, _counters(around, ours), given)
-    return tree_unflatten(ours, spec)
+    return tree_unflatten(ours, tree_flatten(results[1])[1])
 
 
 def _refuse_gradients(values, results, grads, wanted):
@@ -276,17 +286,20 @@ def recorded_scan(around, combine_fn, init, leaves, spec):
 
     modules, results, operands = _traced(around, (body,), (*carried, *_rows(around, leaves)), count)
     made_spec, out_spec = specs[-1]
-    if made_spec != carry_spec or not all(_is_alike(*pair) for pair in zip(results[0][:count], carried, strict=True)):
-        raise RuntimeError(
+    if made_spec.num_leaves != count:
+        differ_in_number("init and carry", carried, results[0][: made_spec.num_leaves])
+    if not all(_is_alike(*pair) for pair in zip(results[0][:count], carried, strict=True)):
+        differ_in_kind(
+            "init and carry",
             f"scan: the function must return a carry like the one that it is given, {_kinds(carried)}, but it returns "
-            f"{_kinds(results[0][:count])}"
+            f"{_kinds(results[0][:count])}",
         )
     extra = operands[count + len(leaves) :]
     if takes_gradients(around, (carried, leaves, extra)):
         out = _scan_with_gradients(around, body, carried, leaves, operands)
     else:
         out = _recorded_steps(around, modules[0], results[0], body, carried, leaves, extra)
-    return tree_unflatten(list(out[:count]), carry_spec), tree_unflatten(list(out[count:]), out_spec)
+    return tree_unflatten(list(out[:count]), made_spec), tree_unflatten(list(out[count:]), out_spec)
 
 
 def _recorded_steps(around, module, result, body, carried, leaves, extra, gradients=None):
