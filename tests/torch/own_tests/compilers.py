@@ -44,6 +44,38 @@ def _is_tensor_constructor(function):
     return not given and len(schema.returns) == 1 and "Tensor" in str(schema.returns[0].type)
 
 
+def _fake_map(function, xs, *args):
+    """What torch's tests compare map with: a loop."""
+    from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+    leaves, spec = tree_flatten(xs)
+    rows = [function(tree_unflatten(list(row), spec), *args) for row in zip(*leaves, strict=True)]
+    return tree_map(lambda *each: _stacked(each), *rows)
+
+
+def _fake_scan(combine_fn, init, xs=None, dim=0, reverse=False):
+    """What torch's tests compare scan with: a loop."""
+    from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+    leaves, spec = tree_flatten(xs)
+    if not leaves:
+        return init, []
+    carry, rows = init, []
+    places = range(leaves[0].size(dim))
+    for i in reversed(places) if reverse else places:
+        carry, out = combine_fn(carry, tree_unflatten([leaf.select(dim, i) for leaf in leaves], spec))
+        rows.append(out)
+    rows = rows[::-1] if reverse else rows
+    return carry, tree_map(lambda *each: _stacked(each, dim), *rows)
+
+
+def _stacked(each, dim=0):
+    import torch
+
+    made = torch.stack(each)
+    return made.movedim(0, dim) if dim < made.dim() else made
+
+
 class _Device:
     """What a test asks of a device: whether it has a dtype. The processor has all."""
 
@@ -61,10 +93,13 @@ GIVEN = {
     "_dynamo.utils.ifdynstaticdefault": _by_default,
     "_dynamo.utils.range_iterator": type(iter(range(0))),
     "_dynamo.utils.disable_cache_limit": _decorator,
+    "_export.config": types.SimpleNamespace(patch=lambda **options: contextlib.nullcontext()),  # which of two tracers
     "_functorch._aot_autograd.autograd_cache.AOTAutogradCache": types.SimpleNamespace(
         clear=_nothing
     ),  # Mica keeps none
     "_higher_order_ops.InvokeQuant": _nothing,
+    "_higher_order_ops.map._fake_map": _fake_map,
+    "_higher_order_ops.scan._fake_scan": _fake_scan,
     "_higher_order_ops.invoke_subgraph.mark_compile_region": _marked,  # graphs that torch compiles once
     "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
     "_inductor.lowering.force_fallback": _decorator,  # kernels of the library, which is what runs here
