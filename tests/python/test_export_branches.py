@@ -1,9 +1,14 @@
-"""Numbers that the branches of torch.cond return: those that differ are decided by the condition, where the graph runs."""
+"""Numbers and sizes that the branches of torch.cond return or read: those that differ are decided by the condition, where
+the graph runs, and those of the program around are operands."""
+
+import io
 
 import mica as torch
 import pytest
 from mica import nn
-from mica.export import export
+from mica._higher_order_ops import map as torch_map
+from mica._higher_order_ops import scan, while_loop
+from mica.export import Dim, export, load, save
 from mica.fx.experimental.proxy_tensor import make_fx
 
 
@@ -12,8 +17,8 @@ class Calls(nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, x):
-        return self.function(x)
+    def forward(self, *args):
+        return self.function(*args)
 
 
 X = torch.ones(3, 3) * torch.arange(3.0)[:, None]
@@ -57,3 +62,82 @@ def test_graphs_without_open_sizes_refuse_them():
         make_fx(FUNCTIONS["constants"])(X)
     graph = make_fx(FUNCTIONS["constants"], tracing_mode="symbolic")(X)
     assert torch.equal(graph(X), FUNCTIONS["constants"](X)) and torch.equal(graph(-X), FUNCTIONS["constants"](-X))
+
+
+YES, NO = torch.tensor(True), torch.tensor(False)
+ROWS = Dim.DYNAMIC
+
+
+def _graphs(function, example, shapes):
+    """Programs and graphs of a function, with open sizes."""
+    program = export(Calls(function), example, dynamic_shapes=(shapes,))
+    buffer = io.BytesIO()
+    save(program, buffer)
+    buffer.seek(0)
+    programs = (program, program.run_decompositions(), load(buffer))
+    return [*(each.module() for each in programs), make_fx(function, tracing_mode="symbolic")(*example)]
+
+
+def _agree(graph, function, args):
+    for made, wanted in zip(*(torch.utils._pytree.tree_leaves(each(*args)) for each in (graph, function)), strict=True):
+        if isinstance(wanted, torch.Tensor):
+            assert torch.allclose(made, wanted)
+        else:
+            assert made == wanted
+
+
+def test_tensors_of_different_sizes():
+    def function(x, p):
+        y = torch.cond(p, lambda x: x.sin(), lambda x: torch.cat([x, x]), (x,))
+        return y * 2, y.shape[0]
+
+    example = (torch.rand(4, 5), YES)
+    graphs = _graphs(function, example, ({0: ROWS}, None))
+    graphs += [make_fx(function, tracing_mode="fake")(*example), torch._dynamo.export(function)(*example)[0]]
+    for graph in graphs:
+        for p in (YES, NO):
+            _agree(graph, function, (torch.rand(4, 5), p))
+    for graph in graphs[:4]:
+        _agree(graph, function, (torch.rand(7, 5), NO))
+    with pytest.raises(
+        NotImplementedError, match="return tensors of different sizes, and the graph is made without open"
+    ):
+        make_fx(function)(*example)
+
+
+def test_sizes_that_branches_read():
+    def function(x, z, p):
+        a, b = x.shape[0], z.shape[0]
+
+        def first(x):
+            return torch.cond(x.sum() > 0, lambda x: x + b, lambda x: x * b, (x,)) + a
+
+        return torch.cond(p, first, lambda x: x - b, (x,))
+
+    graphs = _graphs(function, (torch.ones(3, 4), torch.ones(5), YES), ({0: ROWS}, {0: ROWS}, None))
+    for graph in graphs:
+        for x in (torch.ones(2, 4), -torch.ones(4, 4)):
+            for p in (YES, NO):
+                _agree(graph, function, (x, torch.ones(6), p))
+
+
+def test_sizes_that_loops_read():
+    def function(x, z):
+        n = z.shape[0]
+        carry, out = scan(lambda c, row: (c * n + row, row + n), x[0] + 0, x)
+        (grown,) = while_loop(lambda y: y.sum() < 100 * n, lambda y: (y * 2 + n,), (carry.abs(),))
+        return carry, out, grown, torch_map(lambda row: row * n, x)
+
+    for graph in _graphs(function, (torch.ones(3, 4), torch.ones(5)), ({0: ROWS}, {0: ROWS})):
+        _agree(graph, function, (torch.rand(4, 4), torch.ones(7)))
+
+
+def test_gradients_beside_a_size_that_is_read():
+    def function(x, z):
+        n = z.shape[0]
+        out = torch.cond(x.sum() > 0, lambda x: x.sin() * n, lambda x: x * x * n, (x,))
+        return torch.autograd.grad(out.sum(), x)
+
+    graph = make_fx(function, tracing_mode="symbolic")(torch.ones(3, requires_grad=True), torch.ones(5))
+    for x in (torch.rand(4), -torch.rand(4)):
+        _agree(graph, function, (x.requires_grad_(), torch.ones(6)))

@@ -67,7 +67,7 @@ def test_branches_of_other_kinds():
     for make in (make_fx, _in_a_program):
         with pytest.raises(UncapturedHigherOrderOpError, match="the same pytree structure"):
             make(nests)(torch.ones(3))
-        with pytest.raises(TorchRuntimeError, match="the same shapes and dtypes"):
+        with pytest.raises(TorchRuntimeError, match="the same dtypes and numbers of dimensions"):
             make(dtypes)(torch.ones(3))
 
 

@@ -7,6 +7,7 @@ further operands. Both branches of a condition get the same operands.
 import mica
 from mica._dynamo.exc import TorchRuntimeError
 from mica._higher_order_ops.gradients import has_gradients, pass_of, takes_gradients, with_gradients
+from mica._higher_order_ops.open_results import counters, fit, kinds, merged
 from mica._higher_order_ops.recorders import recorder
 from mica._higher_order_ops.watched import differ_in_kind, differ_in_number, refuse
 from mica.fx.experimental._expressions import make
@@ -47,7 +48,7 @@ def _traced(around, functions, operands, carried=0):
     The first `carried` operands have other values from step to step.
     """
     leaves, spec = tree_flatten(tuple(operands))
-    given_leaves = [*_counters(around, _others(around, leaves[:carried])), *leaves[carried:]]
+    given_leaves = [*counters(around, _others(around, leaves[:carried])), *leaves[carried:]]
     given_leaves = [_apart(around, leaf) for leaf in given_leaves]
     parts = []
     for function in functions:
@@ -55,82 +56,34 @@ def _traced(around, functions, operands, carried=0):
             lambda *given, f=function: f(*tree_unflatten(list(given), spec)), given_leaves
         )
         parts.append((graph, result, lifted))
-    extra = []
+    extra = {}
     for _, _, lifted in parts:
-        extra += [tensor for tensor, _ in lifted if not any(tensor is known for known in extra)]
+        extra |= {_identity(value): value for value, _ in lifted if _identity(value) not in extra}
     modules = []
     for graph, _, lifted in parts:
-        own = {id(tensor): node for tensor, node in lifted}
+        own = {_identity(value): node for value, node in lifted}
         first = next(node for node in graph.nodes if node.op != "placeholder")
-        for i, tensor in enumerate(extra):
+        for i, (key, value) in enumerate(extra.items()):
             # Placeholders have one order, whether or not the branch reads them.
-            node = own.get(id(tensor)) or graph.create_node("placeholder", f"lifted_{i}", (), {}, f"lifted_{i}")
-            node.meta.setdefault("val", around.likeness(tensor))
+            node = own.get(key) or graph.create_node("placeholder", f"lifted_{i}", (), {}, f"lifted_{i}")
+            node.meta.setdefault("val", around.likeness(value) if isinstance(value, mica.Tensor) else value)
             first.prepend(node)
         root = mica.nn.Module()
         for name, module in graph.inner_modules.items():  # branches within the branch
             root.add_module(name, module)
         modules.append(GraphModule(root, graph))
-    return modules, [result for _, result, _ in parts], [*leaves, *extra]
+    return modules, [result for _, result, _ in parts], [*leaves, *extra.values()]
+
+
+def _identity(value):
+    return id(value) if isinstance(value, mica.Tensor) else value.node._expr
 
 
 def _is_alike(made, given):
     """Whether a value is of the same kind as another one. Where a size is open, that is asked of it."""
     if not isinstance(made, mica.Tensor) or not isinstance(given, mica.Tensor):
-        return _kinds([made]) == _kinds([given])
+        return kinds([made]) == kinds([given])
     return made.dtype is given.dtype and tuple(made.shape) == tuple(given.shape)
-
-
-def _kinds(leaves):
-    return [
-        (tuple(map(str, leaf.shape)), leaf.dtype)
-        if isinstance(leaf, mica.Tensor)
-        else (int if isinstance(leaf, mica.SymInt) else type(leaf))
-        for leaf in leaves
-    ]
-
-
-def _env(around, what):
-    """The environment for numbers that only data decide."""
-    env = around.sizes._env
-    if env is None and getattr(around, "runs_again", False):
-        from mica.export._data import NeedsData
-
-        raise NeedsData
-    if env is None:
-        raise NotImplementedError(
-            f"{what}, and the graph is made without open sizes. A tensor of no dimensions can take the number's place"
-        )
-    return env
-
-
-def _counters(around, leaves):
-    """What a loop carries, with open numbers for whole numbers, which have other values from step to step."""
-    if not any(map(_is_counter, leaves)):
-        return leaves
-    env = _env(around, "torch.while_loop: a whole number is among what is carried")
-    return [env.create_unbacked_symint() if _is_counter(leaf) else leaf for leaf in leaves]
-
-
-def _merged(around, ours, theirs):
-    """The results of a condition: whole numbers that differ between the branches are open."""
-    made = []
-    for a, b in zip(ours, theirs, strict=True):
-        if isinstance(a, mica.Tensor) or (type(a) is type(b) and not isinstance(a, mica.SymInt) and a == b):
-            made.append(a)
-        elif _is_counter(a):
-            env = _env(around, "torch.cond: the branches return different whole numbers")
-            ends = {"least": min(a, b), "greatest": max(a, b)} if type(a) is type(b) is int else {}
-            made.append(env.create_unbacked_symint(**ends))
-        else:
-            raise RuntimeError(
-                f"torch.cond: the branches return {a!r} and {b!r}, and only whole numbers and tensors may differ"
-            )
-    return made
-
-
-def _is_counter(leaf):
-    return isinstance(leaf, (int, mica.SymInt)) and not isinstance(leaf, bool)
 
 
 def _recorded(around, record, gradients, made, given):
@@ -155,27 +108,30 @@ def recorded_cond(around, pred, true_fn, false_fn, operands):
         refuse(
             "torch.cond", f"Expected branches to return the same pytree structure, but they return {spec} and {other}."
         )
-    if _kinds(ours) != _kinds(theirs):
+    if not fit(ours, theirs):
         raise TorchRuntimeError(
-            "torch.cond: both branches must return tensors of the same shapes and dtypes, nested alike, but they return "
-            f"{_kinds(ours)} and {_kinds(theirs)}"
+            "torch.cond: both branches must return tensors of the same dtypes and numbers of dimensions, but they return "
+            f"{kinds(ours)} and {kinds(theirs)}"
         )
     graphs = [around.attach(name, module) for name, module in zip(("true_graph", "false_graph"), modules, strict=True)]
-    made = _merged(around, ours, theirs)
+    made, fresh = merged(around, ours, theirs)
 
     def record(made):
         around.record_call(mica.ops.higher_order.cond, (pred, *graphs, tuple(given)), tuple(made), "cond")
 
     def gradients(values, results, grads, wanted):
+        if kinds(ours) != kinds(theirs):
+            raise NotImplementedError(
+                "make_fx: a gradient of torch.cond whose branches return tensors of different sizes"
+            )
         passes = [_pass_of(function, given, operands, wanted) for function in (true_fn, false_fn)]
         return recorded_cond(recorder(), pred, *passes, (*values, *grads))
 
     made = _recorded(around, record, gradients, made, given)
-    for each in made:
-        if isinstance(each, mica.SymInt):  # the graph asserts what is known of it
-            low, high = around.sizes._env.bound_sympy(each.node._expr)
-            for sign, end in ((">=", low), ("<=", high)) if low is not None else ():
-                around.note_statement(Relation(sign, each.node._expr, make(end)))
+    for each in fresh:  # the graph asserts what is known of it
+        low, high = each.node.shape_env.bound_sympy(each.node._expr)
+        for sign, end in ((">=", low), ("<=", high)) if low is not None else ():
+            around.note_statement(Relation(sign, each.node._expr, make(end)))
     return tree_unflatten(made, spec)
 
 
@@ -188,10 +144,10 @@ def recorded_while(around, cond_fn, body_fn, carried):
     words = "body_fn_output and carried_inputs"
     if len(ours) != len(leaves):
         differ_in_number(words, ours, leaves)
-    if _kinds(ours) != _kinds(leaves):
+    if kinds(ours) != kinds(leaves):
         differ_in_kind(
             words,
-            f"torch.while_loop: the body must return what it is given, {_kinds(leaves)}, but it returns {_kinds(ours)}",
+            f"torch.while_loop: the body must return what it is given, {kinds(leaves)}, but it returns {kinds(ours)}",
         )
     graphs = [
         around.attach(name, module)
@@ -203,7 +159,7 @@ def recorded_while(around, cond_fn, body_fn, carried):
     def record(ours):
         around.record_call(mica.ops.higher_order.while_loop, args, tuple(ours), "while_loop")
 
-    ours = _recorded(around, record, _refuse_gradients, _counters(around, ours), given)
+    ours = _recorded(around, record, _refuse_gradients, counters(around, ours), given)
     return tree_unflatten(ours, tree_flatten(results[1])[1])
 
 
@@ -291,8 +247,8 @@ def recorded_scan(around, combine_fn, init, leaves, spec):
     if not all(_is_alike(*pair) for pair in zip(results[0][:count], carried, strict=True)):
         differ_in_kind(
             "init and carry",
-            f"scan: the function must return a carry like the one that it is given, {_kinds(carried)}, but it returns "
-            f"{_kinds(results[0][:count])}",
+            f"scan: the function must return a carry like the one that it is given, {kinds(carried)}, but it returns "
+            f"{kinds(results[0][:count])}",
         )
     extra = operands[count + len(leaves) :]
     if takes_gradients(around, (carried, leaves, extra)):

@@ -317,9 +317,9 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         return super().__exit__(*exception)
 
     def subgraph(self, function, leaves):
-        """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
+        """(graph, result, [(value, placeholder)]) of a function of tensors: what it reads besides are placeholders."""
         inner = Recorder(self.sizes._env)
-        inner.outer, inner.runs_again, inner.fakes = self, self.runs_again, self.fakes
+        inner.outer, inner.runs_again, inner.fakes, inner.sizes.lifted = self, self.runs_again, self.fakes, []
         with _C.DisableTorchFunction():
             leaves = [self._as_fake(leaf) if isinstance(leaf, _C.TensorBase) else leaf for leaf in leaves]
         with _aside(self):
@@ -333,7 +333,7 @@ class Recorder(ProgramGraph, TorchFunctionMode):
             lifted.append((inner.originals[name], node))
         inner.graph.create_node("output", "output", (made,), {}, "output")
         inner.graph.inner_modules = inner.modules
-        return inner.graph, result, lifted
+        return inner.graph, result, [*lifted, *inner.sizes.lifted]
 
     def unseen(self):
         """A block in which nothing is recorded."""

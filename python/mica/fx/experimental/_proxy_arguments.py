@@ -95,6 +95,9 @@ class SizeNodes:
         self._inputs, self._made = {}, {}  # symbol -> (placeholder, axis or None); expression -> node
         self._truths = {}  # truth that data hold -> node
         self._multiples = {}  # symbol -> (placeholder, axis, factor of the symbol)
+        self.lifted = (
+            None  # of a graph within another one: [(number, its placeholder)] of those that belong to that one
+        )
 
     def add_input(self, node, value):
         """A placeholder, whose sizes others may be made of."""
@@ -251,7 +254,7 @@ class SizeNodes:
                 self._note(node, expr)
                 return node
             if atom not in self._inputs:
-                raise NotImplementedError(f"the graph has no input that the size {atom} could be read from")
+                self._lift(atom)
             node, axis = self._inputs[atom]
             if axis is not None:
                 node = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")
@@ -263,6 +266,15 @@ class SizeNodes:
             node = self._call(mica.sym_max if atom.name == "Max" else mica.sym_min, tuple(map(self.node, atom.args)))
         self._note(node, expr)
         return node
+
+    def _lift(self, name):
+        """A number that the graph around has becomes a placeholder of this one."""
+        if self.lifted is None or name.startswith("z"):
+            raise NotImplementedError(f"the graph has no input that the size {name} could be read from")
+        node = self._graph.create_node("placeholder", name, (), {}, name)
+        node.meta["val"] = self._env.create_symintnode(symbol(name))
+        self.lifted.append((node.meta["val"], node))
+        self._inputs[name] = (node, None)
 
     def _call(self, function, args, name=None):
         node = self._graph.create_node("call_function", function, args, {}, name)

@@ -193,10 +193,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return extract_val(tensor)
 
     def subgraph(self, function, leaves):
-        """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
+        """(graph, result, [(value, placeholder)]) of a function of tensors: what it reads besides are placeholders."""
         tracer = PythonKeyTracer(self.tracer)
         inner = ProxyTorchDispatchMode(tracer, self.tracing_mode, self.decomposition_table, self.shape_env)
-        inner.functional = self.functional
+        inner.functional, inner.sizes.lifted = self.functional, []
         for i, leaf in enumerate(leaves):
             node = tracer.graph.create_node("placeholder", f"arg{i}_1", (), {}, f"arg{i}_1")
             track_tensor_tree(leaf, node, tracer=tracer)
@@ -219,7 +219,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             outputs = map_arg(outputs, lambda each, old=node, new=made: new if each is old else each)
             tracer.graph.erase_node(node)
         tracer.graph.output(outputs)
-        return tracer.graph, result, list(lifted.values())
+        return tracer.graph, result, [*lifted.values(), *inner.sizes.lifted]
 
     def stands_for(self, other, tensor):
         """Let another object of a tensor be known by its node."""
