@@ -94,6 +94,10 @@ def test_conditions_of_loops():
     for cond in (lambda x: x < 3, lambda x: x.sum().long()):
         with pytest.raises(RuntimeError, match="must return a boolean scalar tensor"):
             while_loop(cond, lambda x: (x + 1,), (torch.ones(3),))
+    for each in _everywhere(lambda x: while_loop(lambda x: True, lambda x: (x + 1,), (x,)), ""):
+        with pytest.raises(UncapturedHigherOrderOpError, match="Infinite loop detected"):
+            each(torch.ones(3))
+    assert while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, torch.ones(1)))[0] == 3
     with pytest.raises(RuntimeError, match="only consists of tensor or int leaves"):
         while_loop(lambda x, y: x < 3, lambda x, y: (x + 1, y), (torch.tensor(1), 2.0))
 

@@ -9,7 +9,7 @@ from mica._dynamo.exc import TorchRuntimeError
 from mica._higher_order_ops.gradients import has_gradients, pass_of, takes_gradients, with_gradients
 from mica._higher_order_ops.open_results import counters, fit, kinds, merged
 from mica._higher_order_ops.recorders import recorder
-from mica._higher_order_ops.watched import differ_in_kind, differ_in_number, refuse
+from mica._higher_order_ops.watched import differ_in_kind, differ_in_number, refuse, refuse_endless
 from mica.fx.experimental._expressions import make
 from mica.fx.experimental._truths import Relation
 from mica.fx.graph_module import GraphModule
@@ -139,6 +139,8 @@ def recorded_while(around, cond_fn, body_fn, carried):
     """torch.while_loop as a node with two graphs."""
     leaves, _ = tree_flatten(tuple(carried))
     modules, results, given = _traced(around, (cond_fn, body_fn), carried, len(leaves))
+    if results[0] is True:
+        refuse_endless("torch.while_loop")
     made = results[1] if isinstance(results[1], (tuple, list)) else (results[1],)
     ours, _ = tree_flatten(tuple(made))
     words = "body_fn_output and carried_inputs"

@@ -9,7 +9,16 @@ from mica import _C
 from mica._dynamo.exc import UncapturedHigherOrderOpError
 from mica.utils._pytree import tree_leaves
 
-__all__ = ["check_alike", "check_tensors", "differ_in_kind", "differ_in_number", "refuse", "texts", "watched"]
+__all__ = [
+    "check_alike",
+    "check_tensors",
+    "differ_in_kind",
+    "differ_in_number",
+    "refuse",
+    "refuse_endless",
+    "texts",
+    "watched",
+]
 
 
 def refuse(name, words):
@@ -18,6 +27,11 @@ def refuse(name, words):
         "This higher order operator doesn't work unless it is captured completely with torch.compile. Got graph break/error:"
         f"\n\n{words}\n\n  Higher Order Operator: {name}"
     )
+
+
+def refuse_endless(name):
+    """Raise torch's error for a loop whose condition is always True."""
+    refuse(name, "Infinite loop detected because while_loop's cond_fn always returns the same value True.")
 
 
 def watched(name, function):

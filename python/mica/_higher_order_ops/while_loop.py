@@ -40,7 +40,7 @@ def _check_inputs(cond_fn, body_fn, carried_inputs):
 
 def looped(cond_fn, body_fn, carried_inputs):
     """The loop of Python."""
-    from mica._higher_order_ops.watched import check_alike
+    from mica._higher_order_ops.watched import check_alike, refuse_endless
     from mica.utils._pytree import tree_leaves, tree_map
 
     values = tuple(carried_inputs)
@@ -52,11 +52,19 @@ def looped(cond_fn, body_fn, carried_inputs):
             branches.check_loop(goes_on)
         if not _holds(goes_on):
             break
+        if goes_on is True and not _has_numbers(values):  # it can have read nothing that changes from step to step
+            refuse_endless(_NAME)
         result, begun = body_fn(*values), True
         made = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         check_alike("body_fn_output and carried_inputs", tree_leaves(made), tree_leaves(values))
         values = made
     return result if begun else tree_map(lambda leaf: leaf.clone() if isinstance(leaf, mica.Tensor) else leaf, values)
+
+
+def _has_numbers(values):
+    from mica.utils._pytree import tree_leaves
+
+    return not all(isinstance(leaf, mica.Tensor) for leaf in tree_leaves(values))
 
 
 def _holds(goes_on):
