@@ -14,9 +14,11 @@ from mica._dynamo import (  # noqa: F401
     mark_static_address,
     mark_unbacked,
     maybe_mark_dynamic,
+    nonstrict_trace,
     set_stance,
     substitute_in_graph,
 )
+from mica._dynamo.leaf_functions import leaf_function  # noqa: F401
 
 
 @dataclass(frozen=True, slots=True)
