@@ -110,8 +110,8 @@ def recorded_cond(around, pred, true_fn, false_fn, operands):
         )
     if not fit(ours, theirs):
         raise TorchRuntimeError(
-            "torch.cond: both branches must return tensors of the same dtypes and numbers of dimensions, but they return "
-            f"{kinds(ours)} and {kinds(theirs)}"
+            "When merging two branches' output in torch.cond: both must return tensors of the same dtypes and numbers of "
+            f"dimensions, but they return {kinds(ours)} and {kinds(theirs)}"
         )
     graphs = [around.attach(name, module) for name, module in zip(("true_graph", "false_graph"), modules, strict=True)]
     made, fresh = merged(around, ours, theirs)
