@@ -69,7 +69,7 @@ class Interpreter:
 
     def run_node(self, n):
         """The value of one node."""
-        with set_current_meta(n):
+        with set_current_meta(n, f"Interpreter_{type(self).__name__}"):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return getattr(self, n.op)(n.target, args, kwargs)
 

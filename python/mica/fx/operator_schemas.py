@@ -1,12 +1,17 @@
 """Arguments of a call in one form: by the parameters of what is called, defaults filled in."""
 
 import inspect
+import numbers
+import types
 import typing
+import warnings
 
 from mica import _C
 
-__all__ = ["ArgsKwargsPair", "check_for_mutable_operation", "get_signature_for_torch_op", "normalize_function",
-           "normalize_module"]  # fmt: skip
+__all__ = [
+    "ArgsKwargsPair", "check_for_mutable_operation", "create_type_hint", "get_signature_for_torch_op",
+    "normalize_function", "normalize_module", "type_matches",
+]  # fmt: skip
 
 
 class ArgsKwargsPair(typing.NamedTuple):
@@ -110,7 +115,7 @@ def normalize_function(
         if (found := _normalized(signature, args, kwargs, normalize_to_only_use_kwargs)) is not None:
             fitting.append((signature, found))
     if len(fitting) > 1 and arg_types is not None:
-        fitting = [pair for pair in fitting if _types_fit(pair[0], arg_types, kwarg_types)]
+        fitting = [pair for pair in fitting if _types_fit(pair[0], arg_types, kwarg_types)][:1]
     if len(fitting) > 1:
         schemas = "\n".join(str(signature) for signature, _ in fitting)
         raise RuntimeError(
@@ -142,3 +147,54 @@ def check_for_mutable_operation(target, args, kwargs):
         fitting.append(schema)
     if len(fitting) == 1 and fitting[0].is_mutable:
         raise RuntimeError(f"Tried to trace mutable operation {fitting[0]}. FX only supports functional code")
+
+
+def create_type_hint(x):
+    """The type of lists or tuples whose items have the types in `x`, a list or a tuple; what is neither stays as it is.
+
+    The items' type is the one of `x` from which the others derive, or Any.
+    """
+    if not isinstance(x, (list, tuple)):
+        return x
+    if not all(isinstance(each, type) or typing.get_origin(each) is not None for each in x):
+        warnings.warn(f"We were not able to successfully create type hint from the type {x}", stacklevel=2)
+        return x
+    classes = [each for each in x if isinstance(each, type)]
+    bases = [each for each in classes if len(classes) == len(x) and all(issubclass(other, each) for other in classes)]
+    base = bases[0] if bases else typing.Any
+    return list[base] if isinstance(x, list) else tuple[base, ...]
+
+
+def _items_match(item, argument_type):
+    """Whether lists or tuples of a type have items of another type only."""
+    if typing.get_origin(argument_type) not in (list, tuple):
+        return False
+    kinds = [each for each in typing.get_args(argument_type) if each is not Ellipsis]
+    return all(isinstance(kind, type) and issubclass(kind, item) for kind in kinds)
+
+
+def type_matches(signature_type, argument_type):
+    """Whether a value of a type may be given where a signature has a type. An int is taken for a list of them."""
+    origin, parts = typing.get_origin(signature_type), typing.get_args(signature_type)
+    if signature_type is argument_type or signature_type == argument_type:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(type_matches(each, argument_type) for each in parts)
+    if origin is list and parts == (int,) and argument_type is int:
+        return True
+    if origin is list:
+        if not isinstance(parts[0], type):
+            warnings.warn(
+                f"Does not support nested parametric types, got {signature_type}. Please file a bug.", stacklevel=2
+            )
+            return False
+        return _items_match(parts[0], argument_type)
+    if signature_type is int and argument_type is _C.dtype:  # dtypes are numbers in schemas
+        return True
+    if signature_type is numbers.Number and argument_type in (int, float):
+        return True
+    return (
+        isinstance(signature_type, type)
+        and isinstance(argument_type, type)
+        and issubclass(argument_type, signature_type)
+    )

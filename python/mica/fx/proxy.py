@@ -17,6 +17,7 @@ from mica.fx.traceback import hand_on
 __all__ = [
     "Attribute",
     "GraphAppendingTracer",
+    "MetaProxy",
     "ParameterProxy",
     "Proxy",
     "Scope",
@@ -72,8 +73,9 @@ class TracerBase:
 
             check_for_mutable_operation(target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        given = hand_on(node)
         if self.scope is not None:
-            if not hand_on(node):
+            if not given:
                 node.meta["nn_module_stack"] = dict(getattr(self, "module_stack", {}))
             getattr(self, "node_name_to_scope", {})[node.name] = (self.scope.module_path, self.scope.module_type)
         return node
@@ -260,6 +262,39 @@ class Proxy:
         if inspect.ismethoddescriptor(orig_method):
             return tracer.create_proxy("call_method", orig_method.__name__, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs)
+
+
+class MetaProxy(Proxy):
+    """A proxy that knows what its value is like: `node.meta["val"]`, a fake tensor of the mode `fake_mode`.
+
+    Functions of such proxies run on their fake tensors too, and their results are such proxies. Methods and
+    operators of Python (`p + 1`) give plain proxies.
+    """
+
+    def __init__(self, node, tracer=None, fake_mode=None):
+        super().__init__(node, tracer)
+        self.fake_mode = fake_mode
+
+    def __repr__(self):
+        return f"MetaProxy({self.node.name})"
+
+    @classmethod
+    def __torch_function__(cls, orig_method, types, args=None, kwargs=None):
+        args, kwargs = args or (), kwargs or {}
+        known = []
+
+        def value(argument):
+            if isinstance(argument, MetaProxy):
+                known.append(argument)
+            return argument.node.meta["val"] if isinstance(argument, Proxy) else argument
+
+        fake_args, fake_kwargs = map_aggregate((tuple(args), dict(kwargs)), value)
+        if not known:
+            raise AssertionError("__torch_function__ of MetaProxy needs a MetaProxy among the arguments")
+        made = super().__torch_function__(orig_method, types, args, kwargs)
+        with known[0].fake_mode:
+            made.node.meta["val"] = orig_method(*fake_args, **fake_kwargs)
+        return MetaProxy(made.node, made.tracer, known[0].fake_mode)
 
 
 class Attribute(Proxy):

@@ -17,6 +17,7 @@ from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.experimental._unseen_calls import UnseenCalls
 from mica.fx.node import Node, map_arg
 from mica.fx.proxy import Proxy
+from mica.fx.traceback import hand_on
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from mica.utils._pytree import tree_leaves, tree_map, tree_map_only
@@ -160,6 +161,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         node = self.tracer.graph.create_node(
             "call_function", func, tuple(node_args), dict(node_kwargs), name or getattr(packet, "__name__", None)
         )
+        hand_on(node)
         track_tensor_tree(out, node, tracer=self.tracer, constant=None)
         if self.shape_env is not None and self.shape_env.has_data() and isinstance(out, _C.TensorBase):
             self.sizes.add_input(node, out)

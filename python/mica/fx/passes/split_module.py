@@ -7,7 +7,7 @@ from mica.fx.graph_module import GraphModule
 from mica.fx.node import map_arg
 from mica.nn import Module
 
-__all__ = ["Partition", "split_module"]
+__all__ = ["Partition", "split_module", "split_module_simple"]
 
 
 class Partition:
@@ -118,3 +118,24 @@ def _item(graph, node, i):
     import operator
 
     return graph.call_function(operator.getitem, (node, i))
+
+
+def split_module_simple(m, node_to_partition, *, partition_affix=None):
+    """The same as `split_module` for graphs whose partitions are given by a dict of all nodes that compute.
+
+    The partitions run in the order of their first nodes. A graph with attributes (`get_attr`) is refused with
+    KeyError, and so is one whose partitions read from later ones.
+    """
+    place = {}
+    for node in m.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        if node.op == "get_attr":
+            raise KeyError(node.name)
+        mine = place.setdefault(node_to_partition[node], len(place))
+        for used in node.all_input_nodes:
+            if used.op != "placeholder" and place[node_to_partition[used]] > mine:
+                raise KeyError(used.name)
+    return split_module(
+        m, None, node_to_partition.__getitem__, keep_original_order=True, partition_affix=partition_affix
+    )
