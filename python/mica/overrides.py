@@ -12,7 +12,9 @@ __all__ = [
     "TorchFunctionMode",
     "enable_reentrant_dispatch",
     "get_default_nowrap_functions",
+    "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "has_torch_function_unary",
@@ -107,6 +109,24 @@ def _names():
 def get_overridable_functions():
     """The functions that ask __torch_function__, by the namespace they are found in."""
     return {owner: [member for _, member in _members(owner)] for _, owner in _namespaces()}
+
+
+def get_ignored_functions():
+    """The public functions that do not ask a __torch_function__, most of them since they take no tensors: a set."""
+    from mica._functions import overridable
+
+    return set(overridable.ignored())
+
+
+def get_testing_overrides():
+    """A dict: the functions that ask a __torch_function__, and functions that return -1 with the same parameters.
+
+    `inspect.signature` of the latter tells the parameters. A function of several overloads has those of the longest,
+    with defaults for what the others do without.
+    """
+    from mica._functions import overridable
+
+    return overridable.stand_ins(get_overridable_functions())
 
 
 def resolve_name(f):

@@ -1,5 +1,7 @@
 """Who is asked by __torch_function__, and for which function: values recorded from torch 2.13."""
 
+import inspect
+
 import mica
 import mica.nn.functional as F
 import pytest
@@ -142,3 +144,34 @@ def test_a_mode_is_no_class():
 
     with pytest.raises(RuntimeError, match="classmethod is not supported, please make it a plain method"), Mode():
         mica.ones(1)
+
+
+def test_functions_that_do_not_ask():
+    ignored = mica.overrides.get_ignored_functions()
+    assert {mica.zeros, mica.is_tensor, mica.Tensor.as_subclass, mica.set_num_threads} <= ignored
+    assert mica.add not in ignored and mica.nn.functional.relu not in ignored
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [
+        (mica.add, "(input, other, *, alpha=1, out=None)"),
+        (mica.sum, "(input, dim=None, keepdim=False, *, dtype=None, out=None)"),
+        (mica.matmul, "(input, other, *, out=None)"),
+        (mica.Tensor.add, "(self, other, *, alpha=1)"),
+        (mica.Tensor.shape.__get__, "(self)"),
+        (mica.max, "(input, dim=None, keepdim=False, *, out=None)"),
+    ],
+)
+def test_stand_ins_have_the_parameters_of_functions(function, parameters):
+    stand_in = mica.overrides.get_testing_overrides()[function]
+    assert str(inspect.signature(stand_in)) == parameters
+    assert stand_in(1) == -1 if "other" not in parameters else stand_in(1, 2) == -1
+    with pytest.raises(TypeError, match="missing a required argument"):
+        stand_in()
+
+
+def test_stand_ins_are_of_functions_that_ask():
+    stand_ins = mica.overrides.get_testing_overrides()
+    assert len(stand_ins) > 1000
+    assert not stand_ins.keys() & mica.overrides.get_ignored_functions()
