@@ -158,7 +158,7 @@ _SUBMODULES = {
     "_vmap_internals",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
-    "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
+    "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
     "profiler", "quantization", "quasirandom", "return_types", "serialization", "signal", "sparse", "special",
     "testing", "torch_version", "types",
     "utils", "xpu",

@@ -92,3 +92,9 @@ def boolean_dispatch(arg_name, arg_index, default, if_true, if_false, module_nam
     if module_name is not None:
         fn.__module__ = module_name
     return fn
+
+
+def assert_int_or_pair(arg, arg_name, message):
+    """Raise AssertionError, with the message and the name, unless the argument is an int or has two items."""
+    if not isinstance(arg, int) and len(arg) != 2:
+        raise AssertionError(message.format(arg_name))

@@ -1,6 +1,7 @@
 """Discrete Fourier transforms: `ops/layers/fft.toml`."""
 
 from mica import _C
+from mica._C import Tensor  # noqa: F401 - torch has it here too
 from mica._functions.families import publish as _publish
 
 TYPE_CHECKING = False

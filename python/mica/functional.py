@@ -315,7 +315,7 @@ for _function in (histogramdd, split_copy, split_with_sizes_copy, unbind_copy):
 
 def __getattr__(name):
     # Functions that torch has here as well, and Mica in the package.
-    if name in ("cdist", "istft", "norm", "stft", "unravel_index"):
+    if name in ("cdist", "istft", "norm", "pca_lowrank", "stft", "svd_lowrank", "unravel_index"):
         import mica
 
         return getattr(mica, name)

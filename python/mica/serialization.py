@@ -21,12 +21,15 @@ from mica._checkpoints.safe_globals import (
     is_allowed,
     safe_globals,
 )
+from mica._checkpoints.versions import SourceChangeWarning, check_module_version_greater_or_equal
 from mica._checkpoints.writer import save_archive, save_legacy
 from mica.utils.serialization import config
 
 __all__ = [
     "LoadEndianness",
+    "SourceChangeWarning",
     "add_safe_globals",
+    "check_module_version_greater_or_equal",
     "clear_safe_globals",
     "default_restore_location",
     "get_crc32_options",

@@ -21,6 +21,7 @@ __all__ = [
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
+    "set_warn_on_accumulate_grad_stream_mismatch",
 ]
 
 
@@ -205,3 +206,12 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
 
     handles = [tensor.register_hook(functools.partial(collect, i)) for i, tensor in enumerate(tensors)]
     return _MultiHandle(handles)
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled):
+    """With False: do not warn of gradients that were made on another stream than the leaf's. There is no such warning,
+    so that True raises NotImplementedError."""
+    if not isinstance(enabled, bool):
+        raise RuntimeError(f"enabled must be a bool, but got {type(enabled).__name__}")
+    if enabled:
+        raise NotImplementedError("Mica does not warn of gradients of other streams: leave the call out")

@@ -276,7 +276,19 @@ _LAZY = {
 def __getattr__(name):
     import importlib
 
-    if name in ("amp", "comm", "gds", "graphs", "green_contexts", "memory", "nccl", "nvtx", "profiler", "tunable"):
+    if name in (
+        "amp",
+        "comm",
+        "gds",
+        "graphs",
+        "green_contexts",
+        "memory",
+        "nccl",
+        "nvtx",
+        "profiler",
+        "sparse",
+        "tunable",
+    ):
         return importlib.import_module(f"mica.cuda.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(f"mica.cuda.{_LAZY[name]}"), name)

@@ -21,11 +21,19 @@ def broadcast_coalesced(tensors, devices, buffer_size=10485760):
 
 def reduce_add(inputs, destination=None):
     """The sum of tensors of several GPUs, on one."""
+    for i, each in enumerate(inputs):
+        if each.device.type == "cpu":
+            raise AssertionError(f"reduce_add expects all inputs to be on GPUs, but input {i} is on CPU")
     target = mica.device("cuda", destination) if isinstance(destination, int) else destination or inputs[0].device
     total = inputs[0].to(target)
     for t in inputs[1:]:
         total = total + t.to(target)
     return total
+
+
+def reduce_add_coalesced(inputs, destination=None, buffer_size=10485760):
+    """The sums of the first, the second ... tensors of lists, one list of each GPU: a tuple, on one GPU."""
+    return tuple(reduce_add(tensors, destination) for tensors in zip(*inputs, strict=True))
 
 
 def scatter(tensor, devices=None, chunk_sizes=None, dim=0, streams=None, *, out=None):

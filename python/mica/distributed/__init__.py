@@ -65,6 +65,8 @@ def __getattr__(name):
         return _importlib.import_module("mica.distributed._breakpoint").breakpoint
     if name in ("_broadcast_coalesced", "_verify_params_across_processes"):
         return getattr(_importlib.import_module("mica.distributed.module_states"), name)
+    if name == "ProcessGroupGloo":
+        return _importlib.import_module("mica.distributed.native").NativeBackend
     if name == "GradBucket":
         return _importlib.import_module("mica.distributed.gradient_buckets").GradBucket
     if name in ("_coalescing_manager", "_CoalescingManager"):

@@ -77,6 +77,10 @@ def __getattr__(name):
         from mica.distributed import coalescing
 
         return getattr(coalescing, name)
+    if name in ("DebugLevel", "get_debug_level", "set_debug_level", "set_debug_level_from_env"):
+        import mica.distributed
+
+        return getattr(mica.distributed, name)
     if name == "ProcessGroupGloo":
         from mica.distributed.native import NativeBackend
 

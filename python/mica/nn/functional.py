@@ -54,6 +54,10 @@ def __getattr__(name):
 
         if name in _functional_helpers.__all__:
             return getattr(_functional_helpers, name)
+    if name == "assert_int_or_pair":
+        from mica._jit_internal import assert_int_or_pair
+
+        return assert_int_or_pair
     if name == "boolean_dispatch":
         from mica._jit_internal import boolean_dispatch
 
