@@ -1,8 +1,6 @@
 """A module whose forward is the code of a graph."""
 
-import ast
 import copy
-import importlib
 import linecache
 import os
 import sys
@@ -11,7 +9,7 @@ import traceback
 from mica.fx._pytree_codegen import _PyTreeCodeGen
 from mica.nn import Module
 
-__all__ = ["GraphModule", "reduce_graph_module"]
+__all__ = ["GraphModule", "reduce_graph_module"]  # noqa: F822
 
 # Attributes that a module has from its graph.
 _OF_THE_GRAPH = ("_graph", "_code", "_lineno_map", "_prologue_start", "_in_spec", "_out_spec")
@@ -52,50 +50,6 @@ class _CodeOnlyModule(Module):
     def __init__(self, body):
         super().__init__()
         self.__dict__ = body
-
-
-def _imported(import_block):
-    """The names that lines of imports give; torch's modules are Mica's."""
-    names = {}
-    for line in ast.parse(import_block).body:
-        if isinstance(line, ast.Import):
-            for each in line.names:
-                module = importlib.import_module(_ours(each.name))
-                package = sys.modules[module.__name__.partition(".")[0]]
-                names[each.asname or each.name.partition(".")[0]] = module if each.asname else package
-        elif isinstance(line, ast.ImportFrom):
-            module = importlib.import_module(_ours(line.module))
-            names.update({each.asname or each.name: getattr(module, each.name) for each in line.names})
-        else:
-            exec(ast.unparse(line), names)
-    return names
-
-
-def _ours(name):
-    return f"mica{name.removeprefix('torch')}" if name.partition(".")[0] == "torch" else name
-
-
-def reduce_graph_module(body, import_block):
-    """The graph module of a pickle of torch's, which has the code of forward: the code is traced.
-
-    `body` are the module's attributes, `import_block` the lines that import what the code names.
-    """
-    from mica.fx._symbolic_trace import Tracer
-
-    class Leaves(Tracer):
-        def is_leaf_module(self, m, module_qualified_name):
-            return True
-
-    body = dict(body)
-    forward = _forward_from_src(body.pop("_code"), _imported(import_block))
-    holder = _CodeOnlyModule({key: value for key, value in body.items() if key not in _OF_THE_GRAPH})
-    type(holder).forward = forward
-    graph = Leaves().trace(holder)
-    graph._tracer_cls = body.get("_tracer_cls")
-    made = GraphModule(holder, graph, body.get("_graphmodule_cls_name", "GraphModule"))
-    made.meta = body.get("meta", {})
-    made.train(body.get("training", True))
-    return made
 
 
 _sources = [0]
@@ -341,3 +295,11 @@ def _from_pickle(cls, class_name, body, rows, codegen=None, co_fields=None):
     for op, name, target, args, kwargs, type_expr in rows:
         made.append(graph.create_node(op, target, as_node(args), as_node(kwargs), name, type_expr))
     return _rebuild(GraphModule.__new__(cls, None, graph), body, graph, class_name)
+
+
+def __getattr__(name):
+    if name == "reduce_graph_module":  # it traces, and tracers make graph modules
+        from mica.fx._saved_modules import reduce_graph_module
+
+        return reduce_graph_module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
