@@ -7,6 +7,7 @@ from typing import NamedTuple
 import mica
 from mica.export._module_inputs import modules_as_nests
 from mica.export._state import fake_modes, kept_attributes, original_state, real_ones_beside_fakes, unchanged
+from mica.export.decomp_utils import CustomDecompTable
 from mica.export.dynamic_shapes import (
     AdditionalInputs,
     Constraint,
@@ -44,6 +45,7 @@ from mica.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 __all__ = [
     "AdditionalInputs",
     "Constraint",
+    "CustomDecompTable",
     "Dim",
     "ExportBackwardSignature",
     "ExportGraphSignature",

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 
-__all__ = ["ArgumentSpec", "ConstantArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind", "InputSpec",
+__all__ = ["ArgumentSpec", "ConstantArgument", "CustomObjArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind", "InputSpec",
            "OutputKind", "OutputSpec", "SymBoolArgument", "SymFloatArgument", "SymIntArgument", "TensorArgument"]  # fmt: skip
 
 
@@ -43,7 +43,18 @@ class ConstantArgument:
     value: object
 
 
-ArgumentSpec = TensorArgument | SymIntArgument | SymFloatArgument | SymBoolArgument | ConstantArgument
+@dataclasses.dataclass
+class CustomObjArgument:
+    """An object of a class of TorchScript. No program of Mica's has one; programs ask whether an argument is one."""
+
+    name: str
+    class_fqn: str
+    fake_val: object = None
+
+
+ArgumentSpec = (
+    TensorArgument | SymIntArgument | SymFloatArgument | SymBoolArgument | ConstantArgument | CustomObjArgument
+)
 
 
 class InputKind(enum.Enum):

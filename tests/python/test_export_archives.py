@@ -1,0 +1,97 @@
+"""The records of .pt2 archives, and programs that are moved to another device."""
+
+import io
+
+import mica as torch
+import pytest
+from mica import nn
+from mica.export.passes import move_to_device_pass
+from mica.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter, is_pt2_package
+
+
+def test_records_are_written_and_read(tmp_path):
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "folder" / "inner" / "file").write_text("text")
+    path = tmp_path / "a.pt2"
+    with PT2ArchiveWriter(path) as archive:
+        archive.write_string("extra/notes", "trained")
+        archive.write_bytes("bytes", b"123")
+        archive.write_file("copy", tmp_path / "folder" / "inner" / "file")
+        archive.write_folder("all", tmp_path / "folder")
+        assert archive.has_record("bytes") and not archive.has_record("absent")
+        assert archive.count_prefix("extra/") == 1
+        with pytest.raises(RuntimeError, match="Tried to serialize file"):
+            archive.write_bytes("bytes", b"4")
+        with pytest.raises(AssertionError, match="Expected string but got <class 'bytes'>"):
+            archive.write_string("other", b"4")
+        with pytest.raises(AssertionError, match="absent is not a valid file path"):
+            archive.write_file("other", tmp_path / "absent")
+    assert is_pt2_package(path) and is_pt2_package(path.read_bytes())
+    with PT2ArchiveReader(path) as archive:
+        assert archive.get_file_names()[:6] == [
+            "extra/notes", "bytes", "copy", "all/inner/file", "archive_format", "archive_version",
+        ]  # fmt: skip
+        assert archive.read_string("extra/notes") == "trained" and archive.read_bytes("all/inner/file") == b"text"
+        assert archive.archive_version() == 0
+        with pytest.raises(RuntimeError, match="failed locating file absent"):
+            archive.read_bytes("absent")
+
+
+def test_other_files_are_no_archives(tmp_path):
+    plain, unfinished = tmp_path / "plain", tmp_path / "unfinished.pt2"
+    plain.write_text("text")
+    archive = PT2ArchiveWriter(unfinished)
+    archive.write_string("a", "b")
+    archive.close()  # without a with block it does not say what it is
+    for path in (plain, unfinished, tmp_path / "absent"):
+        assert not is_pt2_package(path)
+        with pytest.raises(RuntimeError):
+            PT2ArchiveReader(path)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(2, 2)
+        self.register_buffer("b", torch.ones(2))
+        self.c = torch.ones(2)
+
+    def forward(self, x):
+        return self.l(x) + self.b + torch.zeros(2) + self.c
+
+
+def exported():
+    return torch.export.export(Model(), (torch.ones(3, 2),))
+
+
+def test_saved_programs_are_archives():
+    buffer = io.BytesIO()
+    torch.export.save(exported(), buffer)
+    buffer.seek(0)
+    assert is_pt2_package(buffer)
+    assert "models/model.json" in PT2ArchiveReader(buffer).get_file_names()
+
+
+@pytest.mark.parametrize("location", ["meta", torch.device("meta"), {"cpu": "meta"}])
+def test_a_program_is_moved(location):
+    program = exported()
+    assert move_to_device_pass(program, location) is program
+    held = {**program.state_dict, **program.constants}
+    assert held.keys() == {"l.weight", "l.bias", "b", "c"} and all(each.is_meta for each in held.values())
+    assert isinstance(held["l.weight"], nn.Parameter)
+    made = program.graph.find_nodes(op="call_function", target=torch.ops.aten.zeros.default)[0]
+    assert made.kwargs["device"] == torch.device("meta") and made.meta["val"].is_meta
+    assert program.example_inputs[0][0].is_meta
+    assert program.module()(torch.ones(3, 2, device="meta")).is_meta
+
+
+def test_other_devices_stay():
+    program = move_to_device_pass(exported(), {"cuda": "meta"})
+    assert torch.equal(program.module()(torch.zeros(3, 2)), program.state_dict["l.bias"].expand(3, 2) + 2)
+
+
+def test_names_of_export():
+    assert torch.export.CustomDecompTable is torch.export.decomp_utils.CustomDecompTable
+    signature = exported().graph_signature
+    kinds = [type(each.arg) for each in signature.input_specs]
+    assert torch.export.graph_signature.CustomObjArgument not in kinds
