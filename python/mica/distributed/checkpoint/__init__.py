@@ -24,6 +24,8 @@ __all__ = [
     "DefaultSavePlanner",
     "FileSystemReader",
     "FileSystemWriter",
+    "HuggingFaceStorageReader",
+    "HuggingFaceStorageWriter",
     "LoadPlan",
     "LoadPlanner",
     "Metadata",
@@ -43,6 +45,8 @@ __all__ = [
 
 
 def __getattr__(name):
+    if name in ("HuggingFaceStorageReader", "HuggingFaceStorageWriter"):
+        return getattr(_importlib.import_module("mica.distributed.checkpoint.hf_storage"), name)
     if name in ("format_utils", "state_dict", "planner_helpers", "staging", "stateful", "utils"):
         return _importlib.import_module(f"mica.distributed.checkpoint.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
