@@ -78,19 +78,19 @@ except AttributeError as error:
 
 def test_what_is_listed_can_be_named_and_not_used():
     program = """
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader as Reader
+from torch.distributed._composable.fsdp.fully_shard import FSDPModule as Sharded
 from torch._higher_order_ops.inline_asm_elementwise import inline_asm_elementwise
-assert not isinstance(torch.ones(1), Reader) and Reader.__name__ == 'HuggingFaceStorageReader'
-assert not hasattr(Reader, 'no_such_member')
-def f(reader: Reader | None = None) -> 'Reader': ...
+assert not isinstance(torch.ones(1), Sharded) and Sharded.__name__ == 'FSDPModule'
+assert not hasattr(Sharded, 'no_such_member')
+def f(module: Sharded | None = None) -> 'Sharded': ...
 import typing; typing.get_type_hints(f)
-class Mine(Reader): pass
-for use in (lambda: Reader(1), lambda: Mine(), lambda: inline_asm_elementwise(f)):
+class Mine(Sharded): pass
+for use in (lambda: Sharded(1), lambda: Mine(), lambda: inline_asm_elementwise(f)):
     try: use()
     except NotImplementedError as error: print(error)
 """
     lines = run(program).splitlines()
-    assert lines[0].startswith("torch.distributed.checkpoint.hf_storage.HuggingFaceStorageReader is not in Mica")
+    assert lines[0].startswith("torch.distributed._composable.fsdp.fully_shard.FSDPModule is not in Mica")
     assert len(lines) == 3 and "inline_asm_elementwise is not in Mica" in lines[2]
 
 

@@ -6,12 +6,8 @@ that runs on Mica. Each row gives the module, its names, and who imports them fo
 """
 
 LISTED = [
-    # Sharding over processes, and its checkpoints.
+    # Sharding over processes.
     ("distributed._composable.fsdp.fully_shard", "FSDPModule", "opacus asks whether a model is sharded, by the oldest name"),
-    ("distributed.checkpoint", "HuggingFaceStorageReader HuggingFaceStorageWriter",
-     "torchtitan has checkpoints of sharded models in another format"),
-    ("distributed.checkpoint.hf_storage", "HuggingFaceStorageReader HuggingFaceStorageWriter",
-     "transformers has checkpoints of sharded models"),
     # Kernels for GPUs that are written in another language.
     ("_higher_order_ops.inline_asm_elementwise", "inline_asm_elementwise", "torchao has kernels for Blackwell"),
     ("sparse._triton_ops", "broadcast_batch_dims launch_kernel prepare_inputs ptr_stride_extractor tile_to_blocksize",
