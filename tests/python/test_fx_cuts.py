@@ -96,6 +96,16 @@ def test_a_graph_is_cut_by_tags():
     assert torch.equal(tuples(x, y)[0], gm(x, y)[0])
 
 
+def test_the_results_of_exported_programs_keep_their_form():
+    gm = torch.export.export(Model(), (torch.ones(3, 2), torch.ones(2))).module()
+    for node in gm.graph.nodes:
+        node.tag = "only"
+    x, y = torch.randn(3, 2), torch.randn(2)
+    assert all(
+        torch.equal(ours, whole) for ours, whole in zip(split_by_tags(gm, ["only"])(x, y), gm(x, y), strict=True)
+    )
+
+
 def test_tags_that_do_not_fit_are_refused():
     with pytest.raises(KeyError, match="d"):
         split_by_tags(tagged(), ["a", "b", "c"])

@@ -117,6 +117,7 @@ def split_by_tags(gm, tags, return_fqn_mapping=False, return_tuple=False, GraphM
     of `gm` are in it.
     """
     split, main, values, attributes = _Split(gm, tags), Graph(), {}, {}
+    main.set_codegen(copy.deepcopy(gm.graph._codegen))  # how inputs and results are nested
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             values[node] = main.placeholder(node.name, type_expr=node.type)
