@@ -142,6 +142,8 @@ def test_arguments_are_written_by_their_names():
             return torch.flatten(torch.add(F.relu(self.l(x)), 1), 1).relu()
 
     gm = fx.symbolic_trace(Model())
+    list(gm.graph.nodes)[-2].meta["mine"] = 7
+    assert list(NormalizeArgs(gm).transform().graph.nodes)[-2].meta["mine"] == 7
     assert lines(NormalizeArgs(gm).transform()) == [
         "l = self.l(input = x)",
         "relu = torch.nn.functional.relu(input = l, inplace = False)",
@@ -154,8 +156,11 @@ def test_arguments_are_written_by_their_names():
     assert "add = torch.add(input = relu, other = 1, alpha = 1)" in lines(typed)
     assert typed.graph.find_nodes(op="call_module", target="l")[0].meta["tensor_meta"].shape == (3, 2)
     assert "add = torch.add(relu, 1, alpha = 1)" in lines(NormalizeArgs(gm, False).transform())
+    assert typed.graph.output_node().meta["tensor_meta"].shape == (3, 2)
     x = torch.randn(3, 2)
     assert torch.equal(typed(x), gm(x))
+    next(iter(gm.graph.nodes)).type = list[torch.Tensor]
+    assert next(iter(NormalizeArgs(gm).transform().graph.nodes)).type == list[torch.Tensor]
     of_two = fx.symbolic_trace(lambda x: torch.conv2d(x, x))
     ShapeProp(of_two).propagate(torch.ones(1, 1, 2, 2))
     assert "bias = None" in NormalizeArgs(of_two).transform().code

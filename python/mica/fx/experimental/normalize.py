@@ -39,9 +39,17 @@ class NormalizeArgs(Transformer):
             made = self.call_function(n.target, args, kwargs, arg_types, kwarg_types)
         else:
             made = super().run_node(n)
-        if isinstance(made, Proxy):
-            made.node.meta = dict(n.meta)
+        if isinstance(made, Proxy) and n.op != "output":
+            made.node.meta, made.node.type = dict(n.meta), n.type
             self.node_map[made] = n
+        return made
+
+    def transform(self):
+        """The module with the written calls."""
+        made = super().transform()
+        output = made.graph.output_node()
+        output.meta, output.type = dict(self.module.graph.output_node().meta), self.module.graph.output_node().type
+        made.recompile()
         return made
 
     def call_function(self, target, args, kwargs, arg_types=None, kwarg_types=None):
