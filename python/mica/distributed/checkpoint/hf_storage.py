@@ -52,7 +52,7 @@ class HuggingFaceStorageWriter(FileSystemWriter):
     Args:
         path: the folder
         fqn_to_index_mapping: the number of the file of each tensor, from 1; without it there is one file
-        thread_count: how many files a rank writes at the same time
+        thread_count: taken, without effect
         save_distributed: each rank writes its pieces to files of its own, without an index; otherwise every tensor is
             whole, and one rank writes it
         enable_consolidation: the files of the ranks go to the folder `sharded`, and one process joins them at the end
