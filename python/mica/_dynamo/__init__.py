@@ -5,6 +5,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import os
 import sys
 import warnings
 
@@ -13,6 +14,7 @@ from mica._dynamo import compile_options
 from mica._dynamo.backend_names import AS_IT_IS
 from mica._dynamo.compiled_calls import compiled_call
 from mica.compiler import (  # noqa: F401
+    _running,
     _stance,
     allow_in_graph,
     assume_constant_result,
@@ -47,13 +49,16 @@ def compile(
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable, but got {type(model)}")
     compile_options.check_names(mode, options, _check(backend))
-    if disable:
+    if disable or "1" in map(os.environ.get, ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")):
         return model
-    from mica._dynamo.optimized_module import OptimizedModule
+    from mica._dynamo.optimized_module import DISABLED, OptimizedModule
     from mica.nn import Module
 
+    model = _running.innermost_fn(model)
+    if isinstance(model, OptimizedModule) and model._backend == DISABLED:
+        model = model._orig_mod
     if inspect.isclass(model):
-        return model
+        return _with_compiled_calls(model, backend, fullgraph, dynamic, mode, options, recompile_limit)
     captured = _captured(model, _graph_compiler(backend, options, fullgraph), fullgraph, dynamic, recompile_limit)
     if captured is None and backend not in AS_IT_IS and compile_options.asks_for_replay(mode, options):
         captured = _replayed(model, bool(fullgraph))
@@ -86,15 +91,14 @@ def _captured(model, compiler, fullgraph, dynamic, recompile_limit):
         return None
     from mica._dynamo.capture import Captured
 
-    return Captured(getattr(model, "_torchdynamo_orig_callable", model), compiler, fullgraph, dynamic, recompile_limit)
+    return Captured(model, compiler, fullgraph, dynamic, recompile_limit)
 
 
 def _replayed(model, fullgraph):
     """The function with calls that are replayed: as graphs of a GPU's work, or as lists of calls on the CPU's tensors."""
     from mica._dynamo.replay import Replayed
 
-    function = getattr(model, "_torchdynamo_orig_callable", model)
-    return Replayed(function, _C._CompiledCall(function, fullgraph))
+    return Replayed(model, _C._CompiledCall(model, fullgraph))
 
 
 def _check(backend):
@@ -112,8 +116,29 @@ def _check(backend):
     return backend
 
 
-def _compiled_function(function, backend=None, captured=None, fullgraph=False):
-    inner = getattr(function, "_torchdynamo_orig_callable", function)
+def _with_compiled_calls(cls, *settings):
+    """The class itself. Calls of its objects are compiled."""
+    backend, fullgraph, dynamic, mode, options, limit = settings
+    plain = _running.call_of(cls)
+    if plain is not None:
+
+        @functools.wraps(plain)
+        def call(self, *args, **kwargs):
+            return plain(self, *args, **kwargs)
+
+        cls.__call__ = compile(
+            call,
+            backend=backend,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            mode=mode,
+            options=options,
+            recompile_limit=limit,
+        )
+    return cls
+
+
+def _compiled_function(inner, backend=None, captured=None, fullgraph=False):
     call = None
     if captured is not None:
 
@@ -121,16 +146,29 @@ def _compiled_function(function, backend=None, captured=None, fullgraph=False):
             return (inner if _stance.name == "force_eager" else captured)(*args, **kwargs)
 
     else:
-        call = inner if backend in AS_IT_IS else compiled_call(inner, fullgraph)
+        call = _as_it_is(inner) if backend in AS_IT_IS else compiled_call(inner, fullgraph)
         compiled = _forwarding(inner, call)
     functools.update_wrapper(compiled, inner)
 
-    compiled._torchdynamo_orig_callable = inner
+    _running.mark_wrapper(compiled, inner)
     compiled._torchdynamo_inline = inner
     compiled._captured = captured
     compiled._compiled_call = call
     compiled._is_torch_compile = True
     return compiled
+
+
+def _as_it_is(inner):
+    """A function that calls this one, which knows that it is compiled."""
+
+    def call(*args, **kwargs):
+        from mica._dynamo import config
+
+        if _stance.name == "force_eager" or config.disable:
+            return inner(*args, **kwargs)
+        return _running.call(inner, args, kwargs)
+
+    return call
 
 
 def _forwarding(inner, call):
@@ -206,11 +244,18 @@ reset_code_caches = reset
 
 
 def graph_break(msg=""):
-    """Run the calls that were put off, where torch would end its graph."""
+    """Run the calls that were put off, where torch would end its graph. Within functions of allow_in_graph nothing ends."""
+    if _running.is_opaque():
+        return
     capture = sys.modules.get("mica._dynamo.capture")
     if capture is not None and (now := capture.active()) is not None:
         now.flush(f"Call to `torch._dynamo.graph_break()`{': ' + msg if msg else ''}")
     _C._flush_recording()
+
+
+def step_unsupported(msg=""):
+    """The same as graph_break. What comes after it is compiled, too."""
+    graph_break(msg)
 
 
 class error_on_graph_break(contextlib.ContextDecorator):
@@ -220,7 +265,9 @@ class error_on_graph_break(contextlib.ContextDecorator):
     """
 
     def __init__(self, error_on_graph_break):
-        self._wanted, self._before = bool(error_on_graph_break), []
+        if not isinstance(error_on_graph_break, bool):
+            raise TypeError(f"error_on_graph_break takes a bool, not {type(error_on_graph_break).__name__}")
+        self._wanted, self._before = error_on_graph_break, []
 
     def __enter__(self):
         from mica._dynamo._capture_names import let_breaks_be_errors
@@ -258,7 +305,34 @@ def is_dynamo_disable_recursive(method):
     return getattr(method, "_torchdynamo_disable_recursive", None)
 
 
-disallow_in_graph = forbid_in_graph = nonstrict_trace = run = skip_frame = dont_skip_tracing = _same
+forbid_in_graph = run = skip_frame = dont_skip_tracing = _same
+
+
+def nonstrict_trace(traceable_fn):
+    """The function itself, which torch has as one call of a graph: breaks within it are no error."""
+    if not callable(traceable_fn):
+        raise AssertionError("nonstrict_trace expects a callable")
+    _running.mark_opaque(traceable_fn)
+    return traceable_fn
+
+
+def disallow_in_graph(fn):
+    """Keep a function of torch's out of graphs: a graph ends before it. Or take back what allow_in_graph has said of one."""
+    from mica._dynamo import _capture_names
+
+    if isinstance(fn, (list, tuple)):
+        return [disallow_in_graph(each) for each in fn]
+    if not callable(fn):
+        raise AssertionError("disallow_in_graph expects a callable")
+    if _running.unmark_opaque(fn):
+        return fn
+    if not _capture_names.is_of_torch(fn):
+        raise RuntimeError(
+            "disallow_in_graph is expected to be used on an already allowed callable (like torch.* ops). "
+            "Use disallow_in_graph(fn) for functions of torch, and torch.compiler.disable(fn) for others"
+        )
+    _capture_names.disallowed.add(fn)
+    return fn
 
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
@@ -279,9 +353,19 @@ def mark_unbacked(t, index, *, hint_override=None, strict=False, specialize_on=N
 
 
 def mark_static(t, index=None):
-    """Mark one, several or all sizes of a tensor, so that they are numbers in graphs."""
+    """Mark one, several or all sizes of a tensor, so that they are numbers in graphs.
+
+    A class of modules is returned as it is: numbers that its objects have are numbers in graphs anyway.
+    """
     if isinstance(t, _C.TensorBase):
         _marked(t, range(t.dim()) if index is None else index, "_dynamo_static_indices")
+        return None
+    from mica.nn import Module
+
+    if not (isinstance(t, type) and issubclass(t, Module)):
+        raise TypeError(f"mark_static expects a tensor/nn.Module class but received {type(t)}")
+    t._dynamo_marked_static = True
+    return t
 
 
 def _marked(tensor, index, kind):

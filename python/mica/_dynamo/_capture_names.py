@@ -37,6 +37,7 @@ _PLAIN = frozenset([
     "is_floating_point", "is_complex", "is_signed", "get_device", "__len__", "is_same_size", "is_conj", "is_neg",
     "is_inference", "has_names", "type", "__hash__", "is_tensor", "__dir__",
 ])  # fmt: skip
+disallowed = set()  # functions of torch's that the program keeps out of graphs
 SIZES = frozenset(["shape", "size", "stride", "numel", "nelement"])
 _ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
 _VALUE_ATTRIBUTES = frozenset(["_base", "__cuda_array_interface__"])
@@ -99,7 +100,7 @@ def kind_of(func, args):
         return "plain"
     if name == "where" and len(args) == 1:  # the same as nonzero
         return "break"
-    if name in _BREAKS or getattr(func, "_torchdynamo_disable", False):
+    if name in _BREAKS or getattr(func, "_torchdynamo_disable", False) or func in disallowed:
         return "break"
     return "random" if any(part in name for part in _RANDOM) else "call"
 
@@ -116,6 +117,12 @@ def is_refused(name, tensor=None):
         here = instruction(frame) if (frame := _user_frame()) is not None else None
         return here is None or not here.opname.startswith("FORMAT_")
     return name not in _LET_PASS
+
+
+def is_of_torch(func):
+    """Whether a function is Mica's, and not one of the program's own."""
+    module = getattr(func, "__module__", None) or getattr(getattr(func, "__objclass__", None), "__module__", None) or ""
+    return module.partition(".")[0] in ("mica", "torch", "_operator") or isinstance(func, types.BuiltinFunctionType)
 
 
 def told_apart(value):

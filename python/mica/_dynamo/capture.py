@@ -30,7 +30,7 @@ from mica._dynamo.utils import counters
 from mica._functions.extremes import recorded_extremes
 from mica._subclasses import fake_tensor as _fakes
 from mica.amp.autocast_mode import _exit_autocast
-from mica.compiler import _stance
+from mica.compiler import _running, _stance
 from mica.fx.graph_module import GraphModule
 from mica.utils._pytree import tree_leaves, tree_map, tree_map_only
 
@@ -53,8 +53,10 @@ class Captured:
     def __call__(self, *args, **kwargs):
         from mica._dynamo import config
 
-        if active() is not None or _promises.is_exported() or config.disable:  # it is part of another graph, or of none
+        if config.disable:
             return self.function(*args, **kwargs)
+        if active() is not None or _promises.is_exported():  # it is part of another graph
+            return _running.call(self.function, args, kwargs)
         args, kwargs = _arrays.as_captured((args, kwargs))
         capture = Capture(self, args, kwargs)
         if _stance.name in ("eager_then_compile", "aot_eager_then_compile") and self._is_first:
@@ -64,7 +66,7 @@ class Captured:
         args, kwargs = capture.open_numbers(args, kwargs)
         _names.set_active(capture)
         try:
-            with _breaks.functions_break(capture), recorded_extremes, capture:
+            with _breaks.functions_break(capture), recorded_extremes, _running.Within(), capture:
                 try:
                     result = self.function(*args, **kwargs)
                 except Unsupported:
@@ -151,7 +153,8 @@ class Capture(RecordedGraph):
             return self._of_class(type(other), func, types, args, kwargs, tensors)
         if kind == "break":
             name, tensor = _names.name_of(func), tensors[0] if tensors else None
-            return self._run_now(func, args, kwargs, f"{name}() asks for values", _names.is_refused(name, tensor))
+            reason = f"{name}() is kept out of graphs" if func in _names.disallowed else f"{name}() asks for values"
+            return self._run_now(func, args, kwargs, reason, _names.is_refused(name, tensor))
         if self._modes is None:
             self._note_modes()
         casts, inference, (dtype, device) = _names.modes_now()
@@ -318,6 +321,10 @@ class Capture(RecordedGraph):
             self._returned = [self._node_of(result)]
         self.flush(None)
 
+    def _is_let_pass(self):
+        """Whether a break here is no error, because torch does not look into the function that it is in."""
+        return _running.is_opaque()
+
     def flush(self, reason, whole=True, twice=False):
         """Run the recorded calls. `reason` says why the graph ends here; None is the end of the function.
         `twice` says that the graph's gradients will be differentiated.
@@ -327,7 +334,8 @@ class Capture(RecordedGraph):
         """
         if not self.active:
             return
-        if reason is not None and whole and (self.owner.fullgraph or _names.are_breaks_errors()):
+        refuses = self.owner.fullgraph or _names.are_breaks_errors()
+        if reason is not None and whole and refuses and not self._is_let_pass():
             self.active = False
             self.refused = Unsupported(
                 f"{reason}\n\nfrom user code:\n{_names.user_line()}\ntorch.compile(fullgraph=True) asks for one graph"

@@ -16,6 +16,7 @@ from mica._dynamo import (  # noqa: F401
     maybe_mark_dynamic,
     nonstrict_trace,
     set_stance,
+    step_unsupported,
     substitute_in_graph,
 )
 from mica._dynamo.leaf_functions import leaf_function  # noqa: F401

@@ -4,6 +4,7 @@ torch._dynamo.explain(f)(*args)."""
 import dataclasses
 
 from mica import _C
+from mica.compiler import _running
 
 
 class CompiledExplanation:
@@ -39,7 +40,8 @@ class CompiledExplanation:
 
 def explain_call(function, *args, **kwargs):
     """Call a function as a compiled one and say what ran."""
-    inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "_orig_mod", function)
+    inner = _running.innermost_fn(function)
+    inner = getattr(inner, "_orig_mod", inner)
     _C._flush_recording()
     before = _C._recording_counts()
     _C._explain_recording()

@@ -1,14 +1,13 @@
 """Refuses, with the line, what `fullgraph=True` does not allow: values that torch's tracing could not hand to Python either."""
 
-import contextlib
 import dis
 import functools
 import linecache
 import os
 import sys
-import threading
 
-_local = threading.local()
+from mica.compiler import _running
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 # Torch's words for the request, then the way out.
@@ -88,21 +87,11 @@ def _use_of_truth(frame):
     return None
 
 
-@contextlib.contextmanager
-def values_allowed():
-    """A block whose functions may ask for values, though they are called by one that is to be compiled as a whole."""
-    _local.allowed = getattr(_local, "allowed", 0) + 1
-    try:
-        yield
-    finally:
-        _local.allowed -= 1
-
-
 def refuse(what):
     """Raise for a value that is asked for where the whole function is to be compiled, unless torch could go on."""
-    if getattr(_local, "allowed", 0):
-        return
     frame = sys._getframe(1)
+    if _running.is_opaque(frame):
+        return
     if what in ("graph_break", "disable"):
         frame = _users_frame(frame)
     elif is_ours(frame):

@@ -6,8 +6,8 @@ import re
 import sys
 
 from mica import _C
-from mica._dynamo.full_graph import values_allowed
 from mica._higher_order_ops.recorders import recorder
+from mica.compiler import _running
 
 __all__ = ["leaf_function"]
 
@@ -43,6 +43,7 @@ def leaf_function(fn=None, *, mutates_args=None):
         leaf._torchdynamo_leaf_fake_fn = fake_fn
         return leaf
 
+    _running.mark_opaque(fn)
     leaf._torchdynamo_leaf_real_fn, leaf._torchdynamo_leaf_fake_fn = fn, None
     leaf.register_fake = register_fake
     return leaf
@@ -58,5 +59,4 @@ def _called(fn, args, kwargs):
             f"the program calls the leaf_function {getattr(fn, '__name__', fn)}, and graphs of make_fx and torch.export have "
             "no node for one here; torch.library.custom_op makes an operator that they can hold"
         )
-    with values_allowed():
-        return _C._call_uncompiled(fn, *args, **kwargs)
+    return _C._call_uncompiled(fn, *args, **kwargs)

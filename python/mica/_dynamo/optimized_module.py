@@ -2,8 +2,10 @@
 
 from mica._dynamo.backend_names import AS_IT_IS
 from mica._dynamo.compiled_calls import compiled_call
-from mica.compiler import _stance
+from mica.compiler import _disabled, _stance
 from mica.nn import Module
+
+DISABLED = "disable"  # in the place of a backend: a module that runs uncompiled within compiled functions
 
 
 class OptimizedModule(Module):
@@ -23,8 +25,14 @@ class OptimizedModule(Module):
         """Keep the function that a call runs, so that a call of a small module finds it without a search."""
         if self._captured is not None:
             forward = _unless_eager(self._captured, mod)
+        elif self._backend == DISABLED:
+            forward = _disabled(mod)
+        elif self._backend in AS_IT_IS:
+            from mica._dynamo import _as_it_is
+
+            forward = _as_it_is(mod)
         else:
-            forward = mod if self._backend in AS_IT_IS else compiled_call(mod, self._fullgraph)
+            forward = compiled_call(mod, self._fullgraph)
         object.__setattr__(self, "forward", forward)
 
     def __getattr__(self, name):

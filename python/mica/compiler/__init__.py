@@ -5,6 +5,7 @@ import functools as _functools
 import sys as _sys
 
 from mica import _C
+from mica.compiler import _running
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "get_default_backend",
@@ -26,12 +27,12 @@ def compile(*args, **kwargs):
 
 def is_compiling():
     """Whether a compiled function is running on this thread, or torch.export is tracing."""
-    return _C._is_recording() or _is_exporting_flag or _is_capturing()
+    return _is_exporting_flag or _running.is_compiled(_sys._getframe(1), _is_capturing())
 
 
 def is_dynamo_compiling():
     """Whether a compiled function is running on this thread."""
-    return _C._is_recording() or _is_capturing()
+    return _running.is_compiled(_sys._getframe(1), _is_capturing())
 
 
 def _is_capturing():
@@ -52,29 +53,91 @@ def _itself(fn=None):
     return fn if fn is not None else lambda function: function
 
 
-def disable(fn=None, recursive=True, *, reason=None):
-    """A function that runs uncompiled within compiled ones. A decorator too, with arguments or without."""
+def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
+    """A function, module or class that runs uncompiled within compiled functions. A decorator too, with arguments or without.
+
+    With recursive=False, what the function calls is compiled.
+    """
     if fn is None:
-        return lambda function: disable(function, recursive, reason=reason)
-    if isinstance(fn, type) or not callable(fn):
-        return fn
-    inner = getattr(fn, "_orig_mod", None) or getattr(fn, "_torchdynamo_orig_callable", fn)
+        return lambda function: disable(function, recursive, reason=reason, wrapping=wrapping)
+    fn = _running.innermost_fn(fn)
+    if not callable(fn):
+        raise AssertionError("fn must be callable")
+    if recursive and isinstance(fn, type):
+        return _disabled_class(fn)
+    nn = _sys.modules.get("mica.nn")
+    if recursive and nn is not None and isinstance(fn, nn.Module):
+        from mica._dynamo.optimized_module import DISABLED, OptimizedModule
+
+        return OptimizedModule(getattr(fn, "_orig_mod", fn), DISABLED)
+    return _disabled(fn, recursive, reason)
+
+
+def _disabled(inner, recursive=True, reason=None):
+    call = _call_uncompiled if recursive else _call_one_uncompiled
 
     @_functools.wraps(inner)
     def uncompiled(*args, **kwargs):
-        capture = _sys.modules.get("mica._dynamo.capture")
-        if capture is not None and (now := capture.active()) is not None and now.active:
-            return now.uncaptured(inner, args, kwargs)
-        return _C._call_uncompiled(inner, *args, **kwargs)
+        return call(inner, args, kwargs)
 
     uncompiled._torchdynamo_disable = True
+    uncompiled._torchdynamo_disable_msg = reason
     uncompiled._torchdynamo_disable_recursive = recursive
-    uncompiled._torchdynamo_orig_callable = inner
-    return uncompiled
+    return _running.mark_wrapper(uncompiled, inner)
+
+
+def _disabled_class(cls):
+    """The class itself. Its objects are made and called uncompiled."""
+    cls.__init__ = _disabled(cls.__init__)
+    if (call := _running.call_of(cls)) is not None:
+        cls.__call__ = _disabled(call)
+    return cls
+
+
+def _active_capture():
+    capture = _sys.modules.get("mica._dynamo.capture")
+    now = None if capture is None else capture.active()
+    return now if now is not None and now.active else None
+
+
+def _reason(inner):
+    """Why a graph ends before a disabled function."""
+    name = getattr(inner, "__name__", "a function")
+    return f"Skip calling `torch.compiler.disable()`d function: {name} is not to be compiled"
+
+
+def _call_uncompiled(inner, args, kwargs):
+    """Call a function with all that it calls uncompiled."""
+    now = _active_capture()
+    if now is not None:
+        now.flush(_reason(inner))
+        return now.aside(_running.call, (inner, args, kwargs, False, True), {})
+    return _C._call_uncompiled(_running.call, inner, args, kwargs, False, True)
+
+
+def _call_one_uncompiled(inner, args, kwargs):
+    """Call a function that is not compiled, although what it calls is: nothing is put off beyond its beginning."""
+    code = _running.code_of(inner)
+    if code is None:
+        return _call_uncompiled(inner, args, kwargs)
+    now = _active_capture()
+    if now is None:
+        _C._flush_recording("disable")
+    else:
+        now.flush(_reason(inner))
+    return _running.call(inner, args, kwargs, _running.is_thread_compiled(), code)
 
 
 def allow_in_graph(fn):
-    """The function itself, unchanged: Python runs in compiled functions as it is."""
+    """The function itself, which torch has as one call of a graph: breaks within it are no error. Or a list of functions."""
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(each) for each in fn]
+    if not callable(fn):
+        raise AssertionError("allow_in_graph expects a callable")
+    _running.mark_opaque(fn)
+    names = _sys.modules.get("mica._dynamo._capture_names")
+    if names is not None:
+        names.disallowed.discard(fn)
     return fn
 
 
@@ -84,6 +147,8 @@ def assume_constant_result(fn):
     Elsewhere it runs on every call, compiled or not.
     """
     import functools
+
+    _running.mark_opaque(fn)
 
     @functools.wraps(fn)
     def assumed(*args, **kwargs):

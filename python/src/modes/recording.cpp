@@ -245,8 +245,11 @@ static PyObject* is_observed(PyObject*, PyObject*) {
   return PyBool_FromLong(thread_modes & (mode_bit::kObserve | mode_bit::kProfile));
 }
 
-static PyObject* flush_recording(PyObject*, PyObject*) try {
-  recording::ask_for_values("graph_break");
+// _flush_recording(what="graph_break"): `what` names the request where the function is to be one graph.
+static PyObject* flush_recording(PyObject*, PyObject* args) try {
+  const char* what = "graph_break";
+  if (!PyArg_ParseTuple(args, "|s", &what)) return nullptr;
+  recording::ask_for_values(what);
   recording::flush("a call for it");
   Py_RETURN_NONE;
 } catch (...) {
@@ -300,7 +303,7 @@ bool add_recording(PyObject* module) {
       {"_run_compiled_eagerly", set_runs_eagerly, METH_O, "Whether compiled functions run as they are."},
       {"_is_recording", is_recording, METH_NOARGS, nullptr},
       {"_is_observed", is_observed, METH_NOARGS, "Whether a profiler or a trace sees each operation of this thread."},
-      {"_flush_recording", flush_recording, METH_NOARGS, "Runs what has been put off on this thread."},
+      {"_flush_recording", flush_recording, METH_VARARGS, "Runs what has been put off on this thread."},
       {"_recording_counts", recording_counts, METH_NOARGS, nullptr},
       {"_reset_recording_counts", reset_recording_counts, METH_NOARGS, nullptr},
       {"_set_least_recorded_elements", set_least_elements, METH_O, "For tests; returns the number before."},
