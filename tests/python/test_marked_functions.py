@@ -185,3 +185,27 @@ def test_variables_that_switch_compilation_off(name, monkeypatch):
     assert mica.compile(_asks) is _asks and mica.compile(backend="eager")(_asks) is _asks
     monkeypatch.setenv(name, "0")
     assert mica.compile(_asks)(mica.ones(2)).tolist() == [2, 2]
+
+
+def test_a_stance_that_decorates_is_that_of_the_calls_alone():
+    compiled = mica.compile(_asks, backend="eager")
+
+    @mica.compiler.set_stance("force_eager")
+    def eagerly(x):
+        """Calls it."""
+        return compiled(x)
+
+    x = mica.ones(2)
+    assert compiled(x).tolist() == [2, 2] and eagerly(x).tolist() == [3, 3] and compiled(x).tolist() == [2, 2]
+    assert eagerly.__doc__ == "Calls it."
+    mica.compiler.set_stance("force_eager")
+    assert compiled(x).tolist() == [3, 3]
+    mica.compiler.set_stance("default")
+    assert compiled(x).tolist() == [2, 2]
+
+
+def test_lists_of_whole_numbers_are_no_error_in_one_graph():
+    x = mica.tensor([1, 2])
+    assert mica.compile(lambda x: (x * 2).tolist(), backend="eager", fullgraph=True)(x) == [2, 4]
+    with pytest.raises(mica._dynamo.exc.Unsupported, match="tolist"):
+        mica.compile(lambda x: (x * 0.5).tolist(), backend="eager", fullgraph=True)(x)

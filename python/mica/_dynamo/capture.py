@@ -115,7 +115,7 @@ class Capture(RecordedGraph):
         self._pass = _C._current_graph_task_id()
         self.failed = None  # the exception of a call of torch
         self.refused = None  # the exception that says why there is not one graph
-        self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values", _names.is_refused(name))
+        self.fakes.before_values = self._before_values
         self.fakes.arrays = self._array_of_promise
 
     def end(self):
@@ -123,6 +123,9 @@ class Capture(RecordedGraph):
         self.fakes.before_values = self.fakes.arrays = None
         self._open.note_call()
         self._open.end()
+
+    def _before_values(self, name, tensor):
+        self.flush(f"{name}() asks for values", _names.is_refused(name, tensor))
 
     def open_numbers(self, args, kwargs):
         """The arguments, with open numbers in the place of whole numbers that change from call to call."""

@@ -157,7 +157,7 @@ class FakeTensor(mica.Tensor):
             if self.constant is not None:
                 return getattr(self.constant, name)(*args, **kwargs)
             raise DataDependentOutputException(mica.ops.aten._local_scalar_dense.default)
-        self.fake_mode.before_values(name)
+        self.fake_mode.before_values(name, self)
         if type(self) is FakeTensor:
             raise DataDependentOutputException(mica.ops.aten._local_scalar_dense.default)
         return getattr(self, name)(*args, **kwargs)
@@ -192,7 +192,7 @@ class FakeTensor(mica.Tensor):
 
     def __repr__(self, *, tensor_contents=None):
         if self.fake_mode.before_values is not None:
-            self.fake_mode.before_values("__repr__")
+            self.fake_mode.before_values("__repr__", self)
             if type(self) is not FakeTensor:
                 return repr(self)
         sizes = ", ".join(map(str, self.shape)) + ("," if self.dim() == 1 else "")

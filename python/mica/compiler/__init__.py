@@ -1,6 +1,5 @@
 """What programs ask and say about compilation: docs/compiler.md has the design."""
 
-import contextlib as _contextlib
 import functools as _functools
 import sys as _sys
 
@@ -234,7 +233,7 @@ class _Stance:
 _stance = _Stance()
 
 
-class set_stance(_contextlib.ContextDecorator):
+class set_stance:
     """Say whether compiled functions are compiled: from the call on, in a `with` block, or in a decorated function.
 
     "force_eager" runs compiled functions as they are. The others are about graphs for backends of the program's own:
@@ -252,9 +251,16 @@ class set_stance(_contextlib.ContextDecorator):
         self._wanted, self._before = (stance, force_backend), (_stance.name, _stance.backend)
         self.__enter__()
 
-    def _recreate_cm(self):
-        self.__exit__()  # a decorator sets it for its calls
-        return set_stance(self._wanted[0], force_backend=self._wanted[1])
+    def __call__(self, function):
+        self.__exit__()  # a decorator sets it for the calls of the function, and for nothing else
+        stance, backend = self._wanted
+
+        @_functools.wraps(function)
+        def with_stance(*args, **kwargs):
+            with set_stance(stance, force_backend=backend):
+                return function(*args, **kwargs)
+
+        return with_stance
 
     def __enter__(self):
         _stance.name, _stance.backend = self._wanted
