@@ -209,3 +209,31 @@ def test_lists_of_whole_numbers_are_no_error_in_one_graph():
     assert mica.compile(lambda x: (x * 2).tolist(), backend="eager", fullgraph=True)(x) == [2, 4]
     with pytest.raises(mica._dynamo.exc.Unsupported, match="tolist"):
         mica.compile(lambda x: (x * 0.5).tolist(), backend="eager", fullgraph=True)(x)
+
+
+def test_backward_passes_in_one_graph_where_the_settings_say_so():
+    layer, x = mica.nn.Linear(2, 2), mica.ones(3, 2)
+
+    def step(x):
+        (weight,) = mica.autograd.grad(layer(x).sum(), layer.weight)
+        layer(x).sum().backward()
+        return weight
+
+    compiled = mica.compile(step, backend="eager", fullgraph=True)
+    with pytest.raises(mica._dynamo.exc.Unsupported, match="a backward pass"):
+        compiled(x)
+    with mica._dynamo.config.patch(trace_autograd_ops=True):
+        assert compiled(x).tolist() == layer.weight.grad.tolist() == [[3, 3], [3, 3]]
+
+
+def test_the_switch_for_graphs_of_passes_changes_no_numbers():
+    compiled_autograd = mica._dynamo.compiled_autograd
+    layer, x = mica.nn.Linear(2, 2), mica.ones(3, 2)
+    with compiled_autograd._enable(mica.compile(backend="eager", fullgraph=True)):
+        assert compiled_autograd.compiled_autograd_enabled
+        layer(x).sum().backward()
+        with compiled_autograd._disable():
+            assert not compiled_autograd.compiled_autograd_enabled
+    assert layer.weight.grad.tolist() == [[3, 3], [3, 3]] and not compiled_autograd.compiled_autograd_enabled
+    with pytest.raises(TypeError, match="takes a compiler"):
+        compiled_autograd._enable(None)

@@ -474,6 +474,7 @@ def __getattr__(name):
 
         return OptimizedModule
     if name in (
+        "compiled_autograd",
         "config",
         "eval_frame",
         "full_graph",

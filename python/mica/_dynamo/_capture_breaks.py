@@ -22,7 +22,8 @@ def functions_break(capture):
 
 def _flush_active(create_graph):
     if (now := active()) is not None and now.active:
-        now.flush("a backward pass", whole=not _names.is_within_transform(), twice=create_graph)
+        whole = not (_names.is_within_transform() or _names.are_passes_let_pass())
+        now.flush("a backward pass", whole=whole, twice=create_graph)
 
 
 # Functions that tell or change where a random stream stands.

@@ -107,7 +107,7 @@ def kind_of(func, args):
 
 def is_refused(name, tensor=None):
     """Whether torch refuses a call that asks for values in a function that is to be one graph."""
-    if is_within_transform():
+    if is_within_transform() or (name == "backward" and are_passes_let_pass()):
         return False
     if name == "__bool__":  # it is a branch, unless it is an assertion
         return (frame := _user_frame()) is not None and branches(frame)
@@ -117,6 +117,13 @@ def is_refused(name, tensor=None):
         here = instruction(frame) if (frame := _user_frame()) is not None else None
         return here is None or not here.opname.startswith("FORMAT_")
     return name not in _LET_PASS
+
+
+def are_passes_let_pass():
+    """Whether a backward pass within a function that is to be one graph is no error. It ends a graph all the same."""
+    from mica._dynamo import config
+
+    return bool(config.trace_autograd_ops)
 
 
 def is_of_torch(func):
