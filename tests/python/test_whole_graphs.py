@@ -151,6 +151,24 @@ def test_nothing_is_changed_by_an_export():
     assert module.kept is before
 
 
+def test_what_a_module_keeps_of_an_export_is_forgotten():
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.shift, self.calls = nn.Linear(5, 5), None, []
+
+        def forward(self, x):
+            if self.shift is None:
+                self.shift = torch.ones_like(x)
+            self.calls.append(1)
+            return self.lin(x) + self.shift  # the size of x is fixed: the function is recorded once more
+
+    model, x = Lazy(), torch.randn(5, 5)
+    graph, _ = export(model)(x)
+    assert model.shift is None and model.calls == []
+    assert torch.equal(graph(x), model.lin(x) + 1) and torch.equal(model(x), graph(x))
+
+
 def test_the_gradient_mode_is_part_of_the_graph():
     def f(x):
         with torch.no_grad():
@@ -203,6 +221,32 @@ def test_nests_of_arguments_and_shared_tensors():
     graph, _ = export(lambda x: x * weight)(x)
     assert torch.equal(graph(x), weight) and len(list(graph.buffers())) == 1
     assert torch.equal(export(torch.compile(lambda x: x * 2))(x).graph_module(x), x * 2)
+
+
+@pytest.mark.parametrize("aten", [False, True])
+def test_loops_over_elements_are_nodes_for_any_number_of_them(aten):
+    class Mapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor([2.0, 3.0]))
+
+        def forward(self, pred, xs, y):
+            def body(x, pred, y):
+                return torch.cond(pred, lambda x: x * self.weight, lambda x: x - y, [x]), x.sum()
+
+            return torch._higher_order_ops.map(body, xs, pred, y)
+
+    class Scanned(Mapped):
+        def forward(self, pred, xs, y):
+            return torch._higher_order_ops.scan(lambda carry, x: (carry + x, carry * self.weight), y, xs)
+
+    for model, name in ((Mapped(), "map_impl"), (Scanned(), "scan")):
+        graph, _ = export(model, aten_graph=aten)(torch.tensor(True), torch.ones(3, 2), torch.ones(2))
+        assert name in operators(graph)
+        for count in (3, 5):
+            given = (torch.tensor(False), torch.randn(count, 2), torch.randn(2))
+            for made, expected in zip(graph(*given), model(*given), strict=True):
+                assert torch.equal(made, expected)
 
 
 def test_explain_has_the_graphs_and_the_breaks():

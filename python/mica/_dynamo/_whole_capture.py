@@ -4,6 +4,8 @@ Numbers and sizes that only data decide are symbols (item, nonzero, masks), and 
 with graphs of their own.
 """
 
+import contextlib
+
 import mica
 from mica import _C
 from mica._dynamo import _capture_names as _names
@@ -26,7 +28,7 @@ _CONSTANTS = (
 )  # fmt: skip
 _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
 _GRAPHS = {"true_graph": "cond_true", "false_graph": "cond_false", "while_loop_cond_graph": "cond_fn",
-           "while_loop_body_graph": "body_fn"}  # fmt: skip
+           "while_loop_body_graph": "body_fn", "body_graph": "map_body", "scan_combine_graph": "scan_combine_fn"}  # fmt: skip
 
 
 def current():
@@ -143,6 +145,15 @@ class WholeCapture(Capture):
         return self.aside(
             lambda: self._likeness(tensor if isinstance(tensor, FakeTensor) else self._fake(tensor)), (), {}
         )
+
+    @contextlib.contextmanager
+    def unrecorded(self):
+        """A block whose calls are not recorded."""
+        before, self.active = self.active, False
+        try:
+            yield
+        finally:
+            self.active = before
 
     def subgraph(self, function, leaves):
         """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""

@@ -4,6 +4,7 @@ The function runs once, as a captured one does (capture.py), and nothing is comp
 are SymInts for it, so that a branch on one is a guard.
 """
 
+import contextlib
 import inspect
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from mica._dynamo._whole_capture import Again, Owner, WholeCapture, current
 from mica._dynamo.exc import Unsupported
 from mica._subclasses.fake_tensor import FakeTensorMode
 from mica._subclasses.open_sizes import NeedsStatic
+from mica.export._state import kept_attributes
 from mica.fx._pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
 from mica.fx.experimental import _facts_of_data
 from mica.fx.experimental.symbolic_shapes import (
@@ -65,12 +67,20 @@ def export_graph(
 
 
 def _run(function, args, kwargs, dynamic, named):
-    presets = {}
+    presets, owner = {}, _owner(function)
     while True:
         try:
-            return _run_once(function, args, kwargs, dynamic, named, presets)
+            # What the function keeps in its module are fake tensors, which a second run must not find.
+            with contextlib.nullcontext() if owner is None else kept_attributes(owner, warns=False):
+                return _run_once(function, args, kwargs, dynamic, named, presets)
         except Again as again:
             presets = again.presets
+
+
+def _owner(function):
+    """The module that a function is, or whose method it is, or None."""
+    owner = function if isinstance(function, mica.nn.Module) else getattr(function, "__self__", None)
+    return owner if isinstance(owner, mica.nn.Module) else None
 
 
 def _run_once(function, args, kwargs, dynamic, named, presets):
@@ -95,8 +105,8 @@ class _State:
     """The parameters and buffers of a module, which a run without values must not replace."""
 
     def __init__(self, function):
-        owner = function if isinstance(function, mica.nn.Module) else getattr(function, "__self__", None)
-        modules = owner.modules() if isinstance(owner, mica.nn.Module) else ()
+        owner = _owner(function)
+        modules = () if owner is None else owner.modules()
         self._kept = [(held, dict(held)) for each in modules for held in (each._parameters, each._buffers)]
 
     def restore(self):
@@ -176,8 +186,8 @@ def _size_node(graph, node, made):
 
 def _paths(function):
     """Names of attributes by the ids of a module's parameters and buffers."""
-    owner = function if isinstance(function, mica.nn.Module) else getattr(function, "__self__", None)
-    if not isinstance(owner, mica.nn.Module):
+    owner = _owner(function)
+    if owner is None:
         return {}
     every = [*owner.named_parameters(), *owner.named_buffers()]
     return {id(value): f"L__self___{path.replace('.', '_')}" for path, value in every}

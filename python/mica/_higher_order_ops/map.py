@@ -32,6 +32,6 @@ def map(f, xs, *args):
         return result
 
     around = recorder()
-    if around is not None and hasattr(around, "unseen"):
+    if around is not None:
         return recorded_map(around, step, leaves, spec, args)
     return mapped(step, leaves, spec, args)

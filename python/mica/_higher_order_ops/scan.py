@@ -24,7 +24,7 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     leaves = [leaf.movedim(dim, 0) if dim else leaf for leaf in leaves]
     leaves = [leaf.flip(0) if reverse else leaf for leaf in leaves]
     around, step = recorder(), _watched(combine_fn)
-    if around is not None and hasattr(around, "unseen"):
+    if around is not None:
         carry, out = recorded_scan(around, step, init, leaves, spec)
     else:
         carry, out = scanned(step, init, leaves, spec)

@@ -1,4 +1,5 @@
-"""Branches and bodies of loops as graphs of their own, while make_fx or torch.export records the program around them.
+"""Branches and bodies of loops as graphs of their own, while make_fx, torch.export or torch._dynamo.export records the program
+around them.
 
 A function is run on its operands with a recorder of its own. Tensors of the program around that it reads besides become
 further operands. Both branches of a condition get the same operands.
@@ -176,10 +177,22 @@ def _is_fake(leaves):
     return any(hasattr(leaf, "fake_mode") for leaf in leaves)
 
 
+def _unseen(around):
+    """A block whose calls are not recorded."""
+    return around.unseen() if hasattr(around, "unseen") else around.unrecorded()
+
+
 def _rows(around, leaves):
     """The first elements, which stand for all."""
-    with around.unseen():
+    if not hasattr(around, "unseen"):  # tensors are not fake for the program, and only their likenesses have open sizes
+        leaves = [around.likeness(leaf) for leaf in leaves]
+    with _unseen(around):
         return [leaf.detach()[0].requires_grad_(leaf.requires_grad) for leaf in leaves]
+
+
+def _count(around, leaf):
+    """How many elements there are."""
+    return (leaf if hasattr(around, "unseen") else around.likeness(leaf)).shape[0]
 
 
 def _stacked(rows, count):
@@ -199,9 +212,9 @@ def recorded_map(around, f, leaves, spec, args):
     modules, results, operands = _traced(around, (body,), (*_rows(around, leaves), *given))
     row, out_spec = tree_flatten(results[0])
     others = list(operands[count:])
-    with around.unseen():
+    with _unseen(around):
         if _is_fake((*leaves, *operands)):
-            out = _stacked(row, leaves[0].shape[0])
+            out = _stacked(row, _count(around, leaves[0]))
         elif takes_gradients(around, (leaves, operands)):
             with mica.no_grad():
                 out = mica.ops.higher_order.map_impl(modules[0], list(leaves), others)
@@ -270,9 +283,9 @@ def _recorded_steps(around, module, result, body, carried, leaves, extra, gradie
         made = body(*carry, *rows)
         return list(made[:count]), list(made[count:])
 
-    with around.unseen():
+    with _unseen(around):
         if _is_fake((*leaves, *carried, *extra)):
-            out = (*result[:count], *_stacked(result[count:], leaves[0].shape[0]))
+            out = (*result[:count], *_stacked(result[count:], _count(around, leaves[0])))
         elif gradients is not None:
             with mica.no_grad():
                 out = mica.ops.higher_order.scan(module, list(carried), list(leaves), tuple(extra))
