@@ -1,7 +1,9 @@
 """How torch.fx traces: arguments that are fixed or nests, assertions, where nodes come from, code that is changed."""
 
 import copy
+import enum
 import inspect
+import io
 import pickle
 import warnings
 
@@ -331,3 +333,35 @@ def test_calls_for_what_they_do_stay():
     graph.output(x)
     graph.eliminate_dead_code()
     assert [n.target for n in graph.nodes if n.op == "call_function"] == doing
+
+
+class Axis(enum.IntEnum):
+    ROWS = 0
+    COLUMNS = 1
+
+
+class Flag(enum.IntFlag):
+    LEFT = 1
+    RIGHT = 2
+
+
+def test_members_of_enumerations_are_arguments():
+    def function(x):
+        by = {Axis.ROWS: x.sum(Axis.ROWS), Axis.COLUMNS: x.sum(dim=(Axis.COLUMNS,))}
+        return by[Axis.ROWS] + by[Axis.COLUMNS] + x[..., Axis.ROWS] + x[Axis.ROWS : Axis.COLUMNS][0]
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x = mica.randn(2, 2)
+    program = mica.export.export(Model(), (x,))
+    mica.export.save(program, io.BytesIO())
+    graphs = fx.symbolic_trace(function), mica._dynamo.export(function)(x)[0], program.module()
+    compiled = mica.compile(function, backend=lambda graph, inputs: graph.forward)
+    assert all(mica.equal(made(x), function(x)) for made in (*graphs, compiled))
+    assert "Axis.ROWS" in graphs[0].code and "Axis" not in program.graph_module.code
+    graph = fx.Graph()
+    graph.output(graph.call_function(total, ({"x": {Axis.ROWS: Axis.COLUMNS, "both": Flag.LEFT | Flag.RIGHT}},)))
+    code = graph.python_code("self")
+    assert "{'x': {Axis.ROWS: Axis.COLUMNS, 'both': Flag(3)}}" in code.src and code.globals["Axis"] is Axis

@@ -5,6 +5,7 @@ error: the graph could not follow it.
 """
 
 import contextlib
+import enum
 import operator
 import sys
 
@@ -108,7 +109,7 @@ class Recorder(ProgramGraph, TorchFunctionMode):
     def _recorded(self, func, args, kwargs):
         name = own_name(func)
         if name not in ("_assert_scalar", "tensor"):
-            args, kwargs = tree_map_only(mica.SymBool, open_sizes.number_of_truth, (tuple(args), dict(kwargs)))
+            args, kwargs = tree_map_only((mica.SymBool, enum.IntEnum), _number, (tuple(args), dict(kwargs)))
         depends = any(map(self.depends, tensors_in((args, kwargs))))
         if depends:
             with self:
@@ -277,6 +278,8 @@ class Recorder(ProgramGraph, TorchFunctionMode):
         return self._constant(index, mica.int64, device) if is_list else index
 
     def _bound(self, value):
+        if isinstance(value, enum.IntEnum):
+            return int(value)
         if isinstance(value, _C.TensorBase) and self.depends(value) and value.numel() == 1:
             with self:
                 return value.item()
@@ -341,6 +344,11 @@ class Recorder(ProgramGraph, TorchFunctionMode):
 
 
 _active = []
+
+
+def _number(value):
+    """A truth of open sizes, or a member of an IntEnum, as a number."""
+    return int(value) if isinstance(value, enum.IntEnum) else open_sizes.number_of_truth(value)
 
 
 def _collectives():

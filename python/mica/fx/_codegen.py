@@ -208,6 +208,10 @@ class _Writer:
         """A value as an expression."""
         if isinstance(value, Node):
             return value.name
+        if isinstance(value, enum.Enum):  # members of an IntEnum are numbers, too
+            kind = self.name_of(type(value), type(value).__name__)
+            is_member = value.name in type(value).__members__
+            return f"{kind}.{value.name}" if is_member else f"{kind}({value.value!r})"
         if isinstance(value, tuple):
             if hasattr(value, "_fields"):
                 return f"{self.name_of(type(value), type(value).__name__)}({', '.join(map(self.text, value))})"
@@ -216,7 +220,7 @@ class _Writer:
         if isinstance(value, list):
             return f"[{', '.join(map(self.text, value))}]"
         if isinstance(value, dict):
-            return "{" + ", ".join(f"{key!r}: {self.text(each)}" for key, each in value.items()) + "}"
+            return "{" + ", ".join(f"{self.key(key)}: {self.text(each)}" for key, each in value.items()) + "}"
         if isinstance(value, slice):
             return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
         if isinstance(value, mica.dtype | mica.memory_format | mica.layout):
@@ -232,13 +236,15 @@ class _Writer:
         if isinstance(value, (int, float, complex, str, bytes, bool)) or value is None or value is ...:
             text = "..." if value is ... else repr(value)
             return text if self._notes is None else self._notes.constant(text)
-        if isinstance(value, enum.Enum):
-            return f"{self.name_of(type(value), type(value).__name__)}.{value.name}"
         if isinstance(value, type):
             return self.name_of(
                 value, value.__name__ if value.__module__ == "builtins" else f"{value.__module__}.{value.__name__}"
             )
         return self.name_of(value, getattr(value, "__name__", type(value).__name__))
+
+    def key(self, value):
+        """A key of a dict as an expression."""
+        return self.text(value) if isinstance(value, enum.Enum) else repr(value)
 
     def placeholder(self, node, lines):
         name = node.target
