@@ -154,6 +154,8 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         size = (size,)
     if isinstance(stride, int):
         stride = (stride,)
+    if self.requires_grad and _C.is_grad_enabled():
+        _set_to_tensor(self, self.detach())  # refuses a leaf, and notes that there is no derivative
     return self._set_storage(untyped, storage_offset, size, stride or (None if size else ()))
 
 

@@ -135,6 +135,44 @@ def test_gradients_follow_a_leaf_that_is_set_anew():
     assert x.grad.tolist() == [2, 2]
 
 
+def test_a_tensor_that_is_set_anew_has_no_derivative():
+    given = ((), (torch.zeros(2),), (torch.zeros(2), 0, (2,)), (torch.zeros(2).untyped_storage(), 0, (2,), (1,)))
+    for arguments in given:
+        x = leaf(1.0, 2.0)
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
+            x.set_(*arguments)
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+            x[:1].set_(*arguments)
+        y = x * 3
+        y.set_(*arguments)
+        with pytest.raises(NotImplementedError, match="derivative .* of 'set_' is not implemented"):
+            (y * 2).sum().backward()
+        x.data.set_(*arguments)
+        with torch.no_grad():
+            assert x.set_(*arguments).is_leaf and x.tolist() == [0] * x.numel()
+    plain = torch.zeros(2).set_(leaf(1.0, 2.0))
+    assert plain.requires_grad and not plain.is_leaf
+    assert torch.zeros(2).set_(leaf(1.0, 2.0).detach()).is_leaf
+
+
+def test_the_node_of_a_custom_function_applies_its_backward():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    class Named(Double):
+        vjp = staticmethod(lambda ctx, gradient: gradient * 4)
+
+    for function, factor in ((Double, 2), (Named, 4)):
+        node = function.apply(leaf(1.0)).grad_fn
+        assert node.apply(torch.ones(1)).tolist() == [factor]
+
+
 def test_negative_numbers_to_complex_powers():
     exponent = torch.tensor([0.5 - 1j, 2j], requires_grad=True, dtype=torch.complex128)
     for base in (torch.tensor([-1.0, -2.0], dtype=torch.float64), -2):

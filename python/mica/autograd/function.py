@@ -28,6 +28,15 @@ class FunctionCtx:
 class BackwardCFunction(_C._FunctionBase, FunctionCtx):
     """The context of a call, and the node that the call leaves in the graph."""
 
+    def apply(self, *args):
+        """Call the backward of the function as a pass does, with the gradients of the outputs."""
+        function = self._forward_cls
+        return (function.backward if function.vjp is Function.vjp else function.vjp)(self, *args)
+
+    def apply_jvp(self, *args):
+        """Call the jvp of the function, with the tangents of the inputs."""
+        return self._forward_cls.jvp(self, *args)
+
 
 def _argument_binder(forward):
     """Gives every parameter of `forward` a position: keywords and defaults are filled in."""
