@@ -38,8 +38,9 @@ def test_modules():
     assert mica.equal(copy.deepcopy(compiled)(x), model(x)) and mica.equal(
         pickle.loads(pickle.dumps(compiled))(x), model(x)
     )
+    assert model._compiled_call_impl is None
     model.compile()
-    assert mica.equal(model(x), compiled(x))
+    assert mica.equal(model(x), compiled(x)) and model._compiled_call_impl is not None
     twin = copy.deepcopy(model)
     twin.weight.data.zero_()
     assert not mica.equal(twin(x), model(x)) and mica.equal(pickle.loads(pickle.dumps(model))(x), model(x))

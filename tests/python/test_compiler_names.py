@@ -1,6 +1,7 @@
 """Names of torch's compiler that programs use besides torch.compile: comparisons, backends, settings."""
 
 import collections
+import pickle
 from unittest import mock
 
 import mica
@@ -82,3 +83,63 @@ def test_questions_take_their_tensor_by_name(name):
             function(*given)
     with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
         function(other=mica.ones(1))
+
+
+def test_callbacks_are_called_around_the_compilation_of_a_graph():
+    from mica._dynamo.callback import CallbackTrigger, callback_handler
+
+    said = []
+
+    @mica._dynamo.on_compile_start
+    def begins(args):
+        said.append((args.callback_trigger, len(graphs)))
+
+    @mica._dynamo.on_compile_end
+    def ends(args):
+        said.append((args.compile_id, len(graphs)))
+
+    graphs = []
+
+    @mica.compile(backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    def function(x):
+        y = x + 1
+        mica._dynamo.graph_break()
+        return y * 2
+
+    try:
+        assert function(mica.ones(2)).tolist() == function(mica.ones(2)).tolist() == [4, 4]
+        assert said == [(CallbackTrigger.DYNAMO, 0), ("0/0", 1), (CallbackTrigger.DYNAMO, 1), ("1/0", 2)]
+        callback_handler.remove_start_callback(begins)
+        function(mica.ones(3))
+        assert len(said) == 6 and said[-1] == ("1/1", 4)
+    finally:
+        callback_handler.clear()
+
+
+def test_graphs_of_operators_are_kept_with_what_programs_say_of_them():
+    from mica._dynamo.testing import AotEagerAndRecordGraphs
+
+    def function(x):
+        with mica.fx.traceback.annotate({"stage": 1}):
+            y = x.sin()
+        return y * 2
+
+    backend, x = AotEagerAndRecordGraphs(), mica.ones(2, requires_grad=True)
+    mica.compile(function, backend=backend, fullgraph=True)(x).sum().backward()
+    assert mica.allclose(x.grad, 2 * x.detach().cos())
+    said = {node.name: node.meta.get("custom") for node in backend.graphs[0].graph.nodes}
+    assert said == {"l_x_": {"stage": 1}, "sin": {"stage": 1}, "mul": None, "output": None}
+    assert [str(n.target) for n in backend.fw_graphs[0].graph.nodes if n.op == "call_function"] == [
+        "aten.sin.default", "aten.mul.Tensor",
+    ]  # fmt: skip
+    assert len(backend.bw_graphs) == 1
+
+
+def test_errors_of_users_say_what_they_are_about():
+    exc = mica._dynamo.exc
+    with pytest.raises(exc.UserError, match="tuple of example positional inputs") as error:
+        mica.export.export(mica.nn.ReLU(), [mica.ones(2)])
+    assert error.value.error_type is exc.UserErrorType.INVALID_INPUT and error.value.msg == str(error.value)
+    assert not isinstance(error.value, exc.Unsupported)
+    again = pickle.loads(pickle.dumps(error.value))
+    assert again.msg == error.value.msg and again.error_type is error.value.error_type

@@ -12,6 +12,7 @@ import warnings
 from mica import _C
 from mica._dynamo import compile_options
 from mica._dynamo.backend_names import AS_IT_IS
+from mica._dynamo.callback import callback_handler, on_compile_end, on_compile_start  # noqa: F401
 from mica._dynamo.compiled_calls import compiled_call
 from mica.compiler import (  # noqa: F401
     _running,

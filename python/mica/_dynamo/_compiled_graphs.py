@@ -8,6 +8,7 @@ import weakref
 
 from mica import _logging
 from mica._dynamo._capture_names import end_of_graph
+from mica._dynamo.callback import CallbackTrigger, callback_handler
 from mica._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError
 from mica._dynamo.utils import counters
 from mica.compiler import _stance
@@ -76,7 +77,9 @@ class CompiledGraphs:
             counters["stats"]["unique_graphs"] += 1
             self._report(module, inputs, before)
             module.compile_subgraph_reason = end_of_graph(reason)
-            self._made[key] = (self._compiled(module, inputs), part, module)
+            with callback_handler.install_callbacks(CallbackTrigger.DYNAMO, f"{part}/{before}"):
+                compiled = self._compiled(module, inputs)
+            self._made[key] = (compiled, part, module)
             return self._made[key][0]
 
     def _compiled(self, module, inputs):

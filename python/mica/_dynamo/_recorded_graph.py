@@ -15,6 +15,7 @@ from mica._dynamo.exc import InternalTorchDynamoError
 from mica._subclasses import fake_tensor as _fakes
 from mica.amp.autocast_mode import _enter_autocast, _exit_autocast
 from mica.fx.graph import Graph
+from mica.fx.traceback import current_meta
 from mica.overrides import TorchFunctionMode
 from mica.utils._pytree import tree_leaves
 
@@ -93,7 +94,7 @@ class RecordedGraph(TorchFunctionMode):
         self.count += 1
         node = self.graph.create_node(op, target, args, kwargs, name)
         node.meta["stack_trace"] = _names.user_line()
-        return node
+        return _annotated(node)
 
     def _named(self, out, node, originals):
         """The result with its tensors known by nodes; a tensor that was changed in place stays the object it is."""
@@ -184,9 +185,16 @@ class RecordedGraph(TorchFunctionMode):
         with self.graph.inserting_before(before) if before is not None else _names.nothing():
             node = self.graph.create_node("placeholder", target, (), {}, name)
         node.meta["example_value"] = node.meta["val"] = value
-        return node
+        return _annotated(node)
 
     def _kind_of(self, given, node):
         if isinstance(given, _open.SizeInput):
             return str(node.meta["val"].node.expr)
         return self._open.kind(node.meta["val"], given, _names.kind_of_input)
+
+
+def _annotated(node):
+    """A new node, with what the program says of the nodes that are made now: fx.traceback.annotate."""
+    if said := current_meta.get("custom"):
+        node.meta["custom"] = dict(said)
+    return node

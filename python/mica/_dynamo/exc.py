@@ -1,5 +1,7 @@
 """The errors that compilation may raise."""
 
+import enum
+
 
 class TorchDynamoException(RuntimeError):
     pass
@@ -38,12 +40,28 @@ class FailOnRecompileLimitHit(Exception):
     """More graphs were to be compiled than torch._dynamo.config.recompile_limit allows."""
 
 
-class UserError(Unsupported):
-    """A mistake of the caller's. `msg` is the text."""
+class UserErrorType(enum.Enum):
+    """What kind of mistake a UserError is about."""
 
-    @property
-    def msg(self):
-        return str(self)
+    DYNAMIC_CONTROL_FLOW = 1
+    ANTI_PATTERN = 2
+    STANDARD_LIBRARY = 3
+    CONSTRAINT_VIOLATION = 4
+    DYNAMIC_DIM = 5
+    INVALID_INPUT = 6
+    INVALID_OUTPUT = 7
+    UNSUPPORTED_ALIASED_MUTATED_DYNAMIC_INPUTS = 8
+
+
+class UserError(TorchDynamoException):
+    """A mistake of the caller's. `msg` is the text, and `error_type` says what kind of mistake it is."""
+
+    def __init__(self, error_type, msg, case_name=None):
+        super().__init__(msg)
+        self.error_type, self.msg, self.message = error_type, msg, msg
+
+    def __reduce__(self):
+        return type(self), (self.error_type, self.msg)
 
 
 class TorchRuntimeError(TorchDynamoException):

@@ -2,7 +2,7 @@
 
 from mica._dynamo._comparison import same
 
-__all__ = ["CompileCounter", "CompileCounterWithBackend", "EagerAndRecordGraphs", "same"]
+__all__ = ["AotEagerAndRecordGraphs", "CompileCounter", "CompileCounterWithBackend", "EagerAndRecordGraphs", "same"]
 
 
 class CompileCounter:
@@ -51,3 +51,23 @@ class EagerAndRecordGraphs:
     def __call__(self, gm, example_inputs):
         self.graphs.append(gm)
         return gm.forward
+
+
+class AotEagerAndRecordGraphs:
+    """A backend that keeps its graphs, and those of aten's operators that AOT autograd makes of them, and runs them as they are."""
+
+    def __init__(self):
+        self.graphs, self.fw_graphs, self.bw_graphs = [], [], []
+
+    def __call__(self, gm, example_inputs):
+        from mica._dynamo.backends.debugging import aot_eager
+
+        def keeper(graphs):
+            def compiler(graph, inputs):
+                graphs.append(graph)
+                return graph.forward
+
+            return compiler
+
+        self.graphs.append(gm)
+        return aot_eager(gm, example_inputs, fw_compiler=keeper(self.fw_graphs), bw_compiler=keeper(self.bw_graphs))

@@ -90,9 +90,10 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     if not isinstance(mod, mica.nn.Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
-        from mica._dynamo.exc import UserError
+        from mica._dynamo.exc import UserError, UserErrorType
 
-        raise UserError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
+        text = f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}"
+        raise UserError(UserErrorType.INVALID_INPUT, text)
     args, kwargs = tuple(args), dict(kwargs or {})
     with modules_as_nests((args, kwargs)), real_ones_beside_fakes(fake_modes(mod, args, kwargs)):
         wishes = _Wishes(preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards)

@@ -5,7 +5,7 @@ import hashlib
 
 import mica
 from mica import _C
-from mica._dynamo.exc import UserError
+from mica._dynamo.exc import UserError, UserErrorType
 from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensorMode, _as_fake
 from mica.export._violations import Violations
@@ -62,8 +62,9 @@ class OpenInputs:
             if (hint - label.number) % label.factor:
                 place = f"shape[{where.rpartition('[')[2]}" if where.endswith("]") else where
                 raise UserError(
+                    UserErrorType.INVALID_INPUT,
                     f"Expected {place} = {hint} of input Tensor to be of the form {label}, where {label.root.__name__} is an "
-                    f"integer ({where})"
+                    f"integer ({where})",
                 )
             number = (hint - label.number) // label.factor
             if number in (0, 1) and not is_number:
@@ -164,7 +165,8 @@ class OpenInputs:
     def _check_definition(label, first):
         ends = [(getattr(each, "min", None), getattr(each, "max", None)) for each in (label, first)]
         if ends[0] != ends[1]:
-            raise UserError(f"Found different definitions {first} and {label} for the same symbolic dimension {label}!")
+            text = f"Found different definitions {first} and {label} for the same symbolic dimension {label}!"
+            raise UserError(UserErrorType.INVALID_INPUT, text)
 
     def _opened(self, i, leaf, named, source):
         sizes = []
@@ -176,8 +178,9 @@ class OpenInputs:
                 root = getattr(root, "__name__", root)
                 known = self._by_name.get(root, expr).value(self.env.var_to_val)
                 raise UserError(
+                    UserErrorType.INVALID_INPUT,
                     f"Expected input {source}.size()[{axis}] to be equal to {label!r}, where {root} = {known}, but got "
-                    f"{size}"
+                    f"{size}",
                 )
             sizes.append(expr.number if expr.is_number else expr)
         if all(isinstance(size, int) for size in sizes):

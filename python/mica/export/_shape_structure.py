@@ -9,9 +9,9 @@ _DIMENSIONS = "a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC"
 
 
 def _refused(text):
-    from mica._dynamo.exc import UserError
+    from mica._dynamo.exc import UserError, UserErrorType
 
-    return UserError(text)
+    return UserError(UserErrorType.INVALID_INPUT, text)
 
 
 def check_structure(shapes, values, kinds):

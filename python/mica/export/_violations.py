@@ -88,7 +88,7 @@ class Violations:
         )
 
     def error(self):
-        from mica._dynamo.exc import UserError
+        from mica._dynamo.exc import UserError, UserErrorType
 
         found = sorted(self._found, key=lambda each: each[0])
         text = f"Constraints violated ({', '.join(dict.fromkeys(title for title, _, _ in found))})!"
@@ -96,7 +96,7 @@ class Violations:
         if self._fixes:
             fixes = sorted(self._fixes, key=lambda fix: "Dim(" not in fix)
             text += "\nSuggested fixes:\n" + "\n".join(f"  {fix}" for fix in fixes)
-        return UserError(text)
+        return UserError(UserErrorType.CONSTRAINT_VIOLATION, text)
 
 
 def _range(key, said):

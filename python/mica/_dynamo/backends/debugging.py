@@ -20,6 +20,10 @@ def _aot():
     return aot_autograd(nop, nop)
 
 
-def aot_eager(gm, fake_tensor_inputs, **options):
-    """Runs the forward and the backward graph of aten's operators as they are."""
-    return _aot()(gm, fake_tensor_inputs)
+def aot_eager(gm, fake_tensor_inputs, fw_compiler=None, bw_compiler=None, **options):
+    """Runs the forward and the backward graph of aten's operators as they are, or hands each to a compiler."""
+    if fw_compiler is None and bw_compiler is None:
+        return _aot()(gm, fake_tensor_inputs)
+    from mica._functorch.compilers import nop
+
+    return aot_autograd(fw_compiler or nop, bw_compiler or nop)(gm, fake_tensor_inputs)

@@ -199,6 +199,7 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
         import mica  # the compiler imports the layers
 
         self.forward = mica._dynamo.CompiledForward(self.forward, *args, **kwargs)
+        self._compiled_call_impl = self.forward  # programs ask here whether a module is compiled
 
     # ---- the modes of training
 
