@@ -22,12 +22,21 @@ def test_numbers_of_sizes_are_computed_by_the_graph(name):
         assert mica.allclose(made(x), WRITTEN[name](x), atol=1e-5), size
 
 
-@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
-@pytest.mark.parametrize("scale", [0.1, 0.5, 0.7, 1.7, 2.0])
-def test_sizes_of_scaled_images_follow(scale, mode):
+@pytest.mark.parametrize(
+    "given",
+    [{"mode": "nearest"}, {"mode": "bilinear"}, {"mode": "bilinear", "recompute_scale_factor": True}, {"mode": "area"}],
+)
+@pytest.mark.parametrize("scale", [0.1, 0.5, 0.7, 1.7, 1.873536229133606, 2.0, (1.3, 0.4)])
+def test_sizes_of_scaled_images_follow(scale, given):
     def scaled(x):
-        y = F.interpolate(x, scale_factor=scale, mode=mode)
+        y = F.interpolate(x, scale_factor=scale, **given)
         return y, y.new_ones(y.shape[2]), y.shape[3] + 1
+
+    compiled = mica.compile(
+        lambda x: tuple(scaled(x)[0].shape), backend=lambda graph, inputs: graph.forward, dynamic=True
+    )
+    x = mica.randn(1, 3, 20, 16)
+    assert compiled(x) == tuple(scaled(x)[0].shape)
 
     made = make_fx(scaled, tracing_mode="symbolic")(mica.randn(2, 3, 20, 16))
     for size in ((20, 16), (11, 31), (40, 17)):

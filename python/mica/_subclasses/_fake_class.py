@@ -249,6 +249,8 @@ class FakeTensor(mica.Tensor):
                 return _moved(mode, name, args, kwargs)
             if mode.shape_env is not None:
                 open_views.rely_on_fit(mode, name, args, kwargs)
+                if name == "interpolate":
+                    open_views.note_rescaled(mode.shape_env, *args, **kwargs)
             try:
                 with mode, _casts_like(fakes[0].fake_device.type):
                     made = mode._called(func, args, kwargs)

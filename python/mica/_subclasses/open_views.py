@@ -152,14 +152,31 @@ def note_scaled(env, func, args, kwargs):
     if not sizes or len(scales) != len(sizes):
         return
     for size, scale, number in zip(sizes, scales, given["output_size"], strict=True):
-        if isinstance(size, int) or scale is None or number != math.floor(env.worlds.number(size) * scale):
-            continue
-        made = rounded(env.replace(size) * make(scale), "floor", env._ranges)
-        if made is not None and not is_fractional(made):
-            env.worlds.noted(made)
-            continue
-        hints = {name: env.var_to_val.get(name) for name in size.free_symbols}
-        error = NotImplementedError(f"{func}: a scale of {scale} makes no expression of the open size {size}")
-        if None in hints.values():
-            raise error
-        raise open_sizes.NeedsStatic({env.preset_key(name): hint for name, hint in hints.items()}, func, error)
+        if not isinstance(size, int) and scale is not None and number == math.floor(env.worlds.number(size) * scale):
+            _note_scale(env, func, size, scale)
+
+
+def note_rescaled(
+    env, input=None, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
+    antialias=False,
+):  # fmt: skip
+    """The same for a call of interpolate that hands on the sizes alone, without the scales that they are made of."""
+    if size is not None or scale_factor is None or not (recompute_scale_factor or mode == "area"):
+        return
+    sizes = getattr(input, "__dict__", {}).get("_sizes", ())[2:]
+    scales = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * len(sizes)
+    for size, scale in zip(sizes, scales, strict=False):
+        if not isinstance(size, int):
+            _note_scale(env, mica.nn.functional.interpolate, size, scale)
+
+
+def _note_scale(env, func, size, scale):
+    made = rounded(env.replace(size) * make(scale), "floor", env._ranges)
+    if made is not None and not is_fractional(made):
+        env.worlds.noted(made)
+        return
+    hints = {name: env.var_to_val.get(name) for name in size.free_symbols}
+    error = NotImplementedError(f"{func}: a scale of {scale} makes no expression of the open size {size}")
+    if None in hints.values():
+        raise error
+    raise open_sizes.NeedsStatic({env.preset_key(name): hint for name, hint in hints.items()}, func, error)
