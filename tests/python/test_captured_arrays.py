@@ -164,3 +164,34 @@ def test_distributions_are_not_checked_where_they_are_compiled(options):
     assert torch.allclose(compiled(logits, action), function(logits, action))
     with pytest.raises(ValueError, match="Expected parameter"):
         torch.distributions.Normal(torch.tensor(0.0), torch.tensor(-1.0))
+
+
+WITH_TENSORS = {
+    "operators": lambda x, a: (
+        x + a,
+        a * x,
+        x - a.sum(),
+        a.max() / x,
+        x**2 % (a.max() + 1),
+        x >= a.min(),
+        a.mean() < x,
+    ),
+    "methods": lambda x, a: (x.pow(a[0] * 0 + 2), x.clone().add_(a.max()), x.clamp(max=a.mean())),
+    "functions": lambda x, a: (torch.add(x, a.sum()), torch.where(x > 1, x, a.sum()), torch.full((2,), a.max())),
+    "in place": lambda x, a: (x.clone().__iadd__(a), x.clone().__imul__(a.sum())),
+    "lists": lambda x, a: (torch.tensor([a.sum(), 1.0]), torch.tensor(a.sum()), torch.stack([x, torch.from_numpy(a)])),
+    "places": lambda x, a: (x[a.argmax()], torch.zeros(a.argmin() + 3)),
+}
+
+
+@pytest.mark.parametrize("name", WITH_TENSORS)
+def test_tensors_take_captured_arrays(name):
+    function = WITH_TENSORS[name]
+    x = torch.tensor([1.0, 2.0, 4.0])
+    # Outside of a graph a tensor takes arrays of NumPy's only as numbers and as tensors.
+    array = np.array([1.5, 0.5, 2.5], dtype=np.float32)
+    wanted = function(x, torch.from_numpy(array) if name in ("operators", "in place") else array)
+    compiled = torch.compile(lambda x, y: function(x, y.numpy()), backend=CompileCounter())
+    given = compiled(x, torch.from_numpy(array))
+    for made, expected in zip(given, wanted, strict=True):
+        assert type(made) is torch.Tensor and torch.allclose(made.double(), expected.double())

@@ -2,6 +2,7 @@
 
 import mica as torch
 import pytest
+from mica._dynamo.testing import CompileCounter
 from mica.utils.flop_counter import FlopCounterMode
 
 GRAPHS = []
@@ -141,3 +142,63 @@ def test_inputs_of_one_name_are_told_apart():
     assert compiled({"a-b": torch.ones(2), "a+b": torch.ones(2), **values}).tolist() == [123, 123]
     mixed = torch.compile(lambda d: d["a-b"] - d["a+b"], backend=keep_graph)
     assert mixed({"a-b": torch.ones(2), "a+b": torch.zeros(2)}).tolist() == [1, 1]
+
+
+def test_gradients_of_what_an_iterator_gives():
+    layer, x = torch.nn.Linear(2, 2), torch.ones(2)
+    for backend in ("eager", CompileCounter()):
+        compiled = torch.compile(lambda x: torch.autograd.grad(layer(x).sum(), layer.parameters()), backend=backend)
+        assert [each.tolist() for each in compiled(x)] == [[[1, 1], [1, 1]], [1, 1]]
+    given = torch.autograd.grad(iter([layer(x).sum()]), layer.parameters(), materialize_grads=True)
+    assert [each.tolist() for each in given] == [[[1, 1], [1, 1]], [1, 1]]
+    torch.autograd.backward(iter([layer(x).sum()]), inputs=layer.parameters())
+    assert layer.bias.grad.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"backend": "eager"}, {"backend": lambda graph, inputs: graph.forward}, {"mode": "reduce-overhead"}],
+)
+def test_arguments_may_have_any_names(options):
+    def function(self, *, function=1, args=2, kwargs=3, name=4):
+        return self + function + args + kwargs + name
+
+    for made in (torch.compile(function, **options), torch.compiler.disable(function)):
+        assert made(self=torch.ones(1), function=1, args=1, kwargs=1, name=1).tolist() == [5]
+
+
+def test_what_is_no_break_in_one_graph():
+    whole = {"backend": "eager", "fullgraph": True}
+    x = torch.ones(2, requires_grad=True)
+    assert torch.compile(lambda x: (x * 2).detach_() + 1, **whole)(x).tolist() == [3, 3]
+
+    def prints(x):
+        print("x is", x)
+        return x + 1
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="__repr__"):
+        torch.compile(prints, **whole)(torch.ones(2))
+    with torch._dynamo.config.patch(reorderable_logging_functions={print}):
+        assert torch.compile(prints, **whole)(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_a_class_may_answer_by_a_method_of_its_objects():
+    class Counting(torch.Tensor):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.asked = getattr(self, "asked", 0) + 1
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2).as_subclass(Counting)
+    assert torch.compile(lambda x: x + 1, backend="eager", fullgraph=True)(x).tolist() == [2, 2] and x.asked
+
+
+def test_a_compiled_module_trains_when_its_module_does():
+    module = torch.nn.Dropout().eval()
+    compiled = torch.compile(module, backend="eager")
+    compiled.train()
+    assert compiled.training and module.training
+    module.eval()
+    assert not compiled.training
+    compiled.training = True
+    assert module.training

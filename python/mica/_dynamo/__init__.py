@@ -203,7 +203,7 @@ class CompiledForward:
         self._compiled = compile(self._inner, *args, **kwargs)
         functools.update_wrapper(self, self._inner)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         return self._compiled(*args, **kwargs)
 
 

@@ -29,7 +29,7 @@ _BREAKS = frozenset([
 _LET_PASS = frozenset([
     "item", "numpy", "__int__", "__float__", "__index__", "__complex__", "__array__", "__contains__", "__iter__", "nonzero",
     "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "requires_grad_", "__getitem__", "__setitem__",
-    "where", "__set__", "register_hook", "register_post_accumulate_grad_hook", "untyped_storage",
+    "where", "__set__", "detach_", "register_hook", "register_post_accumulate_grad_hook", "untyped_storage",
 ])  # fmt: skip
 # Calls that look at facts about a tensor, and not at its values.
 _PLAIN = frozenset([
@@ -114,6 +114,10 @@ def is_refused(name, tensor=None):
     if name == "tolist":
         return tensor is None or tensor.dtype.is_floating_point
     if name in ("__repr__", "__str__", "__format__"):
+        from mica._dynamo import config
+
+        if config.reorderable_logging_functions:  # the program says that it prints values
+            return False
         here = instruction(frame) if (frame := _user_frame()) is not None else None
         return here is None or not here.opname.startswith("FORMAT_")
     return name not in _LET_PASS

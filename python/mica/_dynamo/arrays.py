@@ -5,6 +5,7 @@ __array_function__), and those that torch computes alike become calls of the gra
 the graph ends there, and NumPy computes with the array itself, whose memory is the tensor's.
 """
 
+import operator
 import sys
 
 import mica
@@ -103,6 +104,12 @@ class CapturedArray:
 
     def __deepcopy__(self, memo):
         return self.copy()
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        """A function of torch's that is given an array takes its tensor."""
+        args, kwargs = tree_map(_tensor_for, (tuple(args), dict(kwargs or {})))
+        return func(*args, **kwargs)
 
     # ---- what it is
 
@@ -212,6 +219,10 @@ def _called(name, array, args, kwargs):
         if made is not NotImplemented:
             return made
     return getattr(array._value(), name)(*_all_plain(args), **_all_plain(kwargs))
+
+
+def _tensor_for(value):
+    return value._captured_tensor() if is_captured(value) else value
 
 
 def _plain(value):
@@ -332,11 +343,12 @@ def _index(index):
     return tuple(parts)
 
 
-def _operator(name, reflected=False, in_place=False):
+def _operator(name, torchs=None, reflected=False, in_place=False):
     def apply(self, other):
         ufunc = getattr(_numpy(), name)
-        if isinstance(other, mica.Tensor):
-            return NotImplemented
+        if isinstance(other, mica.Tensor):  # a number of NumPy's is a tensor of no dimensions, which counts as a number
+            mine = self._captured_tensor()
+            return torchs(other, mine) if reflected else torchs(mine, other)
         return ufunc(other, self) if reflected else ufunc(self, other)
 
     def apply_in_place(self, other):
@@ -351,13 +363,14 @@ for _name, _ufunc in {
     "mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
     "xor": "bitwise_xor",
 }.items():  # fmt: skip
-    setattr(CapturedArray, f"__{_name}__", _operator(_ufunc))
-    setattr(CapturedArray, f"__r{_name}__", _operator(_ufunc, reflected=True))
+    _torchs = getattr(operator, f"__{_name}__")
+    setattr(CapturedArray, f"__{_name}__", _operator(_ufunc, _torchs))
+    setattr(CapturedArray, f"__r{_name}__", _operator(_ufunc, _torchs, reflected=True))
     setattr(CapturedArray, f"__i{_name}__", _operator(_ufunc, in_place=True))
 for _name, _ufunc in {
     "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
 }.items():  # fmt: skip
-    setattr(CapturedArray, f"__{_name}__", _operator(_ufunc))
+    setattr(CapturedArray, f"__{_name}__", _operator(_ufunc, getattr(operator, _name)))
 for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
     setattr(CapturedArray, f"__{_name}__", lambda self, ufunc=_ufunc: getattr(_numpy(), ufunc)(self))
 for _name in ("bool", "int", "float", "complex", "index", "repr", "str", "format", "contains", "divmod", "lshift",

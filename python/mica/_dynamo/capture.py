@@ -50,7 +50,7 @@ class Captured:
         self.seen, self.apart, self.fixed = {}, set(), set()
         _known.add(self)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         from mica._dynamo import config
 
         if config.disable:
@@ -153,7 +153,7 @@ class Capture(RecordedGraph):
             return self._run_now(func, args, kwargs, f"{_names.name_of(func)}() of a nested tensor", whole=False)
         other = next((tensor for tensor in tensors if not self._is_plain(tensor)), None)
         if other is not None:
-            return self._of_class(type(other), func, types, args, kwargs, tensors)
+            return self._of_class(other, func, types, args, kwargs, tensors)
         if kind == "break":
             name, tensor = _names.name_of(func), tensors[0] if tensors else None
             reason = f"{name}() is kept out of graphs" if func in _names.disallowed else f"{name}() asks for values"
@@ -179,18 +179,18 @@ class Capture(RecordedGraph):
                 return args[0].add_(mica.mul(args[1], args[2]).mul(factor))
         return self._recorded(func, args, kwargs, tensors)
 
-    def _of_class(self, kind, func, types, args, kwargs, tensors):
+    def _of_class(self, other, func, types, args, kwargs, tensors):
         """A call with a tensor of a class of the program's own: the calls that the class makes are seen."""
         # The getter of an attribute is a new object each time, but of one descriptor.
         called = func.__self__ if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") else func
         asked = (id(called), tuple(map(id, tensors)))
         if asked in self._asked:  # the class has handed the call on unchanged
-            self.flush(f"{_names.name_of(func)}() of a {kind.__name__}", whole=False)
+            self.flush(f"{_names.name_of(func)}() of a {type(other).__name__}", whole=False)
             return self.aside(func, args, kwargs)
         self._asked.add(asked)
         try:
             with self:
-                return kind.__torch_function__(func, types, args, kwargs)
+                return other.__torch_function__(func, types, args, kwargs)
         finally:
             self._asked.discard(asked)
 
@@ -212,6 +212,8 @@ class Capture(RecordedGraph):
                 made = first._captured_tensor().clone()
                 made = made.to(**others) if others else made
                 return made.requires_grad_() if leaf else made
+        if name == "tensor" and isinstance(first, (list, tuple)) and any(map(_arrays.is_captured, tree_leaves(first))):
+            return func(_arrays.as_arrays(first), *args[1:], **kwargs)
         if name != "numpy" or not isinstance(first, _C.TensorBase) or not self._is_plain(first):
             return None
         with self:

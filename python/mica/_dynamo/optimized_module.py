@@ -19,7 +19,6 @@ class OptimizedModule(Module):
         object.__setattr__(self, "_captured", captured)  # for a backend that is handed graphs
         object.__setattr__(self, "_fullgraph", fullgraph)
         self._orig_mod = mod
-        self.training = mod.training
 
     def _keep_forward(self, mod):
         """Keep the function that a call runs, so that a call of a small module finds it without a search."""
@@ -35,13 +34,24 @@ class OptimizedModule(Module):
             forward = compiled_call(mod, self._fullgraph)
         object.__setattr__(self, "forward", forward)
 
+    @property
+    def training(self):
+        """Whether the module is in the mode of training: that of the module that runs."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode):
+        self._orig_mod.training = mode
+
     def __getattr__(self, name):
         if name == "_orig_mod":
             return self._modules["_orig_mod"]
         return getattr(self._orig_mod, name)
 
     def __setattr__(self, name, value):
-        if name in ("_orig_mod", "training") or "_modules" not in self.__dict__:
+        if name == "training":
+            object.__setattr__(self, name, value)
+        elif name == "_orig_mod" or "_modules" not in self.__dict__:
             super().__setattr__(name, value)
             if name == "_orig_mod":
                 self._keep_forward(value)

@@ -1,5 +1,7 @@
 """Automatic differentiation: gradients of outputs with respect to inputs, and functions with their own backward."""
 
+from collections.abc import Iterator
+
 from mica import _C
 from mica.autograd import anomaly_mode, function, grad_mode, graph
 from mica.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -71,6 +73,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    tensors, inputs = _kept(tensors), _kept(inputs)
     if type(tensors) is not _C.Tensor and (asked := _overriding(tensors, inputs)):
         import mica  # the module of its overrides imports this file
 
@@ -173,6 +176,11 @@ def _listed(given):
     return (given,) if is_one else tuple(given)
 
 
+def _kept(given):
+    """What is given, which is read more than once: of an iterator, such as module.parameters(), a tuple."""
+    return tuple(given) if isinstance(given, Iterator) else given
+
+
 def _calculate_shape(output, grad, is_grads_batched):
     """The shapes of an output and of its gradient, which have to be equal; of nested tensors the sizes of all parts."""
     if isinstance(output, graph.GradientEdge):
@@ -223,6 +231,7 @@ def grad(
     materialize_grads (zeros). With is_grads_batched, grad_outputs have one dimension more, in front, and so has the
     result. `inputs` and `outputs` may be gradient edges.
     """
+    outputs, inputs = _kept(outputs), _kept(inputs)
     if isinstance(inputs, (list, tuple)) and not inputs:
         raise ValueError("grad requires non-empty inputs.")
     if materialize_grads and allow_unused is False:

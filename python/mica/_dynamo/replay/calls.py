@@ -85,7 +85,7 @@ class Replayed:
         self._proven.clear()
         self.reasons.clear()
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         if getattr(_within, "depth", 0) or _is_watched():
             return self.call(*args, **kwargs)
         try:
@@ -309,7 +309,7 @@ class Unasked(Replayed):
         if compiled is not None:
             compiled.known = None
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         if _C._is_observed() or sys.getprofile() is not None or sys.gettrace() is not None:
             return self.call(*args, **kwargs)
         return super().__call__(*args, **kwargs)
