@@ -75,7 +75,7 @@ def record_stream(self, stream):
 def _make_wrapper_subclass(
     cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=None, device=None,
     pin_memory=False, requires_grad=False, dispatch_sizes_strides_policy=None, dispatch_device=False,
-    dispatch_layout=False, **options,
+    dispatch_layout=False, _extra_dispatch_keys=None, storage_size=None,
 ):  # fmt: skip
     """A tensor without elements whose operations come to the class's __torch_dispatch__."""
     from mica._subclasses.dispatching import make

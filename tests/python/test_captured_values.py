@@ -182,6 +182,19 @@ def test_what_is_no_break_in_one_graph():
         assert torch.compile(prints, **whole)(torch.ones(2)).tolist() == [2, 2]
 
 
+def test_inference_mode_in_a_part_of_one_graph():
+    def function(x):
+        y = x * 3
+        with torch.inference_mode():
+            z = y + 1
+        return y + z.clone()
+
+    x = torch.ones(2, requires_grad=True)
+    for backend in ("eager", "aot_eager", CompileCounter()):
+        made = torch.compile(function, backend=backend, fullgraph=True)(x)
+        assert made.tolist() == [7, 7] and made.requires_grad and not made.is_inference()
+
+
 def test_a_class_may_answer_by_a_method_of_its_objects():
     class Counting(torch.Tensor):
         def __torch_function__(self, func, types, args=(), kwargs=None):

@@ -302,3 +302,14 @@ def test_gradients_of_functions_compiled_ahead():
     compiled(x, w).sum().backward()  # its gradient comes expanded, and is copied for the graph
     assert type(x.grad) is Pair and torch.equal(x.grad.b, torch.full((2, 3), 2.0))
     assert type(w.grad) is Pair and torch.equal(w.grad.b, 10 * w.grad.a)
+
+
+def test_a_wrapper_takes_its_options_by_place():
+    class Wrapper(torch.Tensor):
+        __torch_dispatch__ = classmethod(lambda cls, func, types, args=(), kwargs=None: NotImplemented)
+
+    options = (0, torch.contiguous_format, torch.float64, torch.strided, torch.device("cpu"), False, True, "sizes")
+    made = torch.Tensor._make_wrapper_subclass(Wrapper, (2, 3), (3, 1), *options, False, False, None, None)
+    assert made.shape == (2, 3) and made.dtype == torch.float64 and made.requires_grad
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dtypes'"):
+        torch.Tensor._make_wrapper_subclass(Wrapper, (2,), dtypes=torch.float64)

@@ -167,7 +167,7 @@ class Capture(RecordedGraph):
         if self._modes != (now := (casts, inference, (dtype, first))):
             if self._modes[1:] != now[1:]:
                 another = "another mode (inference_mode)" if self._modes[1] != inference else "another default dtype"
-                self.flush(another, whole=self._modes[1] != inference)
+                self.flush(another, whole=False)
                 if self._modes is not None:  # there was nothing to run
                     self._begin()
                 return self.__torch_function__(func, types, args, kwargs)
