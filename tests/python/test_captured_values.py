@@ -195,6 +195,12 @@ def test_inference_mode_in_a_part_of_one_graph():
         assert made.tolist() == [7, 7] and made.requires_grad and not made.is_inference()
 
 
+def test_a_parameter_that_a_captured_function_makes_is_one():
+    made = torch.compile(lambda x: torch.nn.Parameter(x * 2), backend=CompileCounter())(torch.ones(2))
+    assert type(made) is torch.nn.Parameter and made.is_leaf and made.requires_grad and made.tolist() == [2, 2]
+    assert repr(made) == "Parameter containing:\ntensor([2., 2.], requires_grad=True)"
+
+
 def test_a_class_may_answer_by_a_method_of_its_objects():
     class Counting(torch.Tensor):
         def __torch_function__(self, func, types, args=(), kwargs=None):

@@ -41,6 +41,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             return Tensor._make_subclass(cls, data, requires_grad)
         # A tensor of another subclass keeps its class, and is marked as a parameter.
         made = data.detach().requires_grad_(requires_grad)
+        if type(made) is Tensor:  # it was a promise of a captured function, and is its value now
+            return Tensor._make_subclass(cls, made, requires_grad)
         if type(made) is not type(data):
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
