@@ -180,6 +180,10 @@ def test_what_is_no_break_in_one_graph():
         torch.compile(prints, **whole)(torch.ones(2))
     with torch._dynamo.config.patch(reorderable_logging_functions={print}):
         assert torch.compile(prints, **whole)(torch.ones(2)).tolist() == [2, 2]
+    with torch._dynamo.config.patch(reorderable_logging_functions={prints}):
+        assert torch.compile(lambda x: prints(x) * 2, **whole)(torch.ones(2)).tolist() == [4, 4]
+        with pytest.raises(torch._dynamo.exc.Unsupported, match="__repr__"):
+            torch.compile(lambda x: str(x), **whole)(torch.ones(2))
 
 
 def test_inference_mode_in_a_part_of_one_graph():

@@ -129,6 +129,23 @@ def test_breaks_within_one_call_of_a_graph_are_no_error(mark, backend):
         mark(3)
 
 
+def test_a_function_that_is_traced_otherwise_is_another_one():
+    def breaks(x):
+        mica._dynamo.graph_break()
+        return x + 1
+
+    traced, x = mica._dynamo.nonstrict_trace(breaks), mica.ones(2)
+    assert mica.compile(lambda x: traced(x), backend="eager", fullgraph=True)(x).tolist() == [2, 2]
+    with pytest.raises(mica._dynamo.exc.Unsupported):
+        mica.compile(lambda x: breaks(x), backend="eager", fullgraph=True)(x)
+
+
+def test_what_calls_a_compiled_function_says_nothing_about_it():
+    compiled = mica.compile(lambda x: x if x.sum() > 0 else -x, fullgraph=True, backend="eager")
+    with pytest.raises(mica._dynamo.exc.Unsupported):
+        mica.compiler.allow_in_graph(lambda x: compiled(x))(mica.ones(2))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_constants_may_ask_for_values(backend):
     table = mica.tensor([3.0, 4.0])

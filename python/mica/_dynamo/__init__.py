@@ -310,11 +310,16 @@ forbid_in_graph = run = skip_frame = dont_skip_tracing = _same
 
 
 def nonstrict_trace(traceable_fn):
-    """The function itself, which torch has as one call of a graph: breaks within it are no error."""
+    """A function that calls this one, which torch has as one call of a graph: breaks within it are no error."""
     if not callable(traceable_fn):
         raise AssertionError("nonstrict_trace expects a callable")
-    _running.mark_opaque(traceable_fn)
-    return traceable_fn
+
+    @functools.wraps(traceable_fn)
+    def traced(*args, **kwargs):
+        return traceable_fn(*args, **kwargs)
+
+    _running.mark_opaque(traced)
+    return traced
 
 
 def disallow_in_graph(fn):

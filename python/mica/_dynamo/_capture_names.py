@@ -114,13 +114,26 @@ def is_refused(name, tensor=None):
     if name == "tolist":
         return tensor is None or tensor.dtype.is_floating_point
     if name in ("__repr__", "__str__", "__format__"):
-        from mica._dynamo import config
-
-        if config.reorderable_logging_functions:  # the program says that it prints values
+        if _is_let_print():
             return False
         here = instruction(frame) if (frame := _user_frame()) is not None else None
         return here is None or not here.opname.startswith("FORMAT_")
     return name not in _LET_PASS
+
+
+def _is_let_print():
+    """Whether a function that the program has named prints: one of Python's, such as print, or one that is running."""
+    from mica._dynamo import config
+
+    functions = config.reorderable_logging_functions
+    if any(isinstance(each, types.BuiltinFunctionType) for each in functions):
+        return True
+    codes, frame = {getattr(each, "__code__", None) for each in functions} - {None}, sys._getframe(1)
+    while codes and frame is not None and frame.f_code is not _entry:
+        if frame.f_code in codes:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def are_passes_let_pass():

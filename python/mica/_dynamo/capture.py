@@ -92,6 +92,7 @@ class Captured:
 
 
 _names.set_entry(Captured.__call__)
+_running.add_entry(Captured.__call__)
 _known = weakref.WeakSet()
 
 

@@ -17,7 +17,8 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_opaque = weakref.WeakSet()  # the code of functions that are one call of torch's graphs
+_opaque = {}  # of functions that are one call of torch's graphs: id of the code -> a weak reference to it
+_entries = set()  # the code of functions of Mica's own that call captured functions
 
 
 def is_compiled(frame, is_capturing):
@@ -64,15 +65,13 @@ def code_of(function):
 def mark_opaque(function):
     """Note that torch's graphs have a function as one call. Breaks within it end no graph and are no error."""
     if (code := code_of(function)) is not None:
-        _opaque.add(code)
+        key = id(code)
+        _opaque[key] = weakref.ref(code, lambda _: _opaque.pop(key, None))
 
 
 def unmark_opaque(function):
     """Forget what mark_opaque has noted. Returns whether there was such a note."""
-    known = (code := code_of(function)) is not None and code in _opaque
-    if known:
-        _opaque.discard(code)
-    return known
+    return _opaque.pop(id(code_of(function)), None) is not None
 
 
 def is_opaque(frame=None):
@@ -80,11 +79,16 @@ def is_opaque(frame=None):
     if not _opaque:
         return False
     frame = frame or sys._getframe(1)
-    while frame is not None:
-        if frame.f_code in _opaque:
+    while frame is not None and frame.f_code not in _entries:
+        if id(frame.f_code) in _opaque:
             return True
         frame = frame.f_back
     return False
+
+
+def add_entry(function):
+    """Name a function of Mica's own that calls captured ones. What calls it does not belong to a captured function."""
+    _entries.add(function.__code__)
 
 
 # ---- wrappers
