@@ -13,7 +13,7 @@ from mica import _C
 from mica._dynamo import compile_options
 from mica._dynamo.backend_names import AS_IT_IS
 from mica._dynamo.callback import callback_handler, on_compile_end, on_compile_start  # noqa: F401
-from mica._dynamo.compiled_calls import compiled_call
+from mica._dynamo.compiled_calls import as_it_is, compiled_call
 from mica.compiler import (  # noqa: F401
     _running,
     _stance,
@@ -147,7 +147,7 @@ def _compiled_function(inner, backend=None, captured=None, fullgraph=False):
             return (inner if _stance.name == "force_eager" else captured)(*args, **kwargs)
 
     else:
-        call = _as_it_is(inner) if backend in AS_IT_IS else compiled_call(inner, fullgraph)
+        call = as_it_is(inner) if backend in AS_IT_IS else compiled_call(inner, fullgraph)
         compiled = _forwarding(inner, call)
     functools.update_wrapper(compiled, inner)
 
@@ -157,19 +157,6 @@ def _compiled_function(inner, backend=None, captured=None, fullgraph=False):
     compiled._compiled_call = call
     compiled._is_torch_compile = True
     return compiled
-
-
-def _as_it_is(inner):
-    """A function that calls this one, which knows that it is compiled."""
-
-    def call(*args, **kwargs):
-        from mica._dynamo import config
-
-        if _stance.name == "force_eager" or config.disable:
-            return inner(*args, **kwargs)
-        return _running.call(inner, args, kwargs)
-
-    return call
 
 
 def _forwarding(inner, call):

@@ -1,6 +1,7 @@
 """Callables that run a function compiled."""
 
 from mica import _C
+from mica.compiler import _running, _stance
 
 CALLS_BEFORE_REPLAY = 8  # of a compiled function, before it is asked whether they can be replayed (replay/)
 
@@ -8,3 +9,15 @@ CALLS_BEFORE_REPLAY = 8  # of a compiled function, before it is asked whether th
 def compiled_call(function, fullgraph=False):
     """The function, compiled. Its calls are replayed where that is known to be right and to gain something."""
     return _C._CompiledCall(function, fullgraph, CALLS_BEFORE_REPLAY)
+
+
+def as_it_is(inner):
+    """A function that calls this one, which knows that it is compiled."""
+    from mica._dynamo import config
+
+    def call(*args, **kwargs):
+        if _stance.name == "force_eager" or config.disable:
+            return inner(*args, **kwargs)
+        return _running.call(inner, args, kwargs)
+
+    return call

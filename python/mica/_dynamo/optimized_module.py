@@ -1,7 +1,7 @@
 """The module that torch.compile makes of a module."""
 
 from mica._dynamo.backend_names import AS_IT_IS
-from mica._dynamo.compiled_calls import compiled_call
+from mica._dynamo.compiled_calls import as_it_is, compiled_call
 from mica.compiler import _disabled, _stance
 from mica.nn import Module
 
@@ -27,9 +27,7 @@ class OptimizedModule(Module):
         elif self._backend == DISABLED:
             forward = _disabled(mod)
         elif self._backend in AS_IT_IS:
-            from mica._dynamo import _as_it_is
-
-            forward = _as_it_is(mod)
+            forward = as_it_is(mod)
         else:
             forward = compiled_call(mod, self._fullgraph)
         object.__setattr__(self, "forward", forward)

@@ -66,9 +66,9 @@ def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
         return _disabled_class(fn)
     nn = _sys.modules.get("mica.nn")
     if recursive and nn is not None and isinstance(fn, nn.Module):
-        from mica._dynamo.optimized_module import DISABLED, OptimizedModule
+        import mica  # imports this module
 
-        return OptimizedModule(getattr(fn, "_orig_mod", fn), DISABLED)
+        return mica._dynamo.OptimizedModule(getattr(fn, "_orig_mod", fn), "disable")
     return _disabled(fn, recursive, reason)
 
 
