@@ -43,7 +43,6 @@ def leaf_function(fn=None, *, mutates_args=None):
         leaf._torchdynamo_leaf_fake_fn = fake_fn
         return leaf
 
-    _running.mark_opaque(fn)
     leaf._torchdynamo_leaf_real_fn, leaf._torchdynamo_leaf_fake_fn = fn, None
     leaf.register_fake = register_fake
     return leaf
@@ -60,3 +59,6 @@ def _called(fn, args, kwargs):
             "no node for one here; torch.library.custom_op makes an operator that they can hold"
         )
     return _C._call_uncompiled(fn, *args, **kwargs)
+
+
+_running.mark_opaque(_called)  # its functions may ask for values, also where a function is to be compiled as a whole

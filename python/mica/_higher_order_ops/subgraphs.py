@@ -173,8 +173,9 @@ def _refuse_gradients(values, results, grads, wanted):
     )
 
 
-def _is_fake(leaves):
-    return any(hasattr(leaf, "fake_mode") for leaf in leaves)
+def _is_fake(around, leaves):
+    """Whether nothing is computed: torch._dynamo.export has no values, and make_fx none of fake tensors."""
+    return not hasattr(around, "unseen") or any(hasattr(leaf, "fake_mode") for leaf in leaves)
 
 
 def _unseen(around):
@@ -213,7 +214,7 @@ def recorded_map(around, f, leaves, spec, args):
     row, out_spec = tree_flatten(results[0])
     others = list(operands[count:])
     with _unseen(around):
-        if _is_fake((*leaves, *operands)):
+        if _is_fake(around, (*leaves, *operands)):
             out = _stacked(row, _count(around, leaves[0]))
         elif takes_gradients(around, (leaves, operands)):
             with mica.no_grad():
@@ -284,7 +285,7 @@ def _recorded_steps(around, module, result, body, carried, leaves, extra, gradie
         return list(made[:count]), list(made[count:])
 
     with _unseen(around):
-        if _is_fake((*leaves, *carried, *extra)):
+        if _is_fake(around, (*leaves, *carried, *extra)):
             out = (*result[:count], *_stacked(result[count:], _count(around, leaves[0])))
         elif gradients is not None:
             with mica.no_grad():
