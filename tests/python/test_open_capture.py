@@ -351,3 +351,11 @@ def test_sizes_that_data_decide_end_the_graph(options):
     for count in (5, 6, 40, 41):  # more sizes come up than a set of open sizes has room for
         x = torch.rand(count)
         assert torch.equal(compiled(x), function(x))
+
+
+def test_tensors_of_five_and_of_seven_dimensions():
+    module = nn.Conv3d(4, 6, 3)
+    calls = [(torch.randn(2, 4, 5, 6, 7),), (torch.randn(3, 4, 8, 5, 6),), (torch.randn(9, 4, 6, 7, 5),)]
+    assert len(_graphs(lambda x: module(x).permute(2, 1, 4, 0, 3), calls, dynamic=True, fullgraph=True)) == 1
+    calls = [(torch.randn(2, 3, 2, 4, 2, 3, n),) for n in (2, 5)]
+    _graphs(lambda x: (x.sin() + 1).sum(0), calls, dynamic=True, fullgraph=True)

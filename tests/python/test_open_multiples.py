@@ -50,3 +50,17 @@ def test_a_graph_of_one_size_refuses_others(program):
     numbered = make_fx(lambda x, n: x.view(-1, n // 2), tracing_mode="symbolic")(counted(12), 4)
     with pytest.raises(RuntimeError, match="input 1 to be 4, as in the example, but it is 6"):
         numbered(counted(12), 6)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_convolution_with_steps_whose_weight_is_an_argument(dims):
+    def function(x, weight):
+        convolution = [F.conv1d, F.conv2d, F.conv3d][dims - 1]
+        return F.group_norm(convolution(x, weight, stride=2, padding=1), 4)
+
+    x, other = torch.randn(5, 4, *(12, 14, 10)[:dims]), torch.randn(7, 4, *(17, 19, 15)[:dims])
+    weight = torch.randn(16, 4, *[3] * dims)
+    graph = make_fx(function, tracing_mode="symbolic")(x, weight)
+    assert torch.equal(graph(other, weight), function(other, weight))
+    with pytest.raises(RuntimeError, match="needs size 2 of input 1 to be 3"):
+        graph(other, torch.randn(16, 4, *[5] * dims))

@@ -22,6 +22,7 @@ from mica._subclasses.fake_tensor import _plain as plain
 from mica.amp.autocast_mode import _enter_autocast, _exit_autocast
 from mica.fx.experimental._expressions import make, symbol
 from mica.fx.experimental._proxy_arguments import SizeNodes
+from mica.fx.experimental._worlds import FEW_OPEN, MOST_OPEN
 from mica.fx.experimental.symbolic_shapes import (
     ConstraintViolationError,
     DimDynamic,
@@ -61,6 +62,15 @@ def concrete(values):
     return tree_map_only(kinds, number, values, is_leaf=lambda value: isinstance(value, open_sizes.OpenSize))
 
 
+_STATIC = (mica.nn.Parameter, mica.nn.Buffer)  # their sizes stay
+
+
+def _marked(tensor):
+    """The dimensions that the program has marked as open, whether or not they may be fixed."""
+    own = getattr(tensor, "__dict__", {})
+    return own.get("_dynamo_dynamic_indices", set()) | own.get("_dynamo_weak_dynamic_indices", set())
+
+
 class OpenInputs:
     """The open sizes of one call of a captured function."""
 
@@ -81,13 +91,11 @@ class OpenInputs:
 
     def axes(self, tensor, name):
         """The dimensions of an input whose sizes are open."""
-        if self._owner.dynamic is False or isinstance(tensor, (mica.nn.Parameter, mica.nn.Buffer)):
+        if self._owner.dynamic is False or isinstance(tensor, _STATIC):
             return ()
         from mica._dynamo import config
 
-        own = getattr(tensor, "__dict__", {})
-        marked = own.get("_dynamo_dynamic_indices", set()) | own.get("_dynamo_weak_dynamic_indices", set())
-        fixed = own.get("_dynamo_static_indices", set())
+        marked, fixed = _marked(tensor), getattr(tensor, "__dict__", {}).get("_dynamo_static_indices", set())
         seen = self._owner.seen.setdefault(name, {})
         for axis, size in enumerate(tensor.shape):
             if seen.setdefault((tensor.dim(), axis), size) != size and config.automatic_dynamic_shapes:
@@ -108,11 +116,13 @@ class OpenInputs:
         if known is not None:
             return known
         axes = self.axes(tensor, name)
+        if len(axes) > MOST_OPEN:  # those beyond are fixed, and of these rather the ones that nobody has marked
+            axes = sorted(axes, key=lambda axis: axis not in _marked(tensor))[:MOST_OPEN]
         # A loop that breaks the graph brings new inputs with every turn. Those beyond what there is room for are fixed.
         if not axes or (self.env is not None and self.env.worlds.room(self.env.avoid) < len(axes)):
             return self._fakes.from_tensor(tensor, static_shapes=True)
         own = getattr(tensor, "__dict__", {})
-        self._make_env()
+        self._make_env(len(axes))
         apart = own.get("_dynamo_dynamic_indices", ()) if self._owner.sizes_apart else ()
         kinds = [
             DimDynamic.STATIC
@@ -133,11 +143,22 @@ class OpenInputs:
                     self._promised[atom] = (name, axis)
         return fake
 
-    def _make_env(self):
+    def _most_open(self):
+        """How many sizes of an argument may be open."""
+        from mica._dynamo import config
+
+        is_every = self._owner.dynamic or not config.assume_static_by_default
+        count = open_sizes.most_open if is_every else lambda tensor: len(_marked(tensor))
+        tensors = (tensor for tensor, _ in self._names.given() if not isinstance(tensor, _STATIC))
+        return max(map(count, tensors), default=0)
+
+    def _make_env(self, dims=0):
         from mica._dynamo import config
 
         if self.env is None:
             self._fakes.shape_env = ShapeEnv()
+            if max(dims, self._most_open()) > FEW_OPEN:
+                self.env.worlds.begin_small()
             self.env.presets = dict(self.presets)
             self.env.shown = self._shown if self.shows_numbers else None
             # Python sees numbers, and of a size that only data decide there is none before the graph has run.

@@ -8,7 +8,7 @@ import math
 import mica
 from mica import _C
 from mica._functions.families import own_name
-from mica._subclasses.open_sizes import NeedsStatic, NoExpression, own_sizes
+from mica._subclasses.open_sizes import NeedsStatic, NoExpression, ask_for_smaller, own_sizes
 from mica.fx.experimental import _facts_of_data
 from mica.fx.experimental._expressions import Call, Expression, floordiv, make, symbol
 from mica.utils._pytree import tree_flatten, tree_unflatten
@@ -18,6 +18,7 @@ __all__ = ["raise_needs", "raise_relations"]
 
 def raise_relations(func, args, kwargs, env, error):
     """Raise NeedsStatic if an error is one of open sizes that fit if some of them follow from others."""
+    ask_for_smaller(func, env, error)
     found = _Search(func, args, kwargs, env).relations()
     if found:
         raise NeedsStatic(found, func, error) from error
@@ -25,8 +26,9 @@ def raise_relations(func, args, kwargs, env, error):
 
 def raise_needs(func, args, kwargs, env, error):
     """Raise NeedsStatic if an error is one of open sizes, which do not fit where the example's do."""
+    ask_for_smaller(func, env, error)
     search = _Search(func, args, kwargs, env)
-    found = search.relations() or search.numbers()
+    found = search.kernel(error) or search.relations() or search.numbers()
     if not found and env.facts is not None and not isinstance(error, NoExpression):
         found = _needed_of_data(func, args, kwargs, env)
     if found:
@@ -80,7 +82,7 @@ class _Arguments:
                 wholes.append(math.prod(own[1:], start=own[0]))
         for value in (*args, *kwargs.values()):
             if type(value) is int and 1 < value <= 4096:
-                self.numbers.append(value)
+                self.numbers += [value, value * value] if name == "pixel_shuffle" else [value]
             if not isinstance(value, (list, tuple)) or not value or not all(type(each) is int for each in value):
                 continue
             given = [env.worlds.known(each) for each in value]
@@ -159,19 +161,31 @@ class _Search:
                 continue
             if self._works(changed | {name: _always(self._hints[name])}):
                 known = {key: value for _, presets in chosen for key, value in presets.items()}
-                return known | {env.preset_key(name): self._hints[name] * env.scales.get(name, 1)}
+                return known | {env.preset_key(name): self._in_example(name)}
         return None
+
+    def kernel(self, error):
+        """{key of a size of a convolution's kernel: its number in the example} if no expression is found for the results' sizes,
+        which with a stride are quotients of differences."""
+        func, args, _ = self._call
+        if not isinstance(error, NoExpression) or own_name(getattr(func, "overloadpacket", func)) != "convolution":
+            return None
+        names = {name for size in own_sizes(args[1])[2:] for name in getattr(size, "free_symbols", ())}
+        return {self._env.preset_key(name): self._in_example(name) for name in names if name in self._hints}
+
+    def _in_example(self, name):
+        return self._hints[name] * self._env.scales.get(name, 1)
 
     def numbers(self):
         """{key of a size: its number in the example} with which the operation works."""
-        env, hints = self._env, self._hints
+        env = self._env
         with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
             if not self._names or not self._as_in_example(self._names):
                 return None
             for count in range(1, len(self._names) + 1):
                 for chosen in itertools.combinations(self._names, count):
                     if self._as_in_example(chosen):
-                        return {env.preset_key(name): hints[name] * env.scales.get(name, 1) for name in chosen}
+                        return {env.preset_key(name): self._in_example(name) for name in chosen}
         return None
 
     def _chosen(self, candidates, most):

@@ -9,6 +9,7 @@ import math
 import mica
 from mica import _C
 from mica.fx.experimental import _expressions as expressions
+from mica.fx.experimental._worlds import FEW_OPEN
 from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["attach", "engine_values", "open_input", "run", "shape_of"]
@@ -102,6 +103,12 @@ def _strides(sizes, order):
     return strides
 
 
+def most_open(value):
+    """How many sizes of a tensor may be open."""
+    is_plain = isinstance(value, _C.TensorBase) and not value.is_nested
+    return sum(size > 1 for size in value.shape) if is_plain else 0
+
+
 def open_input(tensor, env, symbolic_context=None, source=None):
     """(tensor of the first world, its sizes, those of the others) for a real tensor whose sizes are left open."""
     from mica.fx.experimental.symbolic_shapes import DimDynamic
@@ -111,13 +118,13 @@ def open_input(tensor, env, symbolic_context=None, source=None):
         return None
     marked = getattr(tensor, "_dynamo_dynamic_indices", None) or set()
     ranges = getattr(tensor, "_dynamo_dynamic_range", None) or {}
-    kinds = list(getattr(symbolic_context, "dynamic_sizes", ()) or ())
-    sizes = []
-    for i, size in enumerate(tensor.shape):
-        kind = kinds[i] if i < len(kinds) else None
-        if kind is None:
-            is_static = env.assume_static_by_default and i not in marked
-            kind = DimDynamic.STATIC if is_static else DimDynamic.DYNAMIC if i in marked else DimDynamic.DUCK
+    kinds, sizes = list(getattr(symbolic_context, "dynamic_sizes", ()) or ())[: tensor.dim()], []
+    for i in range(len(kinds), tensor.dim()):
+        is_static = env.assume_static_by_default and i not in marked
+        kinds.append(DimDynamic.STATIC if is_static else DimDynamic.DYNAMIC if i in marked else DimDynamic.DUCK)
+    if sum(kind is not DimDynamic.STATIC for kind in kinds) > FEW_OPEN:
+        env.worlds.begin_small()
+    for i, (size, kind) in enumerate(zip(tensor.shape, kinds, strict=True)):
         low, high = ranges.get(i, (None, None))
         expr = env.create_symbol(size, source, kind, least=low, greatest=high)
         sizes.append(expr.number if expr.is_number else expr)
@@ -132,7 +139,13 @@ def with_strides(sizes, order, env, dtype):
     made = []
     for world in range(len(env.worlds)):
         numbers = [env.worlds.number(size, world) for size in sizes]
-        made.append(_C.empty_strided(numbers, _strides(numbers, order), dtype=dtype, device="meta"))
+        try:
+            made.append(_C.empty_strided(numbers, _strides(numbers, order), dtype=dtype, device="meta"))
+        except RuntimeError as error:
+            ask_for_smaller("an input", env, error)
+            raise NotImplementedError(
+                f"the open sizes of one tensor are too many, or too large multiples, for Mica: {error}"
+            ) from None
     return made
 
 
@@ -195,6 +208,16 @@ class NeedsStatic(Exception):
     def __init__(self, presets, func, error):
         super().__init__(f"{func} works only if {', '.join(f'{k} == {v}' for k, v in presets.items())}: {error}")
         self.presets, self.func, self.error = presets, func, error
+
+
+SMALLER = "smaller"  # the preset of traces whose worlds have smaller numbers
+
+
+def ask_for_smaller(func, env, error):
+    """Let the trace begin anew with smaller numbers if those of the worlds are too large together."""
+    begins_anew = env.takes_relations or env.takes_multiples
+    if begins_anew and not env.worlds.is_small and "overflow" in str(error).lower():
+        raise NeedsStatic({SMALLER: True}, func, error) from error
 
 
 def near_windows(sizes, kernel_size, dilation=1, padding=0, stride=1):

@@ -155,7 +155,7 @@ class ProgramGraph:
         if isinstance(value, slice):
             return slice(*(self.argument(each) for each in (value.start, value.stop, value.step)))
         # What a call is made of gets numbers of the engine's, among them those that stand for open sizes.
-        is_ours = self.sees_all and (type(value) is float or (type(value) is int and value > 4096))
+        is_ours = self.sees_all and (type(value) is float or (type(value) is int and value > self.sizes.large))
         return self.sizes.argument(value) if is_ours or isinstance(value, _OPEN) else value
 
     def note_number(self, tensor, number):

@@ -36,6 +36,8 @@ class OpenInputs:
         self._divided = {}  # symbol of a part of a size -> (name of the size, what was said of it)
         self.found = Violations()  # what an earlier run has found that is not as it was said
         self._hinted = []  # (size as an expression, hint, number in the example, where)
+        if open_sizes.SMALLER in self.presets:
+            self.env.worlds.begin_small()
         self.leaves = [
             self._opened(i, leaf, named, sources[i])
             if isinstance(leaf, _C.TensorBase)

@@ -10,7 +10,6 @@ from mica.utils._pytree import tree_leaves
 
 __all__ = ["are_in", "check", "has_large"]
 
-_LARGE = 1000  # halves, quarters and shares of invented numbers are above it
 # They cut off or pad by what a size is.
 _CHOOSING = {"fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2", "fftn",
              "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn"}  # fmt: skip
@@ -20,13 +19,18 @@ def _numbers(value):
     return [leaf for leaf in tree_leaves(value) if type(leaf) is int]
 
 
-def are_in(nodes, func, args, kwargs):
+def _least(env):
+    """Halves, quarters and shares of invented numbers are above it."""
+    return env.worlds.large // 4
+
+
+def are_in(nodes, func, args, kwargs, env):
     """Whether the operators of a call have numbers that it was not given, or were chosen by invented ones."""
     if (own_name(func) or "").removeprefix("fft_") in _CHOOSING and (len(args) > 1 or kwargs.keys() & {"n", "s"}):
         return True
-    given = set(_numbers((args, kwargs)))
+    given, least = set(_numbers((args, kwargs))), _least(env)
     return any(
-        abs(number) > _LARGE and abs(number) < 2**31 and number not in given
+        abs(number) > least and abs(number) < 2**31 and number not in given
         for node in nodes
         if node.op == "call_function"
         for number in _numbers((node.args, node.kwargs))
@@ -43,9 +47,9 @@ def _facts(graph):
     return found
 
 
-def has_large(made):
+def has_large(made, env):
     """Whether a graph has numbers or sizes that may have been made of invented ones."""
-    return any(abs(each) > _LARGE for _, numbers, sizes in _facts(made.graph) for each in (*numbers, *sizes))
+    return any(abs(each) > _least(env) for _, numbers, sizes in _facts(made.graph) for each in (*numbers, *sizes))
 
 
 def check(made, again):

@@ -6,6 +6,7 @@ import inspect
 
 import mica
 from mica import _C
+from mica._subclasses import open_sizes
 from mica.export._record import Recorder
 from mica.fx.experimental import _facts_of_data, _invented_numbers
 from mica.fx.experimental._proxy_arguments import PytreeInputs, placeholder_names
@@ -132,6 +133,13 @@ class Trace:
         return FakeTensorMode(allow_fallback_kernels=True, allow_non_fake_inputs=self.allow_real, shape_env=env)
 
     @staticmethod
+    def _begin(env, presets):
+        """Let an environment know what an earlier run has found out."""
+        env.presets, env.facts = presets, _facts_of_data.among(presets)
+        if open_sizes.SMALLER in presets:
+            env.worlds.begin_small()
+
+    @staticmethod
     def _given_mode(args):
         from mica._guards import detect_fake_mode
 
@@ -154,7 +162,7 @@ class Trace:
                 if not self._own_env or need.presets.items() <= presets.items():
                     raise need.error from need
                 presets |= need.presets
-        if self._own_env and _invented_numbers.has_large(made):
+        if self._own_env and _invented_numbers.has_large(made, made.shape_env):
             self._elsewhere = True
             _invented_numbers.check(made, self._run(args, presets))
         fixed = FixedSizes.of(tree_leaves(args), presets) if self._own_env else None
@@ -197,7 +205,7 @@ class Trace:
         leaves, in_spec = tree_flatten(tuple(args))
         fake_mode = self._fake_mode(leaves)
         if self._own_env:
-            fake_mode.shape_env.presets, fake_mode.shape_env.facts = presets, _facts_of_data.among(presets)
+            self._begin(fake_mode.shape_env, presets)
         env = None if fake_mode is None else fake_mode.shape_env
         tracer = PythonKeyTracer()
         mode = ProxyTorchDispatchMode(tracer, self.tracing_mode, self.table, env)
@@ -254,7 +262,7 @@ class PreDispatchTrace(Trace):
         leaves, in_spec = tree_flatten(tuple(args))
         fake_mode = self._fake_mode(leaves)
         if self._own_env:
-            fake_mode.shape_env.presets, fake_mode.shape_env.facts = presets, _facts_of_data.among(presets)
+            self._begin(fake_mode.shape_env, presets)
         recorder = Recorder(None if fake_mode is None else fake_mode.shape_env)
         names, given = placeholder_names(self.function, args), []
         for name, leaf in zip(names, leaves, strict=True):

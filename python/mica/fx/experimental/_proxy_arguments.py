@@ -2,6 +2,7 @@
 
 import inspect
 import operator
+import sys
 
 import mica
 from mica import _C
@@ -99,6 +100,11 @@ class SizeNodes:
             None  # of a graph within another one: [(number, its placeholder)] of those that belong to that one
         )
 
+    @property
+    def large(self):
+        """Numbers above it may stand for open sizes."""
+        return sys.maxsize if self._env is None else self._env.worlds.large
+
     def add_input(self, node, value):
         """A placeholder, whose sizes others may be made of."""
         sizes = (
@@ -185,7 +191,7 @@ class SizeNodes:
         """A number that only data decide, or one that an operation of the engine's has made of a size: n, 2 / (n - 1)."""
         if value in self._env.stand_ins:
             return self.node(self._env.stand_ins[value].node.expr)
-        if 4096 < abs(value) < 2**53 and value.is_integer():
+        if self.large < abs(value) < 2**53 and value.is_integer():
             found = self._env.worlds.known(int(value))
             if not isinstance(found, int):
                 return self.node(self._env.replace(found))

@@ -96,7 +96,8 @@ class UnseenCalls(TorchFunctionMode):
         nodes = list(reversed(graph.nodes))[: len(graph.nodes) - count]
         if any(hasattr(leaf, "_batch_value") for leaf in (*given, *made)):
             return out  # the batch is known, so its examples are too
-        invented = self._mode.shape_env is not None and _invented_numbers.are_in(nodes, func, args, kwargs)
+        env = self._mode.shape_env
+        invented = env is not None and _invented_numbers.are_in(nodes, func, args, kwargs, env)
         name = getattr(func, "__name__", "")
         is_lost = not nodes and name.endswith("_") and not name.endswith("__")  # a change in place that no mode sees
         if is_seen and not inner and not invented and not is_lost:

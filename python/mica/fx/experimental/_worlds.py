@@ -9,11 +9,12 @@ What min, max and % make of sizes would be one of their arguments, or a small nu
 of its own there: larger than the arguments for max, and with the right remainder for %.
 """
 
+import itertools
 from fractions import Fraction
 
 from mica.fx.experimental._expressions import Expression, Symbol, floordiv, make, symbol
 
-__all__ = ["Worlds"]
+__all__ = ["FEW_OPEN", "MOST_OPEN", "Worlds"]
 
 # Few primes, such that no multiple of 500 or 256 and no usual size of a vocabulary lies within 64 of them. Their halves
 # and quarters, which convolutions make of them, are not numbers that programs use either.
@@ -22,6 +23,14 @@ _PRIMES = (
     32429, 31907, 31159, 30911, 30649, 30071, 29867, 29363, 28817, 28351, 28087, 27583, 26813, 25933, 25423, 25219,
     24709, 23929, 23431, 23227, 22717, 22433, 21929, 21383, 20663, 20089, 19867, 19609, 19391, 19121, 18869, 18617,
 )  # fmt: skip
+# Smaller ones: a tensor of five sizes of five digits, or of four that are multiples, would have more elements than the
+# engine counts. They lie apart from multiples of 128 and of 500, and their halves from multiples of 64 and of 100.
+_SMALLER_PRIMES = (
+    2239, 2213, 2153, 2129, 2099, 2069, 2029, 1979, 1951, 1901, 1877, 1847, 1823, 1759, 1733, 1709, 1637, 1583, 1559, 1483,
+    1459, 1433, 1381, 1327, 1259, 1231, 1181, 1129, 1069,
+)  # fmt: skip
+FEW_OPEN = 4  # so many sizes of a tensor may be open with the usual numbers
+MOST_OPEN = 5  # and so many with smaller ones
 _COUNT = 9  # worlds beside that of the example
 _SMALL = 256  # quotients below are numbers that programs may mention, too
 
@@ -39,13 +48,15 @@ class Worlds:
         self._primes, self._fixed = list(_PRIMES), set()
         self._atoms, self._unhinted, self._ready = {}, set(), set()  # symbols and calls; those without an example
         self._waiting = {}  # symbols that get their numbers when they are first needed -> what to avoid
+        # Larger numbers may have been invented; a number that is as far from a size is the size and the difference.
+        self.large, self._near = 4096, 64
 
     def __len__(self):
         return len(self.values)
 
     def _usable(self, avoid):
         taken = [size for size in avoid if size]
-        return [p for p in self._primes if not any(size % p == 0 or abs(size - p) <= 64 for size in taken)]
+        return [p for p in self._primes if not any(size % p == 0 or abs(size - p) <= self._near for size in taken)]
 
     def room(self, avoid=()):
         """How many symbols can still be added."""
@@ -54,6 +65,17 @@ class Worlds:
     def begin_elsewhere(self):
         """Invent other numbers, before there are symbols."""
         self._primes.reverse()
+
+    def begin_small(self):
+        """Invent smaller numbers, before there are symbols."""
+        if not self._atoms and not self.is_small:
+            smaller = _SMALLER_PRIMES if self._primes[0] == _PRIMES[0] else reversed(_SMALLER_PRIMES)
+            self._primes = [*smaller, *self._primes]
+            self.large, self._near = 1000, 8
+
+    @property
+    def is_small(self):
+        return self.large < 4096
 
     def add(self, name, hint, avoid=()):
         """A new symbol."""
@@ -75,7 +97,7 @@ class Worlds:
         prime = next(iter(self._usable(avoid)), None)
         if prime is None:
             raise NotImplementedError(f"a ShapeEnv of Mica holds up to {len(_PRIMES)} open sizes")
-        index = len(_PRIMES) - len(self._primes)
+        index = len(self._atoms)
         self._primes.remove(prime)
         return prime, index
 
@@ -147,7 +169,7 @@ class Worlds:
 
     def numbers(self):
         """[(number of the first world, the size that it stands for)]."""
-        return [(number, expr) for number, expr in self._by_value.items() if number > 4096]
+        return [(number, expr) for number, expr in self._by_value.items() if number > self.large]
 
     def noted(self, expr):
         """The first world's value of an expression, which is known by it from now on."""
@@ -175,20 +197,24 @@ class Worlds:
                 found = found * atom
         if not found.is_number:
             return self._note(found * make(self.known(rest, near) if abs(rest) > 64 else rest))
-        # The elements of rows that sums or quotients count. Products of two come first: a half of one may be twice the other.
+        # The elements of rows that sums or quotients count. Products of sizes come first: a half of one may be twice another.
         others = [
             (value, e)
             for value, e in self._by_value.items()
-            if value > 4096 and not e.is_symbol and number % value == 0
+            if value > self.large and not e.is_symbol and number % value == 0
         ]
         for value, expr in others:
             if (other := self._by_value.get(number // value)) is not None:
                 return self._note(expr * other)
+        for (value, expr), (second, other) in itertools.combinations_with_replacement(others, 2):
+            rest, more = divmod(number, value * second)
+            if not more and (third := self._by_value.get(rest)) is not None:
+                return self._note(expr * other * third)
         for value, expr in sorted(others, key=lambda each: -each[0]):
             if 0 < number // value <= 4096:
                 return self._note(expr * (number // value))
         for value, expr in list(self._by_value.items()) if near else ():
-            if value > 4096 and abs(number - value) <= 64:
+            if value > self.large and abs(number - value) <= self._near:
                 return expr + (number - value)  # not noted, because it may be a number of the program's after all
         return number
 
@@ -203,6 +229,7 @@ class Worlds:
 
     def _searched(self, vector, near):
         candidates = {self.vector(each): each for each in near if not isinstance(each, int)}
+        count = len(candidates)
         candidates |= {self.vector(atom): atom for name, atom in self._atoms.items() if name not in self._fixed}
         for values, expr in candidates.items():
             made = _linear(vector, values, expr) or _quotient(vector, values, expr)
@@ -223,9 +250,9 @@ class Worlds:
             for b, right in pairs:
                 if all(v * y == x for v, x, y in zip(vector, a, b, strict=True)):
                     return floordiv(left, right)
-        if len(pairs) <= 8:
-            triples = [(x, y, z) for x in pairs for y in pairs for z in pairs]
-            for (a, p), (b, q), (c, r) in triples:
+        few = pairs if len(pairs) <= 8 else pairs[:count]
+        if len(few) <= 8:
+            for (a, p), (b, q), (c, r) in itertools.combinations_with_replacement(few, 3):
                 made = _linear(vector, tuple(x * y * z for x, y, z in zip(a, b, c, strict=True)), p * q * r)
                 if made is not None:
                     return made
