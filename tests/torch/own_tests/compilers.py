@@ -76,6 +76,25 @@ def _stacked(each, dim=0):
     return made.movedim(0, dim) if dim < made.dim() else made
 
 
+def _run_and_get_code(function, *args, **kwargs):
+    """What a function returns, and the code that was generated for it: there is none."""
+    import torch
+
+    torch._dynamo.reset()
+    return function(*args, **kwargs), [""]
+
+
+def _run_fw_bw_and_get_code(function):
+    """The same with a backward pass of the sum."""
+
+    def run():
+        result = function()
+        result.sum().backward()
+        return result
+
+    return _run_and_get_code(run)
+
+
 class _Device:
     """What a test asks of a device: whether it has a dtype. The processor has all."""
 
@@ -88,6 +107,7 @@ GIVEN = {
     "_C._autograd._saved_tensors_hooks_enable": _nothing,
     "_C._profiler.symbolize_tracebacks": lambda tracebacks: [[] for _ in tracebacks],  # for the lines of logs
     "_dispatch.python.enable_python_dispatcher": contextlib.nullcontext,  # which way torch calls its own operators
+    "_dynamo.eval_frame.TorchPatcher.patch": _nothing,  # by which torch leaves graphs around steps of optimizers
     "_dynamo.device_interface.get_interface_for_device": lambda device: _Device,
     "_dynamo.utils.CompileCounterInt": _CompileCounterInt,
     "_dynamo.utils.ifdynstaticdefault": _by_default,
@@ -101,7 +121,11 @@ GIVEN = {
     "_higher_order_ops.map._fake_map": _fake_map,
     "_higher_order_ops.scan._fake_scan": _fake_scan,
     "_higher_order_ops.invoke_subgraph.mark_compile_region": _marked,  # graphs that torch compiles once
+    "_export.config.patch": contextlib.nullcontext,
+    "_is_functional_tensor": _no,
     "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
+    "_inductor.cpu_vec_isa.pick_vec_isa": _nothing,
+    "_inductor.cpu_vec_isa.valid_vec_isa_list": list,
     "_inductor.lowering.force_fallback": _decorator,  # kernels of the library, which is what runs here
     "_subclasses.fake_tensor._is_tensor_constructor": _is_tensor_constructor,
     "_inductor.metrics.reset": _nothing,
@@ -109,6 +133,18 @@ GIVEN = {
     "_inductor.utils.GPU_TYPES": ("cuda",),
     "_inductor.utils.has_torchvision_roi_align": _no,
     "_inductor.utils.is_gpu": _no,
+    "_inductor.utils.run_and_get_code": _run_and_get_code,
+    "_inductor.utils.run_and_get_cpp_code": lambda *args, **kwargs: (_run_and_get_code(*args, **kwargs)[0], ""),
+    "_inductor.utils.run_and_get_kernels": lambda *args, **kwargs: (_run_and_get_code(*args, **kwargs)[0], []),
+    "_inductor.utils.run_and_get_triton_code": lambda *args, **kwargs: "",
+    "_inductor.utils.timed": lambda model, inputs, times=1, device="cpu": 1.0,
+    "_inductor.utils.run_fw_bw_and_get_code": _run_fw_bw_and_get_code,
+    "_logging._internal._get_log_state": _nothing,
+    "_logging._internal._init_logs": _nothing,
+    "_logging._internal._set_log_state": _nothing,
+    "_logging._internal.LogState": _nothing,
+    "_logging._internal.log_registry": types.SimpleNamespace(get_log_qnames=list),
+    "_logging._internal.log_state": types.SimpleNamespace(clear=_nothing),
     "_logging._internal.trace_log": logging.getLogger("torch.__trace"),
     "cuda._is_compiled": _no,
     "utils._helion.has_helion": _no,
@@ -116,7 +152,10 @@ GIVEN = {
     "utils._pallas.has_tpu_pallas": _no,
     "utils._pytree._cxx_pytree_dynamo_traceable": False,
     "utils._triton.has_triton": _no,
+    "utils._triton.has_triton_experimental_host_tma": _no,
     "utils._triton.has_triton_package": _no,
+    "utils._triton.has_triton_tensor_descriptor_host_tma": _no,
+    "utils._triton.has_triton_tma_device": _no,
 }
 
 
