@@ -164,6 +164,18 @@ def test_what_fake_tensors_cannot_do_runs_on_the_example():
     assert same(program.module()(X, N[1]), function(X, N[1]))
 
 
+@pytest.mark.parametrize("columns, part", [(8, 2), (24, 6), (2345, 2345)])
+def test_as_few_numbers_of_data_as_a_view_needs_are_refused(columns, part):
+    def function(x, n):
+        return torch.ones(n.item()).repeat(4).view(-1, columns)
+
+    module = export(as_module(function), (X, torch.tensor(2 * part))).module()
+    for n in (part, 3 * part):
+        assert same(module(X, torch.tensor(n)), function(X, torch.tensor(n)))
+    with pytest.raises(RuntimeError, match=rf"Mod\(u0, {part}\), 0"):
+        module(X, torch.tensor(part + 1))
+
+
 def test_make_fx_with_numbers_of_data():
     def f(x, n):
         u = n.item()

@@ -73,13 +73,13 @@ class _Arguments:
     def __init__(self, func, args, kwargs, env):
         leaves, _ = tree_flatten((args, kwargs))
         name = own_name(getattr(func, "overloadpacket", func))
-        self.sizes, self.totals, self.numbers, wholes = [], [], [], []
+        self.sizes, self.totals, self.numbers, self.wholes = [], [], [], []
         self.fixed = set()  # how many elements there are along the sizes of tensors that are not open
         for leaf in leaves:
             if isinstance(leaf, _C.TensorBase) and (own := own_sizes(leaf)):
                 self.sizes += own
                 self.fixed.add(math.prod(size for size in own if isinstance(size, int)) or 1)
-                wholes.append(math.prod(own[1:], start=own[0]))
+                self.wholes.append(math.prod(own[1:], start=own[0]))
         for value in (*args, *kwargs.values()):
             if type(value) is int and 1 < value <= 4096:
                 self.numbers += [value, value * value] if name == "pixel_shuffle" else [value]
@@ -91,7 +91,7 @@ class _Arguments:
                 each for each in (math.prod(each for each in fixed if each > 0), *fixed) if 1 < each <= 4096
             ]
             if -1 not in fixed and name in _REARRANGING:
-                self.totals += [(math.prod(given[1:], start=given[0]), whole) for whole in wholes]
+                self.totals += [(math.prod(given[1:], start=given[0]), whole) for whole in self.wholes]
                 self.totals += [(sum(given[1:], start=given[0]), size) for size in self.sizes] if len(given) > 1 else []
 
 
@@ -100,8 +100,9 @@ def _needed_of_data(func, args, kwargs, env):
     leaves, spec = tree_flatten((args, kwargs))
     found = _Arguments(func, args, kwargs, env)
     with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
-        for facts in _facts_of_data.candidates(env, found.sizes, found.totals, found.numbers):
-            if _works(func, leaves, spec, env, _facts_of_data.trial_values(facts, env.worlds.values[0])):
+        for facts in _facts_of_data.candidates(env, found.sizes, found.totals, found.numbers, found.wholes):
+            worlds = (_facts_of_data.trial_values(facts, values) for values in env.worlds.values[:_TRIALS])
+            if all(_works(func, leaves, spec, env, values) for values in worlds):
                 return facts
     return None
 

@@ -244,7 +244,7 @@ class ProgramGraph:
             low = env.bound_sympy(expr).lower if expr in sizes else 0
             if low is None or low < 0:
                 with self.graph.inserting_before(node.next):
-                    self.sizes.assertion(Relation(">=", expr, make(0)))
+                    self.sizes.assertion(Relation(">=", self.sizes.symbol_of(node) or expr, make(0)))
                 env.constrain_symbol_range(next(iter(expr.free_symbols)), 0, None)
 
     def finish(self, leaves):

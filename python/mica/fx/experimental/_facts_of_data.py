@@ -161,13 +161,14 @@ def apply(env, name, fact):
     env.to_assert[name] = stated
 
 
-def candidates(env, sizes, totals, numbers):
+def candidates(env, sizes, totals, numbers, wholes=()):
     """[{symbol: fact}] that may let an operation work which fails for the sizes as they are, the likelier ones first.
 
     Args:
         sizes: those of the arguments, any two of which may have to be equal
         totals: pairs of sums or products of sizes that may have to be equal
         numbers: divisors that the arguments mention
+        wholes: how many elements the arguments have
     """
     sizes = list(dict.fromkeys(make(each) if isinstance(each, int) else env.replace(each) for each in sizes))
     single = [
@@ -175,10 +176,13 @@ def candidates(env, sizes, totals, numbers):
         for a, b in (*itertools.combinations(sizes, 2), *totals)
         if of_data(make(a)) or of_data(make(b))
     ]
-    for expr in (*sizes, *(total for pair in totals for total in pair)):
-        for name, number in itertools.product(sorted(of_data(make(expr))), dict.fromkeys(numbers)):
-            common = math.gcd(*make(expr).terms.values(), number)
-            single.append({name: Multiple(number // common)} if number != common else {})
+    multiples = []
+    for expr in (*sizes, *wholes, *(total for pair in totals for total in pair)):
+        expr = env.replace(make(expr))
+        for name, number in itertools.product(sorted(of_data(expr)), dict.fromkeys(numbers)):
+            common = math.gcd(*expr.terms.values(), number)
+            multiples += [(number // common, name)] if number != common else []
+    single += [{name: Multiple(of)} for of, name in sorted(multiples)]  # the smallest relies on the least
     single = [each for i, each in enumerate(single) if each and each not in single[:i]]
     pairs = [{**a, **b} for a, b in itertools.combinations(single, 2) if not a.keys() & b.keys()]
     return single + (pairs if len(single) <= 12 else [])

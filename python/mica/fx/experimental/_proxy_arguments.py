@@ -151,6 +151,12 @@ class SizeNodes:
             self._truths[expr] = node
         self._bind(name, node, None)
 
+    def symbol_of(self, node):
+        """The symbol that a node is known by; None of others. It may be known to be an expression, whose nodes come later."""
+        return next(
+            (symbol(name) for name, (known, axis) in self._inputs.items() if known is node and axis is None), None
+        )
+
     def assertion(self, relation):
         """Nodes that assert what a program states of data."""
         node = self._truth(relation)
