@@ -194,3 +194,22 @@ def test_notes_on_nodes_stay():
     assert [node.meta["custom"]["mine"] for node in decomposed.graph.nodes] == [
         "placeholder", "call_function", "call_function", "output",
     ]  # fmt: skip
+
+
+class Related(nn.Module):
+    def forward(self, u, w, x, y):
+        return u[1:] + w, x.flatten() + y
+
+
+def test_a_program_whose_sizes_follow_from_others_is_exported_again():
+    """The program compares its inputs first, so that what they have to be is known before the operations need it."""
+    args = (torch.randn(5), torch.randn(4), torch.randn(4, 4), torch.randn(16))
+    sizes = ([Dim.DYNAMIC], [Dim.DYNAMIC], [Dim.DYNAMIC, Dim.DYNAMIC], [Dim.DYNAMIC])
+    module = Related()
+    for _ in range(3):
+        module = export(module, args, dynamic_shapes=sizes).module()
+    others = (torch.randn(7), torch.randn(6), torch.randn(2, 9), torch.randn(18))
+    for made, wanted in zip(module(*others), Related()(*others), strict=True):
+        assert torch.equal(made, wanted)
+    with pytest.raises(AssertionError, match="Guard failed"):
+        module(*others[:3], torch.randn(17))

@@ -264,3 +264,19 @@ def test_fields_name_inputs():
     program = torch.export.export(Sum(), given)
     assert program.graph_signature.user_inputs == ("pair_a", "pair_b", "point_x", "point_y_0")
     assert program.module()(*given).tolist() == [4.0, 4.0]
+
+
+def test_what_examples_leave_open_is_narrowed_by_the_program():
+    class First(nn.Module):
+        def forward(self, x, pair):
+            return (x + pair[0])[:3]
+
+    more = AdditionalInputs()
+    more.add((torch.ones(5), [torch.ones(5)]))
+    program = export(First(), (torch.ones(4), [torch.ones(4)]), dynamic_shapes=more)
+    assert program.module()(torch.ones(9), [torch.ones(9)]).tolist() == [2.0] * 3
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(torch.ones(9), [torch.ones(8)])
+    more.add((torch.ones(2), [torch.ones(2)]))
+    with pytest.raises(AssertionError, match="Guard failed"):
+        export(First(), (torch.ones(4), [torch.ones(4)]), dynamic_shapes=more)

@@ -269,13 +269,16 @@ class _Search:
         return {b: lambda values, a=a: values[a] for b, a in self._first_of(pairs).items()}
 
     def _solved(self):
-        """A size that follows from others: one of the arguments is as large as another, or holds as many elements."""
+        """A size that follows from others: one of the arguments is as large as another, or holds as many elements, or a guard
+        says so, which the numbers of the worlds do not know."""
         env = self._env
         place = {name: i for i, name in enumerate(env.var_to_val)}
         given = _Arguments(*self._call, env)
         sizes = list(dict.fromkeys(env.replace(make(size)) for size in given.sizes))
-        for a, b in (*itertools.combinations(sizes, 2), *given.totals):
-            difference = env.replace(make(a)) - env.replace(make(b))
+        pairs = (*itertools.combinations(sizes, 2), *given.totals)
+        differences = [env.replace(make(a)) - env.replace(make(b)) for a, b in pairs]
+        differences += [symbol(name) - env.replacements[name] for name in self._names if name in env.replacements]
+        for difference in differences:
             names = difference.free_symbols
             if not names or not names <= place.keys():
                 continue

@@ -110,8 +110,8 @@ class _Wishes(NamedTuple):
 def _export(mod, args, kwargs, dynamic_shapes, wishes):
     values = named_arguments(mod.forward, args, kwargs)
     if isinstance(dynamic_shapes, AdditionalInputs):
-        labels = dynamic_shapes.labels(mod, args, kwargs)
-        program = _export(mod, args, kwargs, labels, wishes)
+        found = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
+        program = _export(mod, args, kwargs, found, wishes)
         dynamic_shapes.verify(program)
         return program
     if isinstance(dynamic_shapes, ShapesCollection):

@@ -174,14 +174,6 @@ class AdditionalInputs:
 
     def dynamic_shapes(self, m, args, kwargs=None):
         """Dim.DYNAMIC for each size that differs, None for the others, in the form of the arguments."""
-        return self._sizes(m, args, kwargs, lambda sizes: Dim.DYNAMIC)
-
-    def labels(self, m, args, kwargs=None):
-        """Names for the sizes that differ. Sizes that are equal in every example share a name."""
-        names = {}
-        return self._sizes(m, args, kwargs, lambda sizes: names.setdefault(sizes, Dim(f"n{len(names)}")))
-
-    def _sizes(self, m, args, kwargs, name):
         from mica import _C
         from mica.utils._pytree import tree_unflatten
 
@@ -202,7 +194,7 @@ class AdditionalInputs:
             if len({value.dim() for value in values}) > 1:
                 raise ValueError("The tensors of the examples do not have the same number of dimensions")
             sizes = zip(*(value.shape for value in values), strict=True)
-            found.append(tuple(name(each) if len(set(each)) > 1 else None for each in sizes))
+            found.append(tuple(Dim.DYNAMIC if len(set(each)) > 1 else None for each in sizes))
         return tree_unflatten(found, form)
 
     def verify(self, ep):
