@@ -186,3 +186,34 @@ def test_open_numbers_among_the_inputs_are_written():
         assert torch.equal(ours[0], theirs[0]) and ours[1] == theirs[1]
     with pytest.raises(AssertionError, match="Guard failed: shift == 2"):
         again.module()(torch.ones(5), 4, 3)
+
+
+class Chosen(nn.Module):
+    def forward(self, x):
+        return x[torch.cond(x.sum() > 3, lambda: 0, lambda: 1)]
+
+
+def test_numbers_that_branches_return_travel():
+    x = torch.arange(9.0).view(3, 3)
+    module = load(written(export(Chosen(), (x,)))).module()
+    assert torch.equal(module(x), x[0]) and torch.equal(module(-x), -x[1])
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x, y):
+        return x * self.weight + y[1:]
+
+
+def test_ranges_and_gradients_of_inputs_travel():
+    n = Dim("n", min=3, max=6)
+    args = torch.randn(4, requires_grad=True), torch.randn(5)
+    program = export(Shifted(), args, dynamic_shapes=({0: n}, {0: n + 1}))
+    found = load(written(program))
+    assert found.range_constraints == program.range_constraints and len(found.range_constraints) == 2
+    weight, x, y = (node.meta["val"] for node in found.graph.nodes if node.op == "placeholder")
+    assert (found.range_constraints[x.shape[0].node.expr].lower, y.requires_grad) == (3, False)
+    assert weight.requires_grad and x.requires_grad

@@ -204,10 +204,7 @@ class _GraphWriter:
                 self.note(name, each)
         if schema is not None and len(schema.returns) == 1:
             return [{"as_tensors": [{"name": name} for name in names]}]
-        return [
-            {"as_tensor": {"name": name}} if isinstance(each, _C.TensorBase) else {"as_none": True}
-            for name, each in zip(names, value, strict=True)
-        ]
+        return [_result(name, each) for name, each in zip(names, value, strict=True)]
 
     def call(self, node):
         target, schema = node.target, getattr(node.target, "_schema", None)
@@ -257,6 +254,13 @@ class _GraphWriter:
         return {"inputs": inputs, "outputs": outputs, "nodes": self.nodes, "tensor_values": self.tensors,
                 "sym_int_values": self.ints, "sym_bool_values": self.bools, "is_single_tensor_return": is_single,
                 "custom_obj_values": {}, "sym_float_values": self.floats}  # fmt: skip
+
+
+def _result(name, value):
+    """One of the results of a node that has several."""
+    if isinstance(value, mica.SymInt):
+        return {"as_sym_int": {"as_name": name}}
+    return {"as_tensor": {"name": name}} if isinstance(value, _C.TensorBase) else {"as_none": True}
 
 
 def _is_item_of_list(node):

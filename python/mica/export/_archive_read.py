@@ -15,6 +15,7 @@ from mica.export._archive import DTYPES, FORMATS, LAYOUTS, OVERLOADS
 from mica.export._archive_signatures import ArchiveError, only_entry, read_call, read_input, read_output
 from mica.export._nodes import placeholder
 from mica.fx.experimental._expression_texts import parse
+from mica.fx.experimental._expressions import Symbol
 from mica.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, ValueRange
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
@@ -60,12 +61,23 @@ class _GraphReader:
     def __init__(self, document):
         self.data, self.graph, self.nodes, self.modules = document["graph_module"]["graph"], Graph(), {}, {}
         self.ranges = {
-            name: ValueRange(ends["min_val"], ends["max_val"])
+            Symbol(name): ValueRange(ends["min_val"], ends["max_val"])
             for name, ends in document.get("range_constraints", {}).items()
+            if name.isidentifier()
         }
         self.env = ShapeEnv(duck_shape=False)
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env)
         self.mode.static_shapes = True
+
+    def all_ranges(self):
+        """The ranges of symbols, and of sizes of the inputs that follow from them."""
+        found = dict(self.ranges)
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                for size in getattr(node.meta.get("val"), "__dict__", {}).get("_sizes", ()):
+                    if not isinstance(size, int) and not size.is_simple() and size.free_symbols <= self.ranges.keys():
+                        found[size] = ValueRange(*size.bounds(self.ranges))
+        return found
 
     # ---- values
 
@@ -174,6 +186,8 @@ class _GraphReader:
             self.add(name, node)
             if kind not in ("as_tensor", "as_sym_int"):
                 node.meta["val"] = self.argument(union)
+            elif kind == "as_tensor" and self.data["tensor_values"][name]["requires_grad"]:
+                node.meta["val"].requires_grad_()
         for row in self.data["nodes"]:
             self.call(row)
         outputs = tuple(self.argument(each) for each in self.data["outputs"])
@@ -325,7 +339,7 @@ def _program_of(document, state, constants):
     outputs = [read_output(each, reader) for each in module["signature"]["output_specs"]]
     calls = [read_call(each, reader) for each in module["module_call_graph"]]
     return _program.ExportedProgram(
-        reader.root(), graph, _signature.ExportGraphSignature(inputs, outputs), state, reader.ranges, calls, None,
+        reader.root(), graph, _signature.ExportGraphSignature(inputs, outputs), state, reader.all_ranges(), calls, None,
         constants, verifiers=document.get("verifiers"),
     )  # fmt: skip
 
