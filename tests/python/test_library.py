@@ -5,6 +5,8 @@ import pickle
 
 import mica
 import pytest
+from mica._subclasses.fake_tensor import DataDependentOutputException
+from mica._subclasses.fake_tensor import FakeTensorMode as _FakeTensorMode
 
 
 @pytest.fixture
@@ -325,3 +327,46 @@ def test_a_tensor_where_a_list_of_indices_is_asked_for():
     assert mica.ops.aten.index_put(x, places, mica.tensor(7)).tolist() == [[0, 1], [2, 7]]
     with pytest.raises(TypeError, match="must be tuple of Tensors, not Tensor"):
         mica.ops.aten.cat(x)
+
+
+def test_an_operator_that_only_changes_arguments_needs_no_fake_function():
+    mica.library.define("test_bare::count", "(Tensor(a!) x, Tensor[] others, int n) -> ()")
+
+    @mica.library.impl("test_bare::count", "cpu")
+    def count(x, others, n):
+        x.add_(n).add_(others[0])
+
+    def function(x):
+        y = x * 2
+        mica.ops.test_bare.count(y, [x], 3)
+        return y + 1
+
+    x = mica.arange(3.0)
+    for backend in ("eager", "aot_eager"):
+        assert mica.equal(mica.compile(function, backend=backend, fullgraph=True)(x), function(x))
+    assert mica.equal(mica.export.export(_AsModule(function), (x,)).module()(x), function(x))
+    mica.library.define("test_bare::reads", "(Tensor x) -> ()")
+    mica.library.impl("test_bare::reads", "cpu", lambda x: None)
+    with _FakeTensorMode(), pytest.raises(RuntimeError, match="test_bare.reads.default"):
+        mica.ops.test_bare.reads(mica.ones(2))
+
+
+@pytest.mark.parametrize("has_fake", [False, True])
+def test_a_number_that_an_operator_writes_is_not_known(has_fake):
+    name = f"test_bare::write{int(has_fake)}"
+    mica.library.define(name, "(Tensor(a!) x) -> ()")
+    if has_fake:
+        mica.library.register_fake(name, lambda x: None)
+    with _FakeTensorMode():
+        number = mica.tensor(2.0)
+        assert number.item() == 2
+        getattr(mica.ops.test_bare, name.rpartition(":")[2])(number)
+        with pytest.raises(DataDependentOutputException):
+            number.item()
+
+
+def test_scales_of_resampling_by_their_name():
+    x, aten = mica.rand(1, 2, 4, 5), mica.ops.aten
+    made = aten.upsample_bilinear2d.vec(x, output_size=None, align_corners=False, scale_factors=[2.0, 3.0])
+    assert mica.equal(made, aten.upsample_bilinear2d.vec(x, None, False, [2.0, 3.0])) and made.shape == (1, 2, 8, 15)
+    assert aten.upsample_nearest2d.vec(x, output_size=None, scale_factors=[2.5, 2.5]).shape == (1, 2, 10, 12)

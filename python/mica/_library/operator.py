@@ -160,6 +160,12 @@ class Operator:
         """Whether a function that was registered for fake tensors computes what the result on the meta device is like."""
         return self.fake is not None and "Meta" not in self.kernels
 
+    @property
+    def only_changes(self):
+        """Whether it changes its arguments and returns nothing, so that fake tensors need no function of its own for it."""
+        is_bare = self.fake is None and self._key("meta") is None
+        return is_bare and self.defined and self.schema.is_mutable and not self.schema.returns
+
     def run(self, device, args, kwargs):
         """The registered function for the device, without a thought of gradients. A mode is asked first."""
         if mica._C._len_torch_dispatch_stack() and self._key(device) != "CompositeImplicitAutograd":

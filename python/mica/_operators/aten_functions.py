@@ -116,9 +116,13 @@ def _upsampling(name):
         made = upsampled(input, output_size, align_corners, *scales, **named)
         return made if out is None else _written(name, made, out)
 
-    def upsampled(input, output_size, align_corners=None, *scales, scales_d=None, scales_h=None, scales_w=None):
+    def upsampled(
+        input, output_size, align_corners=None, *scales, scales_d=None, scales_h=None, scales_w=None, scale_factors=None
+    ):
         if not corners:
             scales, align_corners = (align_corners, *scales), None
+        if scale_factors is not None:
+            scales = (scale_factors,)
         if any(scale is not None for scale in (scales_d, scales_h, scales_w)):
             scales = (scales_d, scales_h, scales_w)[5 - input.dim() :]
         # Scales without a size come as one list. Beside a size they only say how places are found.

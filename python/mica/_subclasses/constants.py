@@ -11,7 +11,7 @@ import mica
 from mica import _C
 from mica.utils._pytree import tree_leaves, tree_map_only
 
-__all__ = ["follow", "note"]
+__all__ = ["follow", "forget_written", "note"]
 
 _MOST = 1  # the most elements of a constant
 _DRAWING = ("rand", "bernoulli", "normal", "uniform", "dropout", "multinomial", "poisson", "exponential", "random")
@@ -45,14 +45,19 @@ def _written(func, args, kwargs):
     return [leaf for name in names for leaf in tree_leaves(given.get(name)) if isinstance(leaf, _C.TensorBase)]
 
 
+def forget_written(mode, func, args, kwargs):
+    """Forget the numbers of tensors that an operator writes."""
+    for fake in _written(func, args, kwargs) if func._schema.is_mutable else ():
+        _forget(mode, fake)
+
+
 def follow(mode, func, args, kwargs, made, fakes):
     """Compute an operator on the real tensors behind its arguments, if all of them have one."""
     is_known = all(fake.constant is not None for fake in fakes) and str(kwargs.get("device", "cpu")) in ("cpu", "None")
     is_known = is_known and fakes and not any(word in func.overloadpacket.__name__ for word in _DRAWING)
     real = _computed(func, args, kwargs) if is_known else None
     if real is None:
-        for fake in _written(func, args, kwargs) if func._schema.is_mutable else ():
-            _forget(mode, fake)
+        forget_written(mode, func, args, kwargs)
         return
     results = zip(tree_leaves(made), tree_leaves(real), strict=False)
     for fake, each in results:

@@ -168,7 +168,13 @@ class FakeTensorMode(TorchDispatchMode):
             if name == "_to_copy" and str(place) == "meta":  # the engine names the place where the tensor is
                 place = None
         is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
-        if (own := getattr(func, "_op", None)) is not None and getattr(own, "fake_is_asked", False):
+        own = getattr(func, "_op", None)
+        asks_fake, only_changes = getattr(own, "fake_is_asked", False), getattr(own, "only_changes", False)
+        if (asks_fake or only_changes) and self.constants:
+            constants.forget_written(self, func, args, kwargs)
+        if only_changes:
+            return None
+        if asks_fake:
             return self._own_result(func, args, kwargs if place is None else {**kwargs, "device": place}, fakes)
         with _C.DisableTorchFunctionSubclass():
             asks = False  # for a size that only data decide
