@@ -157,3 +157,20 @@ def test_none_stands_for_an_empty_list_and_for_an_optional_that_has_to_be_given(
     torch.manual_seed(0)
     drawn = torch.empty(1000, dtype=torch.int16).random_(5, None)
     assert drawn.min() >= 5 and drawn.max() > 1000
+
+
+def test_sizes_that_are_tensors_of_one_element():
+    n, m = torch.tensor([5]), torch.tensor([[2]])
+    assert (
+        torch.zeros(n).shape == (5,) and torch.ones(n, m, 3).shape == (5, 2, 3) and torch.rand([m, n]).shape == (2, 5)
+    )
+    x = torch.arange(10.0)
+    assert x.view(n, 2).shape == (5, 2) and x.repeat(m).shape == (20,) and x.new_zeros(n).shape == (5,)
+    assert x[:1].expand(n).shape == (5,) and x.view(5, 2).sum(torch.tensor([1])).shape == (5,)
+    assert [len(part) for part in x.tensor_split(torch.tensor([4]))] == [4, 6]
+    for wrong in (torch.tensor([5.0]), torch.tensor([2, 3])):
+        with pytest.raises(TypeError):
+            torch.zeros(wrong)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        made = torch.compile(lambda n: torch.ones(n).repeat(2), backend="eager", dynamic=True, fullgraph=True)(n)
+    assert made.shape == (10,)

@@ -34,6 +34,12 @@ bool is_int_like(PyObject* o) {
   return PyIndex_Check(o);
 }
 
+bool is_size_like(PyObject* o) {
+  if (!is_tensor(o)) return is_int_like(o);
+  const Tensor& t = unwrap(o);
+  return t.numel() == 1 && is_integral(t.dtype()) && !t.requires_grad();
+}
+
 // A size that a graph leaves open (mica.SymInt), or a number that is computed from one.
 static bool is_open_number(PyObject* o) {
   const std::string_view name = Py_TYPE(o)->tp_name;
@@ -175,7 +181,7 @@ DType Arguments::any_dtype(int i) const {
 }
 
 int64_t Arguments::element(int i, PyObject* item, Py_ssize_t position) const {
-  if (!is_int_like(item)) {
+  if (!is_size_like(item)) {
     const char* got = Py_TYPE(item)->tp_name;
     PyErr_Format(
         PyExc_TypeError,

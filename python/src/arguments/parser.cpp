@@ -83,7 +83,7 @@ struct Matcher {
         if (i == 0 && !check(item)) return false;
       } else if (!is_tensor(item) && overrides_torch_function(item)) {
         note_overload(item);
-      } else if (i == 0 && !check(item) && !(check == is_int_like && overrides_torch_function(item))) {
+      } else if (i == 0 && !check(item) && !(check == is_size_like && overrides_torch_function(item))) {
         return false;
       }
     }
@@ -105,7 +105,7 @@ struct Matcher {
       case Kind::String:
         return PyUnicode_Check(o);
       case Kind::Ints:
-        return numbers(o, is_int_like) || (p.list_size > 0 && is_int_like(o));
+        return numbers(o, is_size_like) || (p.list_size > 0 && is_size_like(o));
       case Kind::Doubles:
       case Kind::Scalars:
         return numbers(o, is_number_like) || (p.list_size > 0 && is_number_like(o));
@@ -189,7 +189,7 @@ static PyObject* find_keyword(const Slot& p, PyObject* const* values, PyObject* 
 [[gnu::always_inline]] inline bool Matcher::match(const Signature& s, PyObject* self, PyObject* const* args,
                                                   Py_ssize_t nargs, PyObject* kwnames) {
   const Form& form = s.forms[self != nullptr];
-  const bool varargs = form.varargs && nargs > 0 && is_int_like(args[0]);
+  const bool varargs = form.varargs && nargs > 0 && is_size_like(args[0]);
   if (nargs > form.max_positional && !varargs) {
     failure.reason = Failure::TooManyPositional;
     return false;

@@ -282,6 +282,7 @@ inline bool small_int(PyObject* o, int64_t& value) {
   return true;
 }
 bool is_int_like(PyObject* o);     // an integer, __index__, or an integral 0-dim tensor; not a bool
+bool is_size_like(PyObject* o);    // that, or an integral tensor of one element
 bool is_number_like(PyObject* o);  // any number, a NumPy scalar, a 0-dim tensor
 bool is_numpy_scalar(PyObject* o);
 Scalar scalar_from_object(PyObject* o);
