@@ -169,3 +169,17 @@ def test_gradients_that_tensors_have_are_inputs_of_one_graph():
     added, none, size = torch.compile(step, backend=backend, fullgraph=True)(x)
     assert added.tolist() == [4.0, 4.0, 4.0] and none is None and size == 12
     assert x.grad.tolist() == [2.0, 2.0, 2.0] and len(graphs) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", lambda graph, inputs: graph.forward])
+def test_a_tensor_that_is_detached_in_place_in_one_graph(backend):
+    def function(x):
+        y = x * 2
+        z = y * 3
+        y.detach_()
+        return z + y, y.requires_grad, y.grad_fn is None
+
+    x = torch.ones(2, requires_grad=True)
+    made, requires_grad, is_leaf = torch.compile(function, backend=backend, fullgraph=True)(x)
+    made.sum().backward()
+    assert (made.tolist(), requires_grad, is_leaf, x.grad.tolist()) == ([8.0, 8.0], False, True, [6.0, 6.0])
