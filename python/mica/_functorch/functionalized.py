@@ -8,18 +8,26 @@ view of that root afterwards reads it anew. Inputs that were changed get their l
 import operator
 
 import mica
+from mica._functorch.functional_operators import (
+    functional_overload,
+    functional_target,
+    natural_dtypes,
+    target_without_out,
+    with_defaults,
+)
 from mica.fx.graph import Graph
 from mica.fx.node import Node, changes_by_name, map_arg
 
 __all__ = ["functionalized"]
 
 aten = mica.ops.aten
-_REFUSED = frozenset(["resize_", "set_", "resize_as_"])
 # Changes of sizes and strides alone: the tensor becomes a view of what it was.
 _RESHAPED = frozenset(
     ["as_strided_", "swapaxes_", "swapdims_", "t_", "transpose_", "squeeze_", "unsqueeze_", "detach_"]
 )
 _BATCH_NORMS = (aten.native_batch_norm.default, aten.batch_norm.default)
+# These compute in the dtype of a tensor given as out=, if no dtype is given.
+_IN_DTYPE_OF_OUT = frozenset(["cumprod", "cumsum", "mean", "nansum", "prod", "sum"])
 _IDENTITY = frozenset(["alias", "detach", "lift_fresh", "view_as"])
 
 
@@ -35,44 +43,6 @@ def _changes_unseen(target):
     return not is_operator and (
         getattr(target, "__name__", "") in ("__setitem__", "setitem") or changes_by_name(target)
     )
-
-
-def functional_target(target):
-    """The operator that computes what another one writes in place; its result is the new value of the first argument."""
-    name, overload = target._overloadpacket.__name__, target._overloadname
-    twins = {"zero_": ("zeros_like", "default"), "fill_": ("fill", overload), "copy_": ("copy", "default"),
-             "normal_": ("normal_functional", "default")}  # fmt: skip
-    twin, overload = twins.get(name, (name.removesuffix("_"), overload))
-    packet = getattr(getattr(mica.ops, target.namespace), twin, None)
-    if packet is not None and overload not in packet.overloads():  # bernoulli_.float is bernoulli.p
-        overload = next((each for each in packet.overloads() if _takes_as(getattr(packet, each), target)), None)
-    if name in _REFUSED or packet is None or overload is None or not name.endswith("_"):
-        raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {target} writes in place")
-    return getattr(packet, overload)
-
-
-def functional_overload(packet, target):
-    """The overload of an operator that takes the arguments of one that changes a tensor."""
-    name = target._overloadname
-    return name if name in packet.overloads() else next(
-        each for each in packet.overloads() if _takes_as(getattr(packet, each), target)
-    )  # fmt: skip
-
-
-def _takes_as(found, target):
-    """Whether an operator takes the arguments of another one."""
-    ours, theirs = ([(a.name, str(a.type)) for a in each._schema.arguments] for each in (found, target))
-    return ours == theirs
-
-
-def _with_defaults(args, kwargs, target, found):
-    """Positional arguments, with those that were left out and that the other operator has no default for."""
-    args = list(args)
-    for ours, theirs in list(zip(target._schema.arguments, found._schema.arguments, strict=False))[len(args) :]:
-        if ours.kwarg_only or ours.name in kwargs or not ours.has_default_value() or theirs.has_default_value():
-            break
-        args.append(ours.default_value)
-    return tuple(args)
 
 
 class _Step:
@@ -266,18 +236,22 @@ class _Rewriter:
             return
         if len(written) != 1 or written[0].is_out or not isinstance(target_node, Node):
             raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
-        args, kwargs = map_arg(node.args, self.get), map_arg(node.kwargs, self.get)
         target = functional_target(node.target)
-        if node.target._overloadpacket.__name__ == "zero_":
-            args = args[:1]
-        else:
-            args = _with_defaults(args, kwargs, node.target, target)
-        made = self.emit(target, args, kwargs)
-        made.meta = dict(node.meta)
+        args = node.args[:1] if name == "zero_" else with_defaults(node.args, node.kwargs, node.target, target)
+        made = self.emit(target, map_arg(args, self.get), map_arg(node.kwargs, self.get))
+        made = self.cast(made, natural_dtypes(target, args, node.kwargs), node.meta)
         self.write(target_node, made)
         place = self.places.get(target_node, (target_node, ()))
         self.places[node] = place
         self.values[node] = (made, self.versions[place[0]])
+
+    def cast(self, made, dtypes, meta):
+        """A new value in the dtype of the tensor that it is written to, where the operator gives another one."""
+        wanted = getattr(meta.get("val"), "dtype", None)
+        if wanted is not None and dtypes and dtypes[0] != wanted:
+            made = self.emit(aten._to_copy.default, (made,), {"dtype": wanted, "layout": mica.strided})
+        made.meta = dict(meta)
+        return made
 
     def become(self, node, target_node, name):
         """Let a tensor be a view of what it was, or of another one, from now on."""
@@ -354,9 +328,13 @@ class _Rewriter:
         if target is None or not all(isinstance(out, Node) for out in outs):
             raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
         kwargs = {name: value for name, value in node.kwargs.items() if name not in {a.name for a in written}}
+        dtypes = natural_dtypes(target, node.args, kwargs)
+        if target._overloadpacket.__name__ in _IN_DTYPE_OF_OUT and kwargs.get("dtype") is None:
+            kwargs["dtype"], dtypes = outs[0].meta["val"].dtype, ()
         made = self.emit(target, map_arg(node.args, self.get), map_arg(kwargs, self.get))
         made.meta = dict(node.meta)
         if len(outs) == 1:
+            made = self.cast(made, dtypes, node.meta)
             self.write(outs[0], made)
             place = self.places.get(outs[0], (outs[0], ()))
             self.places[node] = place
@@ -365,19 +343,8 @@ class _Rewriter:
         self.values[node] = (made, 0)
         for i, out in enumerate(outs):
             item = self.emit(operator.getitem, (made, i), {})
-            item.meta["val"] = node.meta["val"][i]
+            item = self.cast(item, dtypes[i : i + 1], {"val": node.meta["val"][i]})
             self.write(out, item)
-
-
-def target_without_out(target, outs):
-    """The overload that takes the same arguments but for those that are written to; None where there is none."""
-    wanted = [(a.name, str(a.type)) for a in target._schema.arguments if a.name not in outs]
-    packet = target._overloadpacket
-    for name in packet.overloads():
-        overload = getattr(packet, name)
-        if not overload._schema.is_mutable and [(a.name, str(a.type)) for a in overload._schema.arguments] == wanted:
-            return overload
-    return None
 
 
 def functionalized(graph, outputs, remove_views=False):
