@@ -174,3 +174,23 @@ def test_modes_and_options_are_torchs():
             torch.compile(**wrong)(function)
     for right in ({"mode": "max-autotune"}, {"options": {"cpp.threads": 2, "max_autotune": True}}, {"dynamic": True}):
         assert torch.compile(function, **right)(torch.ones(1)).item() == 2
+
+
+def test_operators_of_the_programs_own_may_ask_for_values():
+    @torch.library.custom_op("test_full_graph::halved_if_large", mutates_args=())
+    def halved_if_large(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        if x.sum() > 10:
+            return x / 2
+        return plain(x)
+
+    @torch.compiler.disable
+    def plain(x):
+        return x.clone()
+
+    halved_if_large.register_fake(torch.empty_like)
+    function = torch.compile(lambda x: halved_if_large(x + 1) * 3, fullgraph=True)
+    assert function(torch.ones(3)).tolist() == [6, 6, 6]
+    assert function(torch.full((3,), 9.0)).tolist() == [15, 15, 15]
+    with pytest.raises(Unsupported):
+        torch.compile(branch, fullgraph=True)(torch.ones(3))

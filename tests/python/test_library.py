@@ -370,3 +370,35 @@ def test_scales_of_resampling_by_their_name():
     made = aten.upsample_bilinear2d.vec(x, output_size=None, align_corners=False, scale_factors=[2.0, 3.0])
     assert mica.equal(made, aten.upsample_bilinear2d.vec(x, None, False, [2.0, 3.0])) and made.shape == (1, 2, 8, 15)
     assert aten.upsample_nearest2d.vec(x, output_size=None, scale_factors=[2.5, 2.5]).shape == (1, 2, 10, 12)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_an_operator_that_returns_nothing_needs_no_fake_function(library, backend):
+    library.define("add_into(Tensor(a!) x, Tensor y) -> ()")
+
+    @mica._dynamo.disable
+    def add_into(x, y):
+        x.add_(y)
+
+    library.impl("add_into", add_into, "CPU")
+
+    def function(x):
+        y = x * 2
+        mica.ops.test_library.add_into(y, x)
+        return y + 1
+
+    x = mica.ones(3)
+    assert mica.compile(function, backend=backend, fullgraph=True)(x).tolist() == [4, 4, 4]
+
+
+def test_results_of_marked_operators_are_what_they_write_to(library):
+    from mica._subclasses.fake_tensor import FakeTensorMode
+
+    library.define("twice_(Tensor(a!) x) -> Tensor(a!)", tags=mica.Tag.inplace)
+    library.define("twice.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)", tags=mica.Tag.out)
+    library.impl("twice_", lambda x: x.mul_(2), "CPU")
+    library.impl("twice.out", lambda x, *, out: out.copy_(x * 2), "CPU")
+    with FakeTensorMode():
+        x, out = mica.ones(3), mica.empty(3)
+        assert mica.ops.test_library.twice_(x) is x
+        assert mica.ops.test_library.twice.out(x, out=out) is out

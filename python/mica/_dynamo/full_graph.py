@@ -87,10 +87,19 @@ def _use_of_truth(frame):
     return None
 
 
+def _within_operator(frame):
+    """Whether a frame is within an operator of the program's own: nobody looks into these functions."""
+    from mica._library.operator import Operator
+
+    while frame is not None and frame.f_code is not Operator.__call__.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def refuse(what):
     """Raise for a value that is asked for where the whole function is to be compiled, unless torch could go on."""
     frame = sys._getframe(1)
-    if _running.is_opaque(frame):
+    if _running.is_opaque(frame) or _within_operator(frame):
         return
     if what in ("graph_break", "disable"):
         frame = _users_frame(frame)

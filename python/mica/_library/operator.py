@@ -161,10 +161,20 @@ class Operator:
         return self.fake is not None and "Meta" not in self.kernels
 
     @property
-    def only_changes(self):
-        """Whether it changes its arguments and returns nothing, so that fake tensors need no function of its own for it."""
-        is_bare = self.fake is None and self._key("meta") is None
-        return is_bare and self.defined and self.schema.is_mutable and not self.schema.returns
+    def fake_is_plain(self):
+        """Whether fake tensors need no function to know what a call returns: nothing, or what it writes to."""
+        if self.fake is not None or self._key("meta") is not None:
+            return False
+        writes = mica.Tag.inplace in self.tags or mica.Tag.out in self.tags
+        return writes or (self.schema.is_mutable and not self.schema.returns)
+
+    def plain_fake_result(self, args, kwargs):
+        """What such a call returns."""
+        if mica.Tag.out in self.tags:
+            written = [a.name for a in self.schema.arguments if a.kwarg_only and a.alias_info is not None]
+            given = tuple(kwargs[name] for name in written if name in kwargs)
+            return given[0] if len(given) == 1 else given
+        return args[0] if mica.Tag.inplace in self.tags else None
 
     def run(self, device, args, kwargs):
         """The registered function for the device, without a thought of gradients. A mode is asked first."""

@@ -169,11 +169,11 @@ class FakeTensorMode(TorchDispatchMode):
                 place = None
         is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
         own = getattr(func, "_op", None)
-        asks_fake, only_changes = getattr(own, "fake_is_asked", False), getattr(own, "only_changes", False)
-        if (asks_fake or only_changes) and self.constants:
+        asks_fake, is_plain = getattr(own, "fake_is_asked", False), getattr(own, "fake_is_plain", False)
+        if (asks_fake or is_plain) and self.constants:
             constants.forget_written(self, func, args, kwargs)
-        if only_changes:
-            return None
+        if is_plain:
+            return own.plain_fake_result(args, kwargs)
         if asks_fake:
             return self._own_result(func, args, kwargs if place is None else {**kwargs, "device": place}, fakes)
         with _C.DisableTorchFunctionSubclass():

@@ -121,7 +121,6 @@ GIVEN = {
     "_higher_order_ops.map._fake_map": _fake_map,
     "_higher_order_ops.scan._fake_scan": _fake_scan,
     "_higher_order_ops.invoke_subgraph.mark_compile_region": _marked,  # graphs that torch compiles once
-    "_export.config.patch": contextlib.nullcontext,
     "_is_functional_tensor": _no,
     "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
     "_inductor.cpu_vec_isa.pick_vec_isa": _nothing,

@@ -38,7 +38,7 @@ _CALLED_AT_ONCE = {
     "backends.disable_global_flags": None,
     "_C._get_cpu_capability": "DEFAULT",
     "_utils._is_privateuse1_backend_available": False,
-    "cpu._is_avx2_supported": False,
+    "cpu._is_avx2_supported": True,  # which tests of flexible attention ask for
     "_nnpack_available": False,
     # Whether vmap warns of its slow way; test classes put it back.
     "_C._debug_only_are_vmap_fallback_warnings_enabled": False,
@@ -140,6 +140,8 @@ def module_or_stand_in(name):
     except ImportError:
         package, _, own = name.rpartition(".")
         holder = module_or_stand_in(package)
+        if "torch.ops" in (name, package):  # objects that are no modules
+            return getattr(holder, own)
         if not isinstance(vars(holder).get(own), StandInModule):
             setattr(holder, own, StandInModule(name))
         return vars(holder)[own]
