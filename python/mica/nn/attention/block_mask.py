@@ -113,10 +113,10 @@ def _ordered(dense):
 def _dense(num_blocks, indices, columns):
     """The blocks that count, as a matrix of 0 and 1."""
     place = mica.arange(indices.shape[-1], device=indices.device)
-    counts = (place < num_blocks.unsqueeze(-1)).to(mica.int32)
+    counts = (place < num_blocks.unsqueeze(-1)) & (indices >= 0)  # -1 where a page is not there
     dense = mica.zeros((*indices.shape[:-1], columns + 1), dtype=mica.int32, device=indices.device)
     # Entries that do not count go to a column that is cut off.
-    dense.scatter_(-1, mica.where(counts.bool(), indices, columns).long(), 1)
+    dense.scatter_(-1, mica.where(counts, indices, columns).long(), 1)
     return dense[..., :columns].contiguous()
 
 

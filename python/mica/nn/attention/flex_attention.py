@@ -56,6 +56,11 @@ for _class in (BlockMask, create_block_mask, create_mask, and_masks, or_masks, n
     _class.__module__ = __name__  # where torch has them
 
 
+def _identity(score, batch, head, token_q, token_kv):
+    """Leaves a score as it is."""
+    return score
+
+
 def _check(query, key, value, enable_gqa):
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")

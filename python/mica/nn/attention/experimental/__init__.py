@@ -1,0 +1,1 @@
+"""Parts of attention that may change."""
