@@ -3,7 +3,11 @@
 import mica
 from mica.fx.node import map_arg
 
-__all__ = ["functional_overload", "functional_target", "natural_dtypes", "target_without_out", "with_defaults"]
+__all__ = [
+    "PLACE", "functional_overload", "functional_target", "natural_dtypes", "place_in", "target_without_out", "with_defaults",
+]  # fmt: skip
+
+PLACE = ("size", "stride", "storage_offset")  # of a view in the memory of its base
 
 _REFUSED = frozenset(["resize_", "set_", "resize_as_"])
 
@@ -76,3 +80,22 @@ def _example(node):
     if not isinstance(value, mica.Tensor):
         return 1 if isinstance(value, mica.SymInt) else value
     return mica.empty((1,) * value.dim(), dtype=value.dtype, device="meta")
+
+
+def place_in(root, chain):
+    """The sizes, the strides and the offset of a view, by a chain of view operators, in a dense tensor of the root's sizes."""
+    value, made = root.meta["val"], None
+    if all(isinstance(size, int) for size in value.shape):
+        try:
+            made = mica.empty(tuple(value.shape), dtype=value.dtype, device="meta")
+            for step in chain:
+                made = step.target(made, *step.args, **step.kwargs)
+                made = made if step.item is None else made[step.item]
+        except (RuntimeError, TypeError):
+            made = None
+    if made is None:
+        raise NotImplementedError(
+            "Mica's functionalize: an operator changes two views of one tensor, whose sizes are open or which are no "
+            "views of a dense one"
+        )
+    return list(made.shape), list(made.stride()), made.storage_offset()

@@ -9,9 +9,11 @@ import operator
 
 import mica
 from mica._functorch.functional_operators import (
+    PLACE,
     functional_overload,
     functional_target,
     natural_dtypes,
+    place_in,
     target_without_out,
     with_defaults,
 )
@@ -277,6 +279,8 @@ class _Rewriter:
         given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
         bases, kwargs = [], {name: value for name, value in given.items() if all(a.name != name for a in written)}
         kwargs = dict(map_arg(kwargs, self.get))
+        roots = [self.places.get(each, (each,))[0] for each in _nodes([given.get(a.name) for a in written])]
+        shared = {root for root in roots if roots.count(root) > 1}
 
         def keep(name, value):
             if isinstance(value, (list, tuple)):
@@ -284,15 +288,21 @@ class _Rewriter:
                 for i, each in enumerate(value):
                     keep(f"{name}_{i}", each)
                 return
-            kwargs[f"_{name}_base_index"] = None if value is None else len(bases)
-            bases.extend([] if value is None else [value])
+            root, chain = self.places.get(value, (value, ()))
+            if root in shared:
+                kwargs.update(zip((f"_{name}_{each}" for each in PLACE), place_in(root, chain), strict=True))
+                value = root
+            if value is not None and value not in bases:
+                bases.append(value)
+            kwargs[f"_{name}_base_index"] = None if value is None else bases.index(value)
 
         for a in written:
             keep(a.name, given.get(a.name))
-        roots = [self.places.get(base, (base, ()))[0] for base in bases]
-        if len(set(roots)) < len(roots):
-            raise NotImplementedError(f"Mica's functionalize: {node.target} changes two views of one tensor")
-        kwargs["_all_bases"] = [self.get(base) for base in bases]
+        dense = {"memory_format": mica.contiguous_format}  # by which places in a shared base are counted
+        kwargs["_all_bases"] = [
+            self.emit(aten.clone.default, (self.get(base),), dense) if base in shared else self.get(base)
+            for base in bases
+        ]
         made = self.emit(mica.ops.higher_order.auto_functionalized_v2, (node.target,), kwargs)
         value = node.meta.get("val")
         values = value if len(schema.returns) > 1 else (value,)
