@@ -172,3 +172,16 @@ def test_causal_biases():
     assert mica.allclose(attend(q, k, v, attn_mask=causal_lower_right(3, 5)), right)
     left = attend(q, k, v, mica.ones(3, 5, dtype=mica.bool).tril())
     assert mica.allclose(attend(q, k, v, causal_upper_left(3, 5)), left)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_masks_of_more_batches_and_heads_than_there_are(full):
+    def shifted(b, h, q, kv):
+        return (q >= kv + b + h) | (kv == 0)
+
+    mask = create_block_mask(shifted, 4, 3, 8, 8, device="cpu", BLOCK_SIZE=2, separate_full_blocks=full)
+    q, k, v = (mica.randn(4, 3, 8, 5) for _ in range(3))
+    whole = flex_attention(q, k, v, block_mask=mask)
+    few = [t[:1, :2] for t in (q, k, v)]
+    mica.testing.assert_close(flex_attention(*few, block_mask=mask), whole[:1, :2])
+    mica.testing.assert_close(flex_attention(*few, lambda s, b, h, i, j: s, mask), whole[:1, :2])

@@ -221,13 +221,22 @@ class BlockMask:
         spread = blocks.bool().repeat_interleave(rows, -2).repeat_interleave(columns, -1)
         return spread[..., :queries, :keys]
 
+    def _for_batch(self, blocks, batch, heads):
+        """The blocks for so many batches and heads. As in torch's kernels, those of another number are used in turns."""
+        for dim, count in ((-4, batch), (-3, heads)):
+            if blocks.dim() >= -dim and blocks.shape[dim] not in (1, count):
+                blocks = blocks.index_select(dim, mica.arange(count, device=blocks.device) % blocks.shape[dim])
+        return blocks
+
     def element_mask(self, batch, heads, device):
         """Which scores count, for so many batches and heads; they broadcast over those where the mask has one."""
         shape = (batch, heads, *self.seq_lengths)
         counts = evaluate(self.mask_mod, shape, device).to(mica.bool)
-        some = self._by_element(_dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1]))
-        counts = counts & some
-        return counts if self.full_kv_num_blocks is None else counts | self._by_element(self._full_blocks())
+        some = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
+        counts = counts & self._by_element(self._for_batch(some, batch, heads))
+        if self.full_kv_num_blocks is None:
+            return counts
+        return counts | self._by_element(self._for_batch(self._full_blocks(), batch, heads))
 
     def __getitem__(self, index):
         """The mask of some batches, heads or rows of blocks; its mask_mod must be set anew."""
