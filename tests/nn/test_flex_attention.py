@@ -185,3 +185,22 @@ def test_masks_of_more_batches_and_heads_than_there_are(full):
     few = [t[:1, :2] for t in (q, k, v)]
     mica.testing.assert_close(flex_attention(*few, block_mask=mask), whole[:1, :2])
     mica.testing.assert_close(flex_attention(*few, lambda s, b, h, i, j: s, mask), whole[:1, :2])
+
+
+def test_functions_that_mean_another_thing_for_all_scores_are_mapped():
+    """Indexing twice, or adding up, takes one score; for all of them vmap does it, not a call for each."""
+    mica.manual_seed(0)
+    bias, calls = mica.randn(2, 3, 64, requires_grad=True), []
+
+    def indexed_twice(score, b, h, q, kv):
+        calls.append(1)
+        return score + bias[b][h][q] * bias[b, h].sum()
+
+    q, k, v = (mica.randn(2, 3, 64, 4) for _ in range(3))
+    made = flex_attention(q, k, v, indexed_twice)
+    assert len(calls) < 20
+    scores = q @ k.transpose(-2, -1) / 2 + (bias * bias.sum(-1, keepdim=True)).unsqueeze(-1)
+    wanted = scores.softmax(-1) @ v
+    mica.testing.assert_close(made, wanted)
+    grads = [mica.autograd.grad((out * v).sum(), bias)[0] for out in (made, wanted)]
+    mica.testing.assert_close(*grads, atol=1e-4, rtol=1e-4)

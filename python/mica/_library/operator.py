@@ -163,7 +163,7 @@ class Operator:
     @property
     def fake_is_plain(self):
         """Whether fake tensors need no function to know what a call returns: nothing, or what it writes to."""
-        if self.fake is not None or self._key("meta") is not None:
+        if not self.defined or self.fake is not None or self._key("meta") is not None:
             return False
         writes = mica.Tag.inplace in self.tags or mica.Tag.out in self.tags
         return writes or (self.schema.is_mutable and not self.schema.returns)

@@ -11,10 +11,10 @@ from mica.nn.attention.block_mask import (  # noqa: F401
     and_masks,
     create_block_mask,
     create_mask,
-    evaluate,
     noop_mask,
     or_masks,
 )
+from mica.nn.attention.each_score import evaluate
 
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask", "create_mask",
