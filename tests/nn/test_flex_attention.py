@@ -204,3 +204,48 @@ def test_functions_that_mean_another_thing_for_all_scores_are_mapped():
     mica.testing.assert_close(made, wanted)
     grads = [mica.autograd.grad((out * v).sum(), bias)[0] for out in (made, wanted)]
     mica.testing.assert_close(*grads, atol=1e-4, rtol=1e-4)
+
+
+def test_autocast_casts_the_inputs_alone():
+    q, k, v = (mica.randn(1, 2, 16, 8) for _ in range(3))
+    seen = set()
+
+    def doubled(score, b, h, i, j):
+        seen.add(score.dtype)
+        return score * 2
+
+    narrow = [t.bfloat16() for t in (q, k, v)]
+    expected, expected_lse = flex_attention(*narrow, doubled, return_lse=True)
+    seen.clear()
+    with mica.autocast("cpu", dtype=mica.bfloat16):
+        made, lse = flex_attention(q, k, v, doubled, return_lse=True)
+        assert flex_attention(q.double(), k.double(), v.double()).dtype is mica.float64
+    assert made.dtype is mica.bfloat16 and lse.dtype is mica.float32 and mica.bfloat16 not in seen
+    assert mica.equal(made, expected) and mica.equal(lse, expected_lse)
+
+
+@pytest.mark.parametrize("narrow", [mica.float8_e4m3fn, mica.float16], ids=str)
+def test_keys_and_values_of_another_dtype(narrow):
+    q, k, v = mica.randn(1, 2, 16, 8), *(mica.randn(1, 2, 16, 8).to(narrow) for _ in range(2))
+    for score_mod in (None, lambda s, b, h, i, j: s * 2):
+        made = flex_attention(q, k, v, score_mod)
+        mica.testing.assert_close(made, flex_attention(q, k.float(), v.float(), score_mod))
+    assert flex_attention(q.to("meta"), k.to("meta"), v.to("meta")).device.type == "meta"
+
+
+def test_wrong_options_and_masks_that_are_no_truths_are_refused():
+    q, k, v = (mica.randn(1, 2, 16, 8) for _ in range(3))
+    with pytest.raises(ValueError, match="Invalid BACKEND value 'FOO'"):
+        flex_attention(q, k, v, kernel_options={"BACKEND": "FOO"})
+    with pytest.raises(RuntimeError, match="BACKEND cannot be combined"):
+        flex_attention(q, k, v, kernel_options={"BACKEND": "TRITON", "FORCE_USE_FLEX_ATTENTION": True})
+    with pytest.raises(AssertionError, match=r"mask.dtype must be torch.bool, got (torch|mica).float32"):
+        create_block_mask(lambda b, h, i, j: (i - j).float(), 1, 1, 16, 16, device="cpu")
+
+
+def test_a_mask_of_one_block_fits_all_lengths():
+    from mica.nn.attention.flex_attention import _create_empty_block_mask
+
+    q, k, v = (mica.randn(1, 2, 16, 8) for _ in range(3))
+    made = flex_attention(q, k, v, block_mask=_create_empty_block_mask(q, k))
+    assert mica.equal(made, flex_attention(q, k, v))

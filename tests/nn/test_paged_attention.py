@@ -16,6 +16,10 @@ def distance(score, b, h, q, kv):
     return score + (q - kv) * 0.1
 
 
+def biased(score, b, h, q, kv):
+    return score + mica.linspace(-1, 1, 2 * LENGTH)[q - kv + LENGTH - 1]
+
+
 def filled(lengths, values=SIZE):
     """A table with so many tokens of each sequence, the keys and values, and the caches that hold them."""
     mica.manual_seed(0)
@@ -34,7 +38,7 @@ def filled(lengths, values=SIZE):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("score_mod", [None, distance])
+@pytest.mark.parametrize("score_mod", [None, distance, biased])
 def test_attention_over_pages_is_attention_over_sequences(score_mod, compiled):
     paged, k, v, caches = filled([LENGTH, LENGTH, LENGTH])
     q = mica.randn(3, HEADS, LENGTH, SIZE)
@@ -80,6 +84,9 @@ def test_pages_are_reserved_and_taken_back():
     assert (paged.page_table[0] == -1).all() and (paged.physical_to_logical[0] == -1).all()
     paged.reserve(mica.tensor([1]), mica.tensor([2 * PAGE + 1]))
     assert paged.capacity.tolist() == [0, 3 * PAGE]
+    paged.reserve(mica.tensor(0), mica.tensor(1))
+    paged.erase(mica.tensor([0, 1]))
+    assert sorted(paged.empty_pages) == [0, 1, 2, 3] and (paged.page_table == -1).all()
 
 
 def test_what_does_not_fit_is_refused():

@@ -297,7 +297,9 @@ def create_block_mask(
     if _takes(mask_mod) != 4:
         raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
     rows, columns = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
-    mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
+    mask = evaluate(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), mica.device("cpu" if device is None else device))
+    if mask.dtype is not mica.bool:
+        raise AssertionError(f"mask.dtype must be torch.bool, got {mask.dtype}")
     mask = mica.nn.functional.pad(mask, (0, -KV_LEN % columns, 0, -Q_LEN % rows))
     blocks = mask.reshape(*mask.shape[:2], mask.shape[2] // rows, rows, mask.shape[3] // columns, columns)
     counted = blocks.sum((3, 5))

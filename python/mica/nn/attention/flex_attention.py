@@ -86,6 +86,35 @@ def _check(query, key, value, enable_gqa):
         raise ValueError(f"Expect Bq == Bkv or Bkv == 1, but got Bq={query.size(0)} and Bkv={key.size(0)}.")
 
 
+_BACKENDS = ("AUTO", "TRITON", "FLASH", "TRITON_DECODE")
+
+
+def _check_options(options):
+    if "BACKEND" not in options:
+        return
+    if options.get("FORCE_USE_FLEX_ATTENTION"):
+        raise RuntimeError(
+            "BACKEND cannot be combined with legacy FORCE_USE_FLEX_ATTENTION. BACKEND supersedes the legacy knob; please "
+            "drop FORCE_USE_FLEX_ATTENTION and only specify the desired BACKEND."
+        )
+    if options["BACKEND"] not in _BACKENDS:
+        raise ValueError(f"Invalid BACKEND value {options['BACKEND']!r}. Must be one of {_BACKENDS}")
+
+
+def _create_empty_block_mask(query, key):
+    """The mask of one block that lets everything through, whatever the lengths are."""
+    return BlockMask.from_kv_blocks(
+        mica.ones(1, 1, 1, dtype=mica.int32, device=query.device),
+        mica.zeros(1, 1, 1, 1, dtype=mica.int32, device=query.device),
+        BLOCK_SIZE=_LARGE_SPARSE_BLOCK_SIZE,
+        seq_lengths=(1, 1),
+    )
+
+
+def _is_empty(block_mask):
+    return set(block_mask.BLOCK_SIZE) == {_LARGE_SPARSE_BLOCK_SIZE} and block_mask.mask_mod is noop_mask
+
+
 def _check_mask(block_mask, query, key):
     lengths = (query.size(-2), key.size(-2))
     if block_mask.seq_lengths != lengths:
@@ -112,12 +141,25 @@ def flex_attention(
     memory is that of the matrix of scores.
     """
     _check(query, key, value, enable_gqa)
+    _check_options(kernel_options or {})
+    if block_mask is not None and _is_empty(block_mask):
+        block_mask = None
     if block_mask is not None:
         _check_mask(block_mask, query, key)
     if return_lse and return_aux is not None:
         raise ValueError("Cannot specify both return_lse and return_aux. return_lse is deprecated; use return_aux")
     if return_aux is not None and return_aux.max_scores:
         raise NotImplementedError("Returning max scores is not supported on CPU/MPS.")
+    kind = query.device.type
+    if mica.is_autocast_enabled(kind):  # as for one operator: the inputs are cast, and nothing that it is made of
+        from mica.amp.autocast_mode import _cast
+
+        query, key, value = _cast((query, key, value), kind, mica.get_autocast_dtype(kind))
+        with mica.autocast(kind, enabled=False):
+            return flex_attention(
+                query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
+                return_aux=return_aux,
+            )  # fmt: skip
     lse_wanted = return_lse or (return_aux is not None and return_aux.lse)
     batch, heads, queries, keys = *query.shape[:3], key.size(2)
     groups = heads // max(key.size(1), 1)
@@ -125,6 +167,7 @@ def flex_attention(
     if score_mod is None and not lse_wanted:
         if key.size(0) != batch:
             key, value = (t.expand(batch, -1, -1, -1) for t in (key, value))
+        key, value = key.to(query.dtype), value.to(query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, mask, scale=scale, enable_gqa=groups > 1)
         return (out, AuxOutput()) if return_aux is not None else out
     if groups > 1:
@@ -138,7 +181,7 @@ def flex_attention(
     lse = mica.logsumexp(scores, -1)
     # A row without a score has weights of zero, where exp(inf - inf) would be NaN.
     weights = mica.exp(scores - lse.masked_fill(mica.isneginf(lse), 0).unsqueeze(-1))
-    out = weights.to(query.dtype) @ value
+    out = weights.to(query.dtype) @ value.to(query.dtype)
     if return_aux is not None:
         return out, AuxOutput(lse=lse if return_aux.lse else None)
     return (out, lse) if return_lse else out

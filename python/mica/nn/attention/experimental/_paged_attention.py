@@ -45,12 +45,11 @@ class PagedAttention:
         self.capacity[batch_idx] += count * self.page_size
 
     def erase(self, batch_idx):
-        """Take the pages of a sequence back."""
-        row = self.page_table[batch_idx]
-        pages = row[row != -1]
-        self.empty_pages += pages.tolist()
+        """Take the pages of one or several sequences back."""
+        rows = self.page_table[batch_idx]
+        self.empty_pages += rows[rows != -1].tolist()
         self.capacity[batch_idx] = 0
-        self.physical_to_logical[batch_idx, pages] = -1
+        self.physical_to_logical[batch_idx] = -1
         self.page_table[batch_idx] = -1
 
     def assign(self, batch_idx, input_pos, k_val, v_val, k_cache, v_cache):
@@ -121,11 +120,11 @@ class PagedAttention:
         return num_blocks.clone(), made
 
     def _place(self, b, physical_kv_idx, kv_len):
-        """The place in a sequence of a place in the cache, and whether it is one."""
+        """The place in a sequence of a place in the cache, and whether it is one; the first where it is none."""
         page = self.physical_to_logical[b, physical_kv_idx // self.page_size]
         place = page * self.page_size + physical_kv_idx % self.page_size
         is_valid = page >= 0 if kv_len is None else (page >= 0) & (place < kv_len[b])
-        return place, is_valid
+        return mica.where(is_valid, place, 0), is_valid
 
     def get_mask_mod(self, mask_mod, kv_len=None):
         """A mask of places in a sequence as one of places in the cache."""
