@@ -95,6 +95,20 @@ def _run_fw_bw_and_get_code(function):
     return _run_and_get_code(run)
 
 
+def _context(*args, **kwargs):
+    return contextlib.nullcontext()
+
+
+def _unwrap_steps():
+    """Tests take the wrappers off an optimizer's step, of which there are none here."""
+    import torch
+
+    for found in vars(torch.optim).values():
+        step = getattr(found, "step", None) if isinstance(found, type) else None
+        if isinstance(step, types.FunctionType):
+            step.__wrapped__ = types.SimpleNamespace(__wrapped__=step)
+
+
 class _Device:
     """What a test asks of a device: whether it has a dtype. The processor has all."""
 
@@ -105,12 +119,19 @@ class _Device:
 
 GIVEN = {
     "_C._autograd._saved_tensors_hooks_enable": _nothing,
+    "_C._PreserveDispatchKeyGuard": _context,
+    "_C._has_mkldnn": True,
     "_C._profiler.symbolize_tracebacks": lambda tracebacks: [[] for _ in tracebacks],  # for the lines of logs
     "_dispatch.python.enable_python_dispatcher": contextlib.nullcontext,  # which way torch calls its own operators
-    "_dynamo.eval_frame.TorchPatcher.patch": _nothing,  # by which torch leaves graphs around steps of optimizers
+    "_dynamo.eval_frame.TorchPatcher.patch": _unwrap_steps,
     "_dynamo.device_interface.get_interface_for_device": lambda device: _Device,
     "_dynamo.utils.CompileCounterInt": _CompileCounterInt,
     "_dynamo.utils.ifdynstaticdefault": _by_default,
+    "_dynamo.utils.ReinplaceCounters": types.SimpleNamespace(
+        clear=_nothing,
+        get_total_missed=lambda: 0,
+        get_total_missed_bytes=lambda: 0,
+    ),
     "_dynamo.utils.range_iterator": type(iter(range(0))),
     "_dynamo.utils.disable_cache_limit": _decorator,
     "_export.config": types.SimpleNamespace(patch=lambda **options: contextlib.nullcontext()),  # which of two tracers
@@ -121,6 +142,7 @@ GIVEN = {
     "_higher_order_ops.map._fake_map": _fake_map,
     "_higher_order_ops.scan._fake_scan": _fake_scan,
     "_higher_order_ops.invoke_subgraph.mark_compile_region": _marked,  # graphs that torch compiles once
+    "_export.config.patch": _context,
     "_is_functional_tensor": _no,
     "_inductor.codecache.CppCodeCache.load": _nothing,  # whether there is a compiler of C++
     "_inductor.cpu_vec_isa.pick_vec_isa": _nothing,
@@ -146,6 +168,9 @@ GIVEN = {
     "_logging._internal.log_state": types.SimpleNamespace(clear=_nothing),
     "_logging._internal.trace_log": logging.getLogger("torch.__trace"),
     "cuda._is_compiled": _no,
+    "ops.mkldnn._is_mkldnn_bf16_supported": lambda: True,
+    "ops.mkldnn._is_mkldnn_fp16_supported": lambda: True,
+    "_utils_internal.full_aoti_runtime_assert": _no,
     "utils._helion.has_helion": _no,
     "utils._pallas.has_pallas_package": _no,
     "utils._pallas.has_tpu_pallas": _no,
