@@ -237,7 +237,8 @@ class _OpNamespace(types.ModuleType):
         for text in _aten_names.schemas(self.name, op_name):
             schema = parse_schema(text)
             if (name := schema.overload_name or "default") not in overloads:
-                overloads[name] = (schema, _aten_names.Kernel(schema, function), ())
+                own = _aten_names.function_of_overload(f"{op_name}.{name}", self.name) or function
+                overloads[name] = (schema, _aten_names.Kernel(schema, own), ())
         if not overloads:
             return None
         call = function or next(iter(overloads.values()))[1]

@@ -121,3 +121,17 @@ def test_random_numbers_are_drawn_once():
     torch.manual_seed(3)
     torch.zeros(2).normal_(0.0, 1.0)
     assert torch.equal(drawn, torch.rand(1))
+
+
+def test_draws_with_a_tensor_of_probabilities():
+    def function(x, p):
+        return x.bernoulli_(p) * 3
+
+    p = torch.tensor([0.0, 0.5, 0.5, 0.5, 1.0], dtype=torch.float64)
+    torch.manual_seed(3)
+    expected = function(torch.zeros(5), p)
+    torch.manual_seed(3)
+    made = torch.compile(function, backend="aot_eager", fullgraph=True)(torch.zeros(5), p)
+    _assert_equal(made, expected)
+    torch.manual_seed(3)
+    _assert_equal(torch.ops.aten.bernoulli.Tensor(torch.zeros(5), p) * 3, expected)

@@ -308,6 +308,7 @@ op_geometric = _drawn("geometric_")
 op_log_normal = _drawn("log_normal_")
 op_cauchy = _drawn("cauchy_")
 op_random = _drawn("random_")
+OF_OVERLOADS = {"bernoulli.Tensor": _drawn("bernoulli_")}
 
 
 def _loss(function, middle=()):

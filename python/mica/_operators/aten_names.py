@@ -40,6 +40,13 @@ def function(name, namespace="aten"):
     return spaces[namespace].find(name) if namespace in spaces else None
 
 
+def function_of_overload(name, namespace="aten"):
+    """The function that computes one overload, where the others of its operator are computed by another one; else None."""
+    from mica._operators import aten_functions
+
+    return aten_functions.OF_OVERLOADS.get(name) if namespace == "aten" else None
+
+
 class Kernel:
     """Calls a function with the arguments of a schema; without a function, says that there is none."""
 

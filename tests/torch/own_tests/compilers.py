@@ -154,6 +154,8 @@ GIVEN = {
     "_inductor.utils.GPU_TYPES": ("cuda",),
     "_inductor.utils.has_torchvision_roi_align": _no,
     "_inductor.utils.is_gpu": _no,
+    "_inductor.utils.is_mkldnn_bf16_supported": lambda device: True,
+    "_inductor.utils.is_mkldnn_fp16_supported": lambda device: True,
     "_inductor.utils.run_and_get_code": _run_and_get_code,
     "_inductor.utils.run_and_get_cpp_code": lambda *args, **kwargs: (_run_and_get_code(*args, **kwargs)[0], ""),
     "_inductor.utils.run_and_get_kernels": lambda *args, **kwargs: (_run_and_get_code(*args, **kwargs)[0], []),
