@@ -249,3 +249,18 @@ def test_a_mask_of_one_block_fits_all_lengths():
     q, k, v = (mica.randn(1, 2, 16, 8) for _ in range(3))
     made = flex_attention(q, k, v, block_mask=_create_empty_block_mask(q, k))
     assert mica.equal(made, flex_attention(q, k, v))
+
+
+def test_masks_that_list_only_the_blocks_that_count():
+    def near(b, h, q, kv):
+        return (q - kv).abs() < 3
+
+    whole = create_block_mask(near, 1, 1, 16, 16, device="cpu", BLOCK_SIZE=2)
+    listed = [whole.kv_num_blocks, whole.kv_indices[..., :3], whole.full_kv_num_blocks, whole.full_kv_indices[..., :1]]
+    mask = BlockMask.from_kv_blocks(*listed, BLOCK_SIZE=2, mask_mod=near, seq_lengths=(16, 16))
+    assert mica.equal(mask.to_dense(), whole.to_dense()) and mica.equal(mask.q_num_blocks, whole.q_num_blocks)
+    q, k, v = (mica.randn(1, 2, 16, 8) for _ in range(3))
+    assert mica.equal(flex_attention(q, k, v, block_mask=mask), flex_attention(q, k, v, block_mask=whole))
+    short = mask._adjust(8, 10)
+    expected = flex_attention(q[:, :, :8], k[:, :, :10], v[:, :, :10], block_mask=whole._adjust(8, 10))
+    assert mica.equal(flex_attention(q[:, :, :8], k[:, :, :10], v[:, :, :10], block_mask=short), expected)

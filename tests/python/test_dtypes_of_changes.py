@@ -135,3 +135,34 @@ def test_draws_with_a_tensor_of_probabilities():
     _assert_equal(made, expected)
     torch.manual_seed(3)
     _assert_equal(torch.ops.aten.bernoulli.Tensor(torch.zeros(5), p) * 3, expected)
+
+
+def test_changes_of_whole_numbers_by_operators_of_sizes_of_their_own():
+    def function(x):
+        out = torch.zeros(2, 4)
+        torch.slice_scatter(x, torch.ones(2, 2, dtype=torch.long), 1, 0, 2, out=out)
+        return out / 2
+
+    x = torch.arange(8).view(2, 4)
+    _assert_equal(make_fx(functionalize(function))(x)(x), function(x))
+
+
+@pytest.mark.parametrize("name", ["ndtr", "ndtri", "log_ndtr", "erfcx"])
+def test_special_functions_into_a_tensor(name):
+    def function(x):
+        out = torch.zeros(3)
+        getattr(torch.special, name)(x, out=out)
+        return out * 2
+
+    x = torch.tensor([0.1, 0.5, 0.7])
+    _assert_equal(make_fx(function)(x)(x), function(x))
+
+
+def test_selu_in_place():
+    def function(x):
+        y = x.clone()
+        return torch.nn.functional.selu_(y) * y
+
+    x = torch.tensor([-1.0, 0.5, 0.7])
+    torch.testing.assert_close(make_fx(function)(x)(x), function(x))
+    torch.testing.assert_close(torch.compile(function, backend="aot_eager", fullgraph=True)(x), function(x))

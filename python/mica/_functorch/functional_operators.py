@@ -62,24 +62,26 @@ def target_without_out(target, outs):
 
 
 def natural_dtypes(target, args, kwargs):
-    """The dtypes of an operator's results for arguments of a graph; none where tensors of one element do not say it.
+    """The dtypes of an operator's results for arguments of a graph. They are asked of tensors on the meta device.
 
-    Operators that promote go by dtypes and by which tensors have no dimensions. So they are asked for tensors of one
-    element, on the meta device.
+    Where these do not say it, the first result is taken to have the dtype of the first tensor.
     """
     try:
         made = target(*map_arg(args, _example), **map_arg(kwargs, _example))
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
-        return ()
+        found = []
+        map_arg((args, kwargs), lambda node: found.append(getattr(node.meta.get("val"), "dtype", None)))
+        return tuple([dtype for dtype in found if dtype is not None][:1])
     return tuple(each.dtype for each in (made if isinstance(made, (list, tuple)) else (made,)))
 
 
 def _example(node):
-    """What stands for a node's value: a tensor of one element, of the same dtype and number of dimensions, or one."""
+    """What stands for a node's value: a tensor of the same dtype and, if they are numbers, sizes; or one."""
     value = node.meta.get("val")
     if not isinstance(value, mica.Tensor):
         return 1 if isinstance(value, mica.SymInt) else value
-    return mica.empty((1,) * value.dim(), dtype=value.dtype, device="meta")
+    are_numbers = all(isinstance(size, int) for size in value.shape)
+    return mica.empty(tuple(value.shape) if are_numbers else (1,) * value.dim(), dtype=value.dtype, device="meta")
 
 
 def place_in(root, chain):

@@ -16,8 +16,8 @@ def table():
         f"_operators.rare\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
     ]
     table = {}
-    # Python's function elu takes fewer arguments than the operator does.
-    for line in [*(each for each in TEXT.splitlines() if "\telu\t" not in each), *rare]:
+    # Python's functions elu and elu_ take fewer arguments than the operators do.
+    for line in [*(each for each in TEXT.splitlines() if "\telu\t" not in each and "\telu_\t" not in each), *rare]:
         space, target, way, schema = line.split("\t")
         table.setdefault(schema.partition("(")[0].partition(".")[0], []).append((space, target, way, schema))
     return table

@@ -67,6 +67,7 @@ from mica._operators.sparse_makers import (  # noqa: F401
 # For torch.ops.aten (see mica._ops).
 SCHEMAS = """\
 elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor
+elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)
 slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
 _convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor
 _weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
@@ -110,6 +111,13 @@ def elu(input, alpha=1, scale=1, input_scale=1, *, out=None):
     if scale == 1 and input_scale == 1:
         return _into(mica.nn.functional.elu(input, alpha), out)
     return _into(_C.where(input > 0, input * scale, _C.expm1(input * input_scale) * (alpha * scale)), out)
+
+
+def elu_(input, alpha=1, scale=1, input_scale=1):
+    """The same in place."""
+    if scale == 1 and input_scale == 1:
+        return mica.nn.functional.elu_(input, alpha)
+    return input.copy_(elu(input, alpha, scale, input_scale))
 
 
 def _safe_softmax(input, dim, dtype=None):

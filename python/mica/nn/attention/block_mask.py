@@ -63,8 +63,13 @@ def _dense(num_blocks, indices, columns):
     return dense[..., :columns].contiguous()
 
 
-def _transposed(num_blocks, indices):
-    return _ordered(_dense(num_blocks, indices, indices.shape[-1]).transpose(-2, -1))
+def _transposed(num_blocks, indices, columns):
+    return _ordered(_dense(num_blocks, indices, columns).transpose(-2, -1))
+
+
+def _columns(indices, length, size):
+    """How many columns of blocks there are. Of a row only the blocks that count need be listed."""
+    return max(indices.shape[-1], -(-length // size))
 
 
 _NO_ORDERS = "there are no orders of writing, gradients are the same in every run"
@@ -110,9 +115,10 @@ class BlockMask:
             seq_lengths = (kv_indices.shape[-2] * size[0], kv_indices.shape[-1] * size[1])
         q = full_q = (None, None)
         if compute_q_blocks:
-            q = _transposed(kv_num_blocks, kv_indices)
+            columns = _columns(kv_indices, seq_lengths[1], size[1])
+            q = _transposed(kv_num_blocks, kv_indices, columns)
             if full_kv_num_blocks is not None:
-                full_q = _transposed(full_kv_num_blocks, full_kv_indices)
+                full_q = _transposed(full_kv_num_blocks, full_kv_indices, columns)
         return cls(
             seq_lengths, kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, *q, *full_q, size,
             noop_mask if mask_mod is None else mask_mod,
@@ -153,11 +159,14 @@ class BlockMask:
 
     def to_dense(self):
         """The blocks that count, in part or in full, as a matrix of 0 and 1."""
-        dense = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
+        dense = self._blocks(self.kv_num_blocks, self.kv_indices)
         return dense if self.full_kv_num_blocks is None else dense | self._full_blocks()
 
+    def _blocks(self, num_blocks, indices):
+        return _dense(num_blocks, indices, _columns(indices, self.seq_lengths[1], self.BLOCK_SIZE[1]))
+
     def _full_blocks(self):
-        return _dense(self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.shape[-1])
+        return self._blocks(self.full_kv_num_blocks, self.full_kv_indices)
 
     def _by_element(self, blocks):
         (rows, columns), (queries, keys) = self.BLOCK_SIZE, self.seq_lengths
@@ -175,7 +184,7 @@ class BlockMask:
         """Which scores count, for so many batches and heads; they broadcast over those where the mask has one."""
         shape = (batch, heads, *self.seq_lengths)
         counts = evaluate(self.mask_mod, shape, device).to(mica.bool)
-        some = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
+        some = self._blocks(self.kv_num_blocks, self.kv_indices)
         counts = counts & self._by_element(self._for_batch(some, batch, heads))
         if self.full_kv_num_blocks is None:
             return counts
@@ -204,7 +213,7 @@ class BlockMask:
         def cut(num_blocks, indices):
             if num_blocks is None:
                 return None, None
-            return _ordered(_dense(num_blocks, indices, indices.shape[-1])[..., :rows, :columns])
+            return _ordered(self._blocks(num_blocks, indices)[..., :rows, :columns])
 
         return BlockMask.from_kv_blocks(
             *cut(self.kv_num_blocks, self.kv_indices), *cut(self.full_kv_num_blocks, self.full_kv_indices),
