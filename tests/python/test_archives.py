@@ -148,6 +148,10 @@ def test_packages_run(tmp_path):
     assert sorted(runner.get_constant_fqns()) == ["0.bias", "0.weight"]
     runner.load_constants({"0.bias": torch.ones(3)}, check_full_update=False)
     assert torch.allclose(runner(x), torch.relu(x @ module[0].weight.T + 1))
+    mine = torch.ones(3)
+    runner.load_constants({"0.bias": mine}, check_full_update=False, user_managed=True)
+    mine.fill_(2)
+    assert torch.allclose(runner(x), torch.relu(x @ module[0].weight.T + 2))
     with pytest.raises(RuntimeError, match="not given"):
         runner.load_constants({"0.bias": torch.ones(3)}, check_full_update=True)
     with pytest.raises(AssertionError, match="ending in .pt2"):

@@ -35,7 +35,10 @@ class AOTICompiledModel:
         return [*self._program.state_dict, *self._program.constants]
 
     def load_constants(self, constants_map, *, check_full_update, user_managed=False):
-        """Have other values for parameters, buffers and constants, by their names."""
+        """Have other values for parameters, buffers and constants, by their names.
+
+        They are copied. With `user_managed` they are used as they are: later changes of them count.
+        """
         known = {**dict(self._module.named_parameters()), **dict(self._module.named_buffers())}
         unknown = sorted(set(constants_map) - set(known))
         missing = sorted(set(known) - set(constants_map)) if check_full_update else []
@@ -48,7 +51,10 @@ class AOTICompiledModel:
                         f"load_constants: {name} is {known[name].dtype} of {tuple(known[name].shape)}, not {value.dtype} of {tuple(value.shape)}"
                     )
             for name, value in constants_map.items():
-                known[name].copy_(value)
+                if user_managed:
+                    known[name].data = value
+                else:
+                    known[name].copy_(value)
 
 
 def aoti_compile_and_package(exported_program, _deprecated_unused_args=None, _deprecated_unused_kwargs=None, *,
