@@ -79,7 +79,8 @@ class OutputFacts:
         source: the number of that input, base or output
         is_whole: whether it is no view, although a graph without changes in place may return one (of what was `t_()`)
         requires_grad, differentiable: differ for a view that was made under no_grad
-        layout: sizes, strides and the place within its source
+        layout: sizes, strides and the place within its source, in bytes
+        dtype, is_conj, is_neg: how the memory is read
         steps: the operators that make it from its source
     """
 
@@ -90,6 +91,8 @@ class OutputFacts:
         self.requires_grad = is_tensor and value.requires_grad
         self.differentiable = self.requires_grad and (value._base is None or value.grad_fn is not None)
         self.layout = _layout(value) if is_tensor else None
+        self.dtype = value.dtype if is_tensor else None
+        self.is_conj, self.is_neg = (value.is_conj(), value.is_neg()) if is_tensor else (False, False)
 
     @property
     def is_alias(self):
@@ -110,11 +113,22 @@ class OutputFacts:
             return source
         found = self._replayed(source) if self.steps is not None else None
         if found is None:
-            size, stride, place = self.layout
-            found = source.as_strided(size, stride, source.storage_offset() + place)
+            found = self._read(source)
         if found.requires_grad and not self.requires_grad:
             return found.detach()
         return found if found.requires_grad == self.requires_grad else found.requires_grad_()
+
+    def _read(self, source):
+        """The view by its sizes and strides."""
+        size, stride, place = self.layout
+        offset = source.storage_offset() + place // source.itemsize
+        if (self.dtype, self.is_conj, self.is_neg) == (source.dtype, source.is_conj(), source.is_neg()):
+            return source.as_strided(size, stride, offset)
+        offset = (source.storage_offset() * source.itemsize + place) // self.dtype.itemsize
+        found = mica.empty(0, dtype=self.dtype, device=source.device)
+        found.set_(source.untyped_storage(), offset, size, stride)
+        found = found.conj() if self.is_conj else found
+        return found._neg_view() if self.is_neg else found
 
     def _replayed(self, source):
         found = source.view_as(source) if not self.steps else source
@@ -206,7 +220,8 @@ def _output_facts(value, made, given, bases, watch):
     _find_kind(facts, value, made, given, bases, watch)
     if facts.is_alias and facts.layout is not None:
         source = {"of base": bases, "of output": made}.get(facts.kind, given)[facts.source]
-        facts.layout = (*facts.layout[:2], facts.layout[2] - source.storage_offset())
+        begin = source.storage_offset() * source.itemsize
+        facts.layout = (*facts.layout[:2], facts.layout[2] * value.itemsize - begin)
     return facts
 
 

@@ -127,8 +127,10 @@ class _Rewriter:
             return self.emit(getattr(packet, overload), (base, value, *args), map_arg(step.kwargs, self.get))
         if name in ("transpose", "swapaxes", "swapdims"):
             return self.emit(aten.transpose.int, (value, *args))
-        if name in ("t", "numpy_T"):
+        if name in ("t", "numpy_T", "_conj", "_neg_view"):
             return self.emit(step.target, (value,))
+        if name == "view" and step.target is aten.view.dtype:
+            return self.emit(aten.view.dtype, (value, step.source.meta["val"].dtype))
         if name == "permute":
             dims = [dim % len(args[0]) for dim in args[0]]
             return self.emit(aten.permute.default, (value, [dims.index(i) for i in range(len(dims))]))
