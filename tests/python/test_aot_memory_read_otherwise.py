@@ -51,3 +51,15 @@ def test_changes_of_memory_that_is_read_in_another_way(function):
         torch.compile(function, backend="aot_eager", fullgraph=True)(y), expected, rtol=0, atol=0
     )
     assert torch.equal(x, y)
+
+
+def test_a_view_of_an_input_that_is_transposed_in_place():
+    def function(x):
+        y = x[:, ::2]
+        y.t_()
+        y.mul_(0.5)
+        return y
+
+    x, z = torch.arange(6.0).view(2, 3), torch.arange(6.0).view(2, 3)
+    expected, made = function(x), torch.compile(function, backend="aot_eager", fullgraph=True)(z)
+    assert torch.equal(made, expected) and made.stride() == expected.stride() and torch.equal(x, z)

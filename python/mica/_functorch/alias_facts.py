@@ -130,6 +130,12 @@ class OutputFacts:
         found = found.conj() if self.is_conj else found
         return found._neg_view() if self.is_neg else found
 
+    def steps_give(self, value, source):
+        """Whether the steps make the view of its source."""
+        with mica.no_grad():
+            found = self._replayed(source)
+        return found is not None and _layout(found) == _layout(value)
+
     def _replayed(self, source):
         found = source.view_as(source) if not self.steps else source
         for operation, args, kwargs, item in self.steps:
@@ -220,6 +226,8 @@ def _output_facts(value, made, given, bases, watch):
     _find_kind(facts, value, made, given, bases, watch)
     if facts.is_alias and facts.layout is not None:
         source = {"of base": bases, "of output": made}.get(facts.kind, given)[facts.source]
+        if facts.steps and not facts.steps_give(value, source):  # its sizes were changed in place
+            facts.steps = None
         begin = source.storage_offset() * source.itemsize
         facts.layout = (*facts.layout[:2], facts.layout[2] * value.itemsize - begin)
     return facts
