@@ -63,3 +63,13 @@ def test_a_view_of_an_input_that_is_transposed_in_place():
     x, z = torch.arange(6.0).view(2, 3), torch.arange(6.0).view(2, 3)
     expected, made = function(x), torch.compile(function, backend="aot_eager", fullgraph=True)(z)
     assert torch.equal(made, expected) and made.stride() == expected.stride() and torch.equal(x, z)
+
+
+def test_a_view_of_an_input_that_gets_a_dimension_in_place():
+    def function(x):
+        y = x[1:]
+        y.unsqueeze_(0)
+        return y.permute(2, 0, 1)
+
+    x = torch.arange(6.0).view(2, 3)
+    assert torch.equal(torch.compile(function, backend="aot_eager", fullgraph=True)(x), function(x))
