@@ -2,6 +2,7 @@
 
 import mica
 from mica.fx.node import map_arg
+from mica.utils._pytree import tree_map_only
 
 __all__ = [
     "PLACE", "functional_overload", "functional_target", "natural_dtypes", "place_in", "target_without_out", "with_defaults",
@@ -9,6 +10,7 @@ __all__ = [
 
 PLACE = ("size", "stride", "storage_offset")  # of a view in the memory of its base
 
+_OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)  # numbers that are not to be asked for
 _REFUSED = frozenset(["resize_", "set_", "resize_as_"])
 
 
@@ -67,7 +69,8 @@ def natural_dtypes(target, args, kwargs):
     Where these do not say it, the first result is taken to have the dtype of the first tensor.
     """
     try:
-        made = target(*map_arg(args, _example), **map_arg(kwargs, _example))
+        given, named = tree_map_only(_OPEN, lambda number: 1, (map_arg(args, _example), map_arg(kwargs, _example)))
+        made = target(*given, **named)
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         found = []
         map_arg((args, kwargs), lambda node: found.append(getattr(node.meta.get("val"), "dtype", None)))
@@ -79,7 +82,7 @@ def _example(node):
     """What stands for a node's value: a tensor of the same dtype and, if they are numbers, sizes; or one."""
     value = node.meta.get("val")
     if not isinstance(value, mica.Tensor):
-        return 1 if isinstance(value, mica.SymInt) else value
+        return value
     are_numbers = all(isinstance(size, int) for size in value.shape)
     return mica.empty(tuple(value.shape) if are_numbers else (1,) * value.dim(), dtype=value.dtype, device="meta")
 
