@@ -5,7 +5,8 @@ from mica.fx.node import map_arg
 from mica.utils._pytree import tree_map_only
 
 __all__ = [
-    "PLACE", "functional_overload", "functional_target", "natural_dtypes", "place_in", "target_without_out", "with_defaults",
+    "PLACE", "functional_overload", "functional_target", "natural_dtypes", "place_in", "target_without_out",
+    "with_defaults",
 ]  # fmt: skip
 
 PLACE = ("size", "stride", "storage_offset")  # of a view in the memory of its base
@@ -88,7 +89,7 @@ def _example(node):
 
 
 def place_in(root, chain):
-    """The sizes, the strides and the offset of a view, by a chain of view operators, in a dense tensor of the root's sizes."""
+    """The sizes, strides and offset of a view, by a chain of view operators, in a dense tensor of the root's sizes."""
     value, made = root.meta["val"], None
     if all(isinstance(size, int) for size in value.shape):
         try:

@@ -94,8 +94,8 @@ def _check_options(options):
         return
     if options.get("FORCE_USE_FLEX_ATTENTION"):
         raise RuntimeError(
-            "BACKEND cannot be combined with legacy FORCE_USE_FLEX_ATTENTION. BACKEND supersedes the legacy knob; please "
-            "drop FORCE_USE_FLEX_ATTENTION and only specify the desired BACKEND."
+            "BACKEND cannot be combined with legacy FORCE_USE_FLEX_ATTENTION. BACKEND supersedes the legacy knob; "
+            "please drop FORCE_USE_FLEX_ATTENTION and only specify the desired BACKEND."
         )
     if options["BACKEND"] not in _BACKENDS:
         raise ValueError(f"Invalid BACKEND value {options['BACKEND']!r}. Must be one of {_BACKENDS}")
