@@ -31,7 +31,7 @@ endif
 # PYTHONDONTWRITEBYTECODE is set, Python would compile the package's files at every import; so they are compiled here.
 build: build/build.ninja
 	@$(MAKE) --jobs=2 compiled installed
-	@$(VENV)/bin/python -m compileall -q -j $(JOBS) python/mica build/python/mica
+	@$(VENV)/bin/python -m compileall -q -j $(JOBS) python/mica build/python/mica build/generated/package
 
 # The lock lets several shells build in one directory, one after the other.
 compiled:

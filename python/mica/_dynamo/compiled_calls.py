@@ -1,5 +1,7 @@
 """Callables that run a function compiled."""
 
+import importlib
+
 from mica import _C
 from mica.compiler import _running, _stance
 
@@ -7,7 +9,12 @@ CALLS_BEFORE_REPLAY = 8  # of a compiled function, before it is asked whether th
 
 
 def compiled_call(function, fullgraph=False):
-    """The function, compiled. Its calls are replayed where that is known to be right and to gain something."""
+    """The function, compiled. Its calls are replayed where that is known to be right and to gain something.
+
+    What replays them is imported now: a thread that imported it later would leave the child of a fork with Python's lock of
+    that module.
+    """
+    importlib.import_module("mica._dynamo.replay")
     return _C._CompiledCall(function, fullgraph, CALLS_BEFORE_REPLAY)
 
 

@@ -7,7 +7,6 @@ import weakref
 
 import mica
 from mica import _C
-from mica._C import _functorch
 from mica._dynamo.replay.call_lists import CallLists
 from mica._dynamo.replay.cuda_graphs import CudaGraphs
 from mica._dynamo.replay.likeness import Proven
@@ -29,9 +28,14 @@ _within = threading.local()
 
 def _is_watched():
     """Whether a mode or a vmap sees each call of an operation: it would miss the calls of a replay."""
-    return (
-        _C._len_torch_function_stack() or _C._len_torch_dispatch_stack() or _functorch.maybe_current_level() is not None
-    )
+    return _C._len_torch_function_stack() or _C._len_torch_dispatch_stack() or _is_mapped()
+
+
+def _is_mapped():
+    """Whether a vmap runs on this thread. None does where their module has not been imported."""
+    maps = sys.modules.get("mica.func._batched")
+    active = getattr(maps, "active_levels", None)  # another thread may be importing it
+    return active is not None and bool(active())
 
 
 class _Kind:

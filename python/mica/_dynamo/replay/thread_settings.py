@@ -1,6 +1,7 @@
 """The settings of the thread and the process on which every operation depends."""
 
 import mica
+import mica.cuda
 
 
 def settings_but_grad():
