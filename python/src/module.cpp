@@ -10,6 +10,7 @@
 #include "watch/inspect.h"
 #include "mica/parallel.h"
 #include "modes/modes.h"
+#include "modes/tensor_form.h"
 #include "training/module_object.h"
 #include "tensor/names.h"
 #include "graph/node_object.h"
@@ -174,9 +175,10 @@ static int execute(PyObject* module) {
                      add_tensor_constructors(module) && add_interop(module) && add_module_base(module) &&
                      add_init_functions(module) && add_archive(module) && add_shared_memory(module) &&
                      PyModule_AddFunctions(module, functions) == 0 && add_backends(module) && add_modes(module) &&
-                     add_recording(module) && add_state(module) && add_replay(module) && add_call_lists(module) &&
-                     add_optim(module) && add_inspect(module) && add_extension_api(module) &&
-                     add_weight_only_functions(module) && add_entries(module) && add_aliases(module);
+                     add_recording(module) && add_tensor_forms(module) && add_snapshots(module) && add_replay(module) &&
+                     add_call_list(module) && add_known_call(module) && add_optim(module) && add_inspect(module) &&
+                     add_extension_api(module) && add_weight_only_functions(module) && add_entries(module) &&
+                     add_aliases(module);
   return ready ? 0 : -1;
 }
 

@@ -1,19 +1,17 @@
 // Calls on tensors that a compiled function made, kept in a list and made again without Python (call_list.cpp).
 #pragma once
 
-#include "object.h"
+#include "modes/call_values.h"
 
 namespace mica::python {
 
-bool is_known_call(PyObject* object);
+bool is_call_list(PyObject* object);
+size_t inputs_of(PyObject* list);  // how many tensors it takes: they are in its first slots
+size_t slots_of(PyObject* list);
 
-// Whether a known call (torch._C._KnownCall) is this one: its arguments have the forms and values of the first one's,
-// the thread has the same modes, and nothing that the function has read is another.
-bool is_this_call(PyObject* known, PyObject* const* args, size_t count, PyObject* names);
-
-// Makes it again for these arguments. Null with an error set if an operation has failed. Null without an error: a
-// result has another form, or an operation failed that may as well be called again; the function itself has to be
-// called.
-PyObject* make_again(PyObject* known, PyObject* const* args);
+// Runs a list for the tensors of its first slots. Null with an error set if an operation has failed. Null without an
+// error: a result has another form, or an operation failed that may as well be called again; the function itself has to
+// be called.
+PyObject* run_list(PyObject* list, Slots slots);
 
 }  // namespace mica::python

@@ -1,13 +1,14 @@
 // Calls of compiled functions: kernels on large tensors are put off while one runs (mica/core/recording.h).
 #include "mica/core/recording.h"
 
+#include <Python.h>
 #include <structmember.h>
 
 #include <atomic>
 #include <utility>
 
 #include "core/kept.h"
-#include "modes/call_list.h"
+#include "modes/known_call.h"
 #include "modes/modes.h"
 #include "operations/entry.h"
 
@@ -55,7 +56,7 @@ namespace {
 struct CompiledCall {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* inner;
-  PyObject* known;     // a tuple of calls that are made again (modes/call_list.h), or null
+  PyObject* known;     // a tuple of calls that are made again (modes/known_call.h), or null
   PyObject* replayed;  // takes the other calls and learns from them, or null
   PyObject* weakrefs;
   Py_ssize_t until_replay;  // how many calls there are before the replay begins; 0: it does not begin

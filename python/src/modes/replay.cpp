@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "modes/modes.h"
-#include "modes/snapshot.h"
+#include "modes/tensor_form.h"
 #include "operations/entry.h"
 #include "tensor/tensor_object.h"
 

@@ -14,7 +14,7 @@ from mica._dynamo.replay.observe import Refused
 from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS, CapturedCall, Given, Result
 from mica._dynamo.replay.thread_settings import settings_but_grad
 
-_CONSTANT, _SLOT, _LIST, _TUPLE, _DICT = range(5)  # values, and below what a call returns, as in call_list.cpp
+_CONSTANT, _SLOT, _LIST, _TUPLE, _DICT = range(5)  # values, and below what a call returns, as in call_values.h
 _ANYTHING, _TENSOR, _ITEMS, _EQUAL = range(4)
 # What these say of tensors depends on their forms alone, which are compared.
 _OF_FORMS = frozenset((

@@ -30,7 +30,7 @@ from mica.backends import cuda as _cuda_settings
 from mica.backends import cudnn as _cudnn_settings
 from mica.nn.modules import _hooks as _module_hooks
 
-DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM, TYPE = range(11)  # the numbers of state.cpp
+DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM, TYPE = range(11)  # the numbers of comparison.h
 _MOST = 200_000  # records
 # Objects whose state does not affect what a function computes, or that cannot change.
 _OPAQUE = (
