@@ -5,7 +5,7 @@
 //
 // A program is a value; copies are the same program. It runs without gradients, from any thread, and several threads
 // may run it at once; one that changes its own buffers is run by one thread at a time. Kernels are put off and run
-// together, as in a function of torch.compile (docs/compiler.md).
+// together, as in a function of torch.compile (docs/compiler_kernels.md).
 //
 // The code is in a library of its own: link mica::program (libmica_program.so).
 #pragma once

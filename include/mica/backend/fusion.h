@@ -1,5 +1,5 @@
 // extension("fusion") of a backend: many pointwise kernels as one loop over memory, whose intermediate results stay
-// where the loop computes them. Compiled functions use it (docs/compiler.md).
+// where the loop computes them. Compiled functions use it (docs/compiler_kernels.md).
 #pragma once
 
 #include <cstdint>

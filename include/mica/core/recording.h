@@ -1,6 +1,6 @@
 // Recording of kernels: within a compiled function, calls of kernels on large tensors of the CPU are put off, and run
 // together, piece by piece, when somebody asks for what they compute. All else of an operation happens at once: checks,
-// shapes, history, versions, random numbers. docs/compiler.md is the design.
+// shapes, history, versions, random numbers. docs/compiler_kernels.md is the design.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 """torch's switch for graphs of backward passes.
 
-Here a pass that belongs to a compiled function is compiled where it runs, kernel by kernel (docs/compiler.md), and no compiler
-is handed a graph of it: the switch is kept, and passes compute what they compute without it.
+Here a pass that belongs to a compiled function is compiled where it runs, kernel by kernel (docs/compiler_kernels.md), and no
+compiler is handed a graph of it: the switch is kept, and passes compute what they compute without it.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What programs ask and say about compilation: docs/compiler.md has the design."""
+"""What programs ask and say about compilation: docs/compiler_kernels.md has the design."""
 
 import functools as _functools
 import sys as _sys

@@ -11,7 +11,7 @@ the same again, so everything that it read must be known and unchanged:
 - `call_lists.py` records the calls on tensors, and `cuda_graphs.py` captures graphs of a GPU's work;
 - `calls.py` counts, captures and replays.
 
-What cannot be shown to do the same again is not replayed: it runs as every compiled function does. docs/compiler.md has
+What cannot be shown to do the same again is not replayed: it runs as every compiled function does. docs/compiler_replay.md has
 the rest.
 """
 
