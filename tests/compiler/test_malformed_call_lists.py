@@ -1,5 +1,9 @@
 """What Python hands to the lists of calls in C, malformed."""
 
+import abc
+import collections
+import functools
+
 import mica as torch
 import pytest
 from mica import _C
@@ -35,6 +39,28 @@ def test_malformed_lists():
     unset = _C._CallList((1, 2, (), (1, 1)), True)
     with pytest.raises(RuntimeError, match="a slot that no call has filled"):
         unset.run([x])
+
+
+def test_malformed_records():
+    def function():
+        pass
+
+    held, ordered = {"a": 1}, collections.OrderedDict(a=1)
+    cached = functools.lru_cache(function)
+    good = (
+        (0, held, ("a",), (1,)), (7, function, _C._function_state(function)), (11, held, ("a",), (1,)),
+        (12, ordered, ("a",)), (13, int, int.__mro__), (14, abc.get_cache_token, abc.get_cache_token()), (15, cached, ()),
+    )  # fmt: skip
+    assert _C._Snapshot(good).first_difference() == -1
+    for bad in (
+        (7, function, (1, 2, 3)), (7, print, _C._function_state(function)), (11, held, ("a",), ()), (11, [], ("a",), (1,)),
+        (12, held, ("a",)), (12, ordered, ["a"]), (13, 1, int.__mro__), (13, int, []), (14, function, 1),
+        (14, abc.get_cache_token, "1"), (15, cached, (1,)), (15, 1, ()), (16, held, ()), (-1, held, ()), (0,), 1,
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="record 0 is malformed"):
+            _C._Snapshot((bad,))
+    with pytest.raises(TypeError, match="_function_state"):
+        _C._function_state(print)
 
 
 def test_malformed_known_calls():

@@ -5,6 +5,7 @@
 #include "modes/comparison.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <string_view>
@@ -51,13 +52,65 @@ std::string_view bytes_of(PyObject* bytes) {
   return {PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))};
 }
 
-// Whether a function still has the same code and the same default objects. `before` is a tuple of the code, the
-// defaults and the defaults by name.
-bool is_same_function(PyObject* object, PyObject* before) {
-  const auto* f = reinterpret_cast<PyFunctionObject*>(object);
+// What function_state() says, without references.
+std::array<PyObject*, 4> parts_of(PyObject* function) {
+  const auto* f = reinterpret_cast<PyFunctionObject*>(function);
   const auto or_none = [](PyObject* o) { return o ? o : Py_None; };
-  return f->func_code == PyTuple_GET_ITEM(before, 0) && or_none(f->func_defaults) == PyTuple_GET_ITEM(before, 1) &&
-         or_none(f->func_kwdefaults) == PyTuple_GET_ITEM(before, 2);
+  // Python makes the dict of a function when it is asked for.
+  PyObject* attributes = f->func_dict && PyDict_GET_SIZE(f->func_dict) > 0 ? f->func_dict : Py_None;
+  return {f->func_code, or_none(f->func_defaults), or_none(f->func_kwdefaults), attributes};
+}
+
+bool is_same_function(PyObject* object, PyObject* before) {
+  const auto parts = parts_of(object);
+  return std::equal(parts.begin(), parts.end(), reinterpret_cast<PyTupleObject*>(before)->ob_item);
+}
+
+// Whether a dict begins with these very objects. More may have been added.
+bool is_same_beginning(PyObject* dict, PyObject* keys, PyObject* values) {
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i)
+    if (!PyDict_Next(dict, &position, &key, &value) || key != PyTuple_GET_ITEM(keys, i) ||
+        value != PyTuple_GET_ITEM(values, i))
+      return false;
+  return true;
+}
+
+// Whether an OrderedDict has these keys in this order. The order is its own: the dict beneath has another.
+bool is_same_order(PyObject* dict, PyObject* keys) {
+  const Owned iterator(PyODict_Type.tp_iter(dict));
+  if (!iterator) return false;
+  Py_ssize_t i = 0;
+  while (const Owned key{PyIter_Next(iterator.get())}) {
+    if (i >= PyTuple_GET_SIZE(keys) || key.get() != PyTuple_GET_ITEM(keys, i)) return false;
+    ++i;
+  }
+  return !PyErr_Occurred() && i == PyTuple_GET_SIZE(keys);
+}
+
+int note_referent(PyObject* object, void* referents) try {
+  static_cast<std::vector<PyObject*>*>(referents)->push_back(object);
+  return 0;
+} catch (...) {
+  return -1;
+}
+
+// Whether an object in C still refers to these objects, each first of a pair followed by its second: a cache with a
+// limit keeps keys and results so, and nobody else can see them.
+bool refers_to_pairs(PyObject* object, PyObject* pairs) {
+  std::vector<PyObject*> now;
+  if (Py_TYPE(object)->tp_traverse(object, note_referent, &now) != 0) return false;
+  PyObject** pair = reinterpret_cast<PyTupleObject*>(pairs)->ob_item;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); i += 2)
+    if (std::search(now.begin(), now.end(), pair + i, pair + i + 2) == now.end()) return false;
+  return true;
+}
+
+// Whether a function of C that counts says the number that it said before.
+bool is_same_count(PyObject* function, PyObject* before) {
+  const Owned now(PyObject_CallNoArgs(function));
+  return now && is_same_value(now.get(), before);
 }
 
 // Whether a weak reference is to the object at an address. A reference to an object that has gone is to none.
@@ -108,13 +161,23 @@ bool is_same(const Record& r) {
       return is_same_function(r.object, r.before);
     case Record::kWeak:
       return is_same_reference(r.object, r.before);
+    case Record::kPrefix:
+      return is_same_beginning(r.object, r.before, r.last);
+    case Record::kOrder:
+      return is_same_order(r.object, r.before);
+    case Record::kBases:
+      return reinterpret_cast<PyTypeObject*>(r.object)->tp_mro == r.before;
+    case Record::kCounter:
+      return is_same_count(r.object, r.before);
+    case Record::kPairs:
+      return refers_to_pairs(r.object, r.before);
   }
   return false;
 }
 
 // The dict whose changes a record is about, or null.
 PyObject* dict_of(const Record& r) {
-  if (r.kind == Record::kDict || r.kind == Record::kEntry) return r.object;
+  if (r.kind == Record::kDict || r.kind == Record::kEntry || r.kind == Record::kPrefix) return r.object;
   return r.kind == Record::kClass ? reinterpret_cast<PyTypeObject*>(r.object)->tp_dict : nullptr;
 }
 
@@ -131,6 +194,11 @@ bool has_entries(PyObject* set, const std::vector<setentry>& entries) {
 
 }  // namespace
 
+PyObject* function_state(PyObject* function) {
+  const auto parts = parts_of(function);
+  return PyTuple_Pack(4, parts[0], parts[1], parts[2], parts[3]);
+}
+
 bool take_apart(PyObject* record, Record& r) {
   if (!PyTuple_CheckExact(record) || PyTuple_GET_SIZE(record) < 3) return false;
   const long kind = PyLong_AsLong(PyTuple_GET_ITEM(record, 0));
@@ -141,6 +209,7 @@ bool take_apart(PyObject* record, Record& r) {
                          PyTuple_GET_SIZE(r.last) == PyTuple_GET_SIZE(r.before);
   switch (kind) {
     case Record::kDict:
+    case Record::kPrefix:
       return PyDict_Check(r.object) && has_lists;
     case Record::kSequence:
       return (PyList_Check(r.object) || PyTuple_Check(r.object)) && PyTuple_CheckExact(r.before);
@@ -157,11 +226,19 @@ bool take_apart(PyObject* record, Record& r) {
     case Record::kSet:
       return PyAnySet_Check(r.object) && PyFrozenSet_CheckExact(r.before);
     case Record::kFunction:
-      return PyFunction_Check(r.object) && PyTuple_CheckExact(r.before) && PyTuple_GET_SIZE(r.before) == 3;
+      return PyFunction_Check(r.object) && PyTuple_CheckExact(r.before) && PyTuple_GET_SIZE(r.before) == 4;
     case Record::kWeak:
       return PyWeakref_CheckRefExact(r.object) && PyLong_CheckExact(r.before);
     case Record::kType:
       return PyType_Check(r.before);
+    case Record::kOrder:
+      return PyODict_Check(r.object) && PyTuple_CheckExact(r.before);
+    case Record::kBases:
+      return PyType_Check(r.object) && PyTuple_CheckExact(r.before);
+    case Record::kCounter:
+      return PyCFunction_Check(r.object) && PyLong_CheckExact(r.before);
+    case Record::kPairs:
+      return Py_TYPE(r.object)->tp_traverse && PyTuple_CheckExact(r.before) && PyTuple_GET_SIZE(r.before) % 2 == 0;
     default:
       return false;
   }

@@ -12,12 +12,33 @@ namespace mica::python {
 // Whether two values are the same object, or equal numbers or texts. It runs no code of the program's.
 bool is_same_value(PyObject* now, PyObject* before);
 
-// A record in its parts. The snapshot keeps its tuple. What it is about is numbered as in mica/_dynamo/replay/state.py.
+// A record in its parts. The snapshot keeps its tuple. What it is about is numbered as in
+// mica/_dynamo/replay/records.py.
 struct Record {
-  enum Kind : long { kDict, kSequence, kCell, kTensor, kEntry, kClass, kSet, kFunction, kWeak, kForm, kType };
+  enum Kind : long {
+    kDict,
+    kSequence,
+    kCell,
+    kTensor,
+    kEntry,
+    kClass,
+    kSet,
+    kFunction,
+    kWeak,
+    kForm,
+    kType,
+    kPrefix,
+    kOrder,
+    kBases,
+    kCounter,
+    kPairs
+  };
   Kind kind;
   PyObject *object, *before, *last;
 };
+
+// A function's code, its defaults, those by name, and its attributes: None in the place of what there is not.
+PyObject* function_state(PyObject* function);
 
 // False where a record is malformed.
 bool take_apart(PyObject* record, Record& r);

@@ -74,6 +74,12 @@ PyObject* class_entries(PyObject*, PyObject* type) {
   return Py_BuildValue("(NN)", PyList_AsTuple(keys.get()), PyList_AsTuple(values.get()));
 }
 
+PyObject* state_of_function(PyObject*, PyObject* function) {
+  if (!PyFunction_Check(function))
+    return PyErr_Format(PyExc_TypeError, "_function_state() takes a function of Python's");
+  return function_state(function);
+}
+
 }  // namespace
 
 bool is_snapshot(PyObject* object) { return Py_IS_TYPE(object, snapshot_type); }
@@ -83,7 +89,8 @@ bool snapshot_holds(PyObject* snapshot) {
 }
 
 bool add_snapshots(PyObject* module) {
-  static PyMethodDef functions[] = {{"_class_entries", class_entries, METH_O, nullptr}, {}};
+  static PyMethodDef functions[] = {
+      {"_class_entries", class_entries, METH_O, nullptr}, {"_function_state", state_of_function, METH_O, nullptr}, {}};
   static PyMethodDef methods[] = {{"first_difference", first_difference, METH_NOARGS,
                                    "The number of the first record that no longer holds, or -1."},
                                   {}};

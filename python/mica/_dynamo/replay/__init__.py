@@ -6,6 +6,7 @@ the same again, so everything that it read must be known and unchanged:
 
 - `observe.py` sees which functions of Python a call ran, and refuses what cannot be seen into;
 - `state.py` takes a snapshot of what these functions can read: globals, closures, attributes, containers, classes, tensors;
+  `names.py` says which names code asks for, `known_classes.py` which objects cannot change, `records.py` what is recorded;
 - `structure.py` takes arguments and results apart;
 - `likeness.py` says whether arguments are like those of a call that was captured;
 - `call_lists.py` records the calls on tensors, and `cuda_graphs.py` captures graphs of a GPU's work;

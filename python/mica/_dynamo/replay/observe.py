@@ -16,14 +16,26 @@ _PLAIN_MODULES = frozenset((
     "_typing", "_struct", "_codecs", "_string", "_imp", "_thread", "gc", "sys",
 ))  # fmt: skip
 _REFUSED = {
-    "builtins": {"open", "input", "print", "exec", "breakpoint", "vars", "locals"},
-    "_thread": {"start_new_thread", "start_joinable_thread"},
-    "sys": {"getrefcount", "stdin", "settrace", "setprofile", "gettrace", "getallocatedblocks"},
-    "gc": {"get_objects", "get_referrers", "collect", "get_count"},
+    "builtins": {"open", "input", "print", "exec", "breakpoint", "vars", "locals", "globals", "dir", "__import__"}
+}
+# Modules most of whose functions say how the process or the thread is. What code does with a frame is looked at by state.py.
+_TAKEN = {
+    "sys": {
+        "_getframe",
+        "audit",
+        "exc_info",
+        "exception",
+        "getdefaultencoding",
+        "getrecursionlimit",
+        "intern",
+        "is_finalizing",
+    },
+    "_thread": {"RLock", "allocate_lock"},
+    "gc": set(),
 }
 _REFUSED_OF_MICA = (
     "backward", "manual_seed", "set_rng_state", "synchronize", "_graph_", "_set_backend_flag", "set_num_", "set_default",
-    "_set_determinism", "get_num_", "initial_seed", "memory_",
+    "_set_determinism", "get_num_", "initial_seed", "memory_", "print_options",
 )  # fmt: skip
 _TAKEN_OF_MICA = ("save_for_backward",)
 _PLAIN_OWNERS = (
@@ -47,7 +59,7 @@ def refusal_of(called):
     module = module or ""
     if module.partition(".")[0] in ("mica", "torch"):
         return _refusal_in_mica(name)
-    if module not in _PLAIN_MODULES or name in _REFUSED.get(module, ()):
+    if module not in _PLAIN_MODULES or name in _REFUSED.get(module, ()) or name not in _TAKEN.get(module, (name,)):
         return f"it calls {module}.{name}" if module else f"it calls {name}"
     return None
 
@@ -64,6 +76,7 @@ class Observation:
         self.codes, self.reason = {}, None
         self.calls = 0  # of functions of Python
         self.said = None  # a function that warns: a replay does without
+        self.asks_abstract = False  # whether an object's class was looked for among those of an abstract class
 
     def run(self, function, args, kwargs):
         """Call the function. Afterwards `reason` says why such a call cannot be replayed, if it cannot."""
@@ -75,6 +88,8 @@ class Observation:
 
     def _refusal_of(self, called):
         name = getattr(called, "__name__", "?")
-        if name in _UNSAID and getattr(called, "__module__", None) == "_warnings":
+        module = getattr(called, "__module__", None)
+        if name in _UNSAID and module == "_warnings":
             self.said = name
+        self.asks_abstract |= module == "_abc"
         return refusal_of(called)

@@ -5,16 +5,13 @@ the arguments, and goes on through attributes, containers and classes. A snapsho
 the same objects or equal numbers and texts. `_C._Snapshot` compares them.
 """
 
-import _collections
+import _abc
+import builtins
 import collections
-import contextvars
-import dis
 import enum
 import functools
 import gc
 import logging
-import pathlib
-import re
 import sys
 import threading
 import types
@@ -22,6 +19,17 @@ import weakref
 
 import mica
 from mica import _C
+from mica._dynamo.replay import known_classes
+from mica._dynamo.replay import records as of
+from mica._dynamo.replay.names import (
+    asks_by_text,
+    globals_in,
+    imported_by,
+    is_of_python,
+    is_own,
+    names_in,
+    refusal_of,
+)  # fmt: skip
 from mica._dynamo.replay.observe import Refused
 from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS
 from mica._functions import settings as _settings
@@ -30,24 +38,8 @@ from mica.backends import cuda as _cuda_settings
 from mica.backends import cudnn as _cudnn_settings
 from mica.nn.modules import _hooks as _module_hooks
 
-DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM, TYPE = range(11)  # the numbers of comparison.h
 _MOST = 200_000  # records
-# Objects whose state does not affect what a function computes, or that cannot change.
-_OPAQUE = (
-    *CONSTANTS, re.Pattern, enum.Enum, slice, pathlib.PurePath,
-    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-    types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, types.CodeType,
-    types.MappingProxyType, type(threading.Lock()), type(threading.RLock()), type(NotImplemented), mica.Generator,
-    functools._lru_cache_wrapper, contextvars.ContextVar, _collections._tuplegetter,
-)  # fmt: skip
-_BY_TEXT = frozenset(("getattr", "hasattr", "__getattribute__", "__dict__", "globals", "attrgetter", "methodcaller"))
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
-_OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc", "logging")
-# What a class of Python may be made of besides object: all of it is compared, or cannot change.
-_BASES = (
-    collections.OrderedDict, collections.defaultdict, dict, list, tuple, set, frozenset, int, float, complex, str, bytes,
-    BaseException, types.SimpleNamespace, property, staticmethod, classmethod, functools.partial, type,
-)  # fmt: skip
 
 
 class _Base:
@@ -56,12 +48,13 @@ class _Base:
 
     def __init__(self, snapshot):
         self._codes, self.records, self.seen = snapshot._codes, tuple(snapshot._records), dict(snapshot._seen)
+        self._asks_abstract = snapshot._asks_abstract
         self.found, self.tensors = frozenset(snapshot._found), tuple(snapshot.tensors)
         self.places = snapshot._places
         self.compared = _C._Snapshot(self.records)
 
     def holds(self, observation, places):
-        if places != self.places:
+        if places != self.places or observation.asks_abstract != self._asks_abstract:
             return False
         codes = observation.codes
         same = self._codes.keys() == codes.keys() and all(names is codes[code] for code, names in self._codes.items())
@@ -77,12 +70,17 @@ class Snapshot:
         """`places`: whether it matters where tensors lie, and for the host's tensors, what their values are; `most`: how
         many records there may be.
         """
-        self._tensors_kind, self._facts = (TENSOR, _C._tensor_facts) if places else (FORM, _C._tensor_form)
+        self._tensors_kind, self._facts = (of.TENSOR, _C._tensor_facts) if places else (of.FORM, _C._tensor_form)
         self._places, self._most, self._keeps = places, most, True
         self.weakly_read = []  # weak references to objects that are read through such references
         self.reaches_roots = False  # whether something that is read refers to an argument, and so keeps it alive
         self._codes, self._queue, self._roots = observation.codes, [], set(map(id, objects))
-        self._names = frozenset(name for code in self._codes for name in _names_in(code))
+        self._asks_abstract = observation.asks_abstract
+        self._names = frozenset(name for code in self._codes for name in names_in(code))
+        foreign = {code: names for code, names in self._codes.items() if not is_own(names.get("__name__", ""))}
+        self._asks_by_text = any(map(asks_by_text, foreign))
+        if (reason := next(filter(None, map(refusal_of, foreign, foreign.values())), None)) is not None:
+            raise Refused(reason)
         if base is not None and base.holds(observation, places):
             self._records, self._seen = list(base.records), dict(base.seen)
             self._found, self.tensors = set(base.found), list(base.tensors)
@@ -110,6 +108,8 @@ class Snapshot:
         for name in ("enabled", "benchmark", "deterministic"):
             self._record_entry(vars(_cudnn_settings), name)
         self._record_entry(vars(_settings), "_deterministic")
+        if self._asks_abstract:
+            self._records.append((of.COUNTER, _abc.get_cache_token, _abc.get_cache_token()))
         for value in vars(_module_hooks).values():  # C asks for them
             if isinstance(value, dict) and type(value) is not dict:
                 self._record_dict(value)
@@ -123,7 +123,7 @@ class Snapshot:
     def difference(self):
         """A sentence that says what no longer holds; None if everything holds."""
         number = self.compared.first_difference()
-        return None if number < 0 else _sentence(self.records[number])
+        return None if number < 0 else of.sentence(self.records[number])
 
     def holds(self):
         return self.compared.first_difference() < 0
@@ -131,36 +131,55 @@ class Snapshot:
     # ---- where reading begins
 
     def _visit_names(self, code, names):
-        asked = _names_in(code)
+        asked, imported = names_in(code), imported_by(code, names)
+        own = is_own(names.get("__name__", ""))
+        trusted = own or is_of_python(names.get("__name__"))  # to look for modules that it has imported
         modules = [names[name] for name in asked if isinstance(names.get(name), types.ModuleType)]
-        if _imports(code):
-            modules += [sys.modules[name] for name in asked if name in sys.modules]
-        is_own = _is_own(names.get("__name__", ""))
+        for name in imported:
+            modules.append(sys.modules[name])
+            if not is_own(name):
+                self._records.append((of.ENTRY, sys.modules, name, sys.modules[name]))
         for name in asked:
             if name in names:
-                self._record_entry(names, name, shallow=is_own)
-        seen = set()
+                self._record_entry(names, name, shallow=own)
+        if not own:
+            self._record_builtins(code, names)
+        by_text, seen = not own and asks_by_text(code), set()
         while modules:
             module = modules.pop()
             if id(module) in seen:
                 continue
             seen.add(id(module))
+            if by_text:
+                self._visit_whole_module(module)
             for name in asked:
-                if name in vars(module):
-                    own = _is_own(module.__name__)
-                    self._record_entry(vars(module), name, shallow=own)
+                if name in vars(module) and not (module is sys and trusted):
+                    self._record_entry(vars(module), name, shallow=is_own(module.__name__), of_own=own)
                     if isinstance(vars(module)[name], types.ModuleType):
                         modules.append(vars(module)[name])
 
-    def _record_entry(self, names, name, shallow=False):
+    def _record_builtins(self, code, names):
+        """Record that globals do not hide the builtins that code looks up, and what these are."""
+        known = vars(builtins)
+        for name in globals_in(code):
+            if name not in names:
+                self._records += [(of.ENTRY, names, name, ...), (of.ENTRY, known, name, known.get(name, ...))]
+                self._queue.append(known.get(name))
+
+    def _record_entry(self, names, name, shallow=False, of_own=True):
+        """`shallow`: the object is Mica's; `of_own`: so is who asks for it."""
         value = names[name]
-        self._records.append((ENTRY, names, name, value))
+        if value is sys.modules:
+            raise Refused("it looks modules up")
+        self._records.append((of.ENTRY, names, name, value))
         if not shallow or isinstance(value, (types.FunctionType, type)):
             self._queue.append(value)
         elif type(value) is dict:
             self._record_dict(value)
         elif type(value) in (list, tuple):
             self._record_sequence(value)
+        elif not (of_own or isinstance(value, types.ModuleType)) and type(getattr(value, "__dict__", None)) is dict:
+            self._record_dict(vars(value))
 
     def _visit_closures(self):
         """Visit functions that ran but were not reached from anywhere, such as one that a decorator keeps. Their code
@@ -208,24 +227,60 @@ class Snapshot:
         elif kind in (types.MethodWrapperType, types.BuiltinFunctionType):
             if not isinstance(value.__self__, types.ModuleType):
                 self._queue.append(value.__self__)
-        elif isinstance(value, (*_OPAQUE, weakref.ref)) or kind is object or kind.__module__ in _OPAQUE_MODULES:
+        elif kind is functools._lru_cache_wrapper:
+            self._visit_cache(value)
+        elif isinstance(value, enum.Enum):
+            self._visit_member(value, kind)
+        elif known_classes.is_opaque(value, kind):
             return
-        elif kind is types.MethodType:
-            self._queue += [value.__self__, value.__func__]
-        elif kind is functools.partial:
-            self._queue += [value.func, value.args, value.keywords]
-        elif kind in (staticmethod, classmethod):
-            self._queue.append(value.__func__)
-        elif kind is property:
-            self._queue += [each for each in (value.fget, value.fset, value.fdel) if each is not None]
+        elif isinstance(value, known_classes.HOLDERS):
+            self._queue += gc.get_referents(value)
+            if kind not in known_classes.HOLDERS:
+                self._visit_object(value, kind)
         else:
             self._visit_object(value, kind)
 
     def _visit_module(self, module):
         """Record what code that ran may ask a module for. Which code does is not known."""
-        if not _is_own(module.__name__) and module.__name__.partition(".")[0] not in sys.stdlib_module_names:
-            for name in sorted(self._names.intersection(vars(module))):
-                self._record_entry(vars(module), name)
+        if self._asks_by_text:
+            self._visit_whole_module(module)
+        for name in sorted(self._names.intersection(vars(module)) - {"modules"}):
+            self._record_entry(vars(module), name, shallow=is_own(module.__name__), of_own=False)
+
+    def _visit_whole_module(self, module):
+        """Record all that a module has, since it may be asked for names that are made. Of Mica's and Python's that is what
+        the names stand for, not what these objects hold."""
+        if module is builtins or is_of_python(module.__name__):
+            return
+        self._record_dict(vars(module))
+        if not is_own(module.__name__):
+            self._queue += [
+                value
+                for name, value in vars(module).items()
+                if name not in known_classes.MADE_BY_PYTHON
+                and not isinstance(value, types.ModuleType)
+                and name != "__builtins__"
+            ]
+
+    def _visit_cache(self, cached):
+        """Record what a functools.lru_cache has kept. It may keep more later."""
+        module = getattr(cached, "__module__", None)
+        if is_own(module) or is_of_python(module):
+            return
+        held = gc.get_referents(cached)
+        if cached.cache_parameters()["maxsize"] is None:
+            entries = next(each for each in held if type(each) is dict and each is not vars(cached))
+            self._records.append((of.PREFIX, entries, tuple(entries.keys()), tuple(entries.values())))
+            self._queue += entries.values()
+        else:
+            pairs = known_classes.pairs_of(cached, held)
+            self._records.append((of.PAIRS, cached, pairs))
+            self._queue += pairs[1::2]
+
+    def _visit_member(self, member, kind):
+        if not is_of_python(kind.__module__) and not is_own(kind.__module__):
+            self._record_dict(vars(member))
+            self._queue += (kind, *vars(member).values())
 
     def _visit_logger(self, logger):
         """Record the levels that say whether a logger writes."""
@@ -237,17 +292,23 @@ class Snapshot:
     def _visit_object(self, value, kind):
         if isinstance(value, threading.local):
             raise Refused("it can read what each thread has for itself")
+        if isinstance(value, BaseException):
+            raise Refused("it can read an exception that was kept")
         known = False
         if isinstance(value, dict):
             self._record_dict(value)
             self._queue += value.values()
+            self._queue += [key for key in value if type(key) not in CONSTANTS]
+            if isinstance(value, collections.OrderedDict) and len(value) > 1:
+                self._records.append((of.ORDER, value, tuple(value)))
             known = True
         elif isinstance(value, (list, tuple)):
             self._record_sequence(value)
             self._queue += value
             known = True
-        elif isinstance(value, (set, frozenset)) and all(map(_is_compared_in_c, value)):
-            self._records.append((SET, value, frozenset(value)))
+        elif isinstance(value, (set, frozenset)) and all(map(known_classes.is_compared_in_c, value)):
+            self._records.append((of.SET, value, frozenset(value)))
+            self._queue += [each for each in value if type(each) not in CONSTANTS]
             known = True
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict):
@@ -258,18 +319,18 @@ class Snapshot:
             return
         if not known and not kind.__flags__ & 1 << 9:  # a type in C, which may hold anything
             raise Refused(f"it can read a {kind.__module__}.{kind.__qualname__}")
-        if _has_slots(kind) and not _is_own(kind.__module__):
+        if known_classes.has_slots(kind) and not is_own(kind.__module__):
             raise Refused(f"it can read a {kind.__qualname__}, which has __slots__")
-        if _has_state_in_c(kind):
+        if known_classes.has_state_in_c(kind):
             raise Refused(f"it can read a {kind.__qualname__}, which holds more than Python sees")
         if self._keeps and not self.weakly_read:  # such a record keeps the object alive
-            self._records.append((TYPE, value, kind))
+            self._records.append((of.TYPE, value, kind))
         self._queue.append(kind)
 
     def _visit_reference(self, reference):
         """Visit the object of a weak reference without keeping it alive."""
         target = reference()
-        self._records.append((WEAK, reference, 0 if target is None else id(target)))
+        self._records.append((of.WEAK, reference, 0 if target is None else id(target)))
         if target is not None and id(target) not in self._seen:
             self.weakly_read.append(reference)
             self._queue.append(target)
@@ -288,23 +349,33 @@ class Snapshot:
         for each in kind.__mro__:
             if each is not kind and id(each) not in self._seen:
                 self._queue.append(each)
-        if not kind.__flags__ & 1 << 9 or kind.__module__ in sys.stdlib_module_names:
+        if kind.__module__ in known_classes.CONTEXTUAL:
+            raise Refused(f"it can read {kind.__module__}.{kind.__name__}, which computes by settings of the thread")
+        if not kind.__flags__ & 1 << 9 or is_of_python(kind.__module__):
             return
         keys, values = _C._class_entries(kind)
-        self._records.append((CLASS, kind, keys, values))
-        own = _is_own(kind.__module__)
+        self._records += [(of.CLASS, kind, keys, values), (of.BASES, kind, kind.__mro__)]
+        own = is_own(kind.__module__)
         for name, value in zip(keys, values, strict=True):
-            is_special = name.startswith("__") and name.endswith("__")
-            if isinstance(value, (types.FunctionType, staticmethod, classmethod, property)) or not (own or is_special):
+            is_function = isinstance(value, (types.FunctionType, staticmethod, classmethod, property))
+            if is_function or not (own or name in known_classes.MADE_BY_PYTHON):
                 self._queue.append(value)
 
     def _visit_function(self, function):
         """Visit a function. Only the globals and closures of functions that ran are read, because the others would not
-        run again."""
-        wrapped = vars(function).get("__wrapped__")
-        if wrapped is not None:
-            self._queue.append(wrapped)
-        if function.__code__ not in self._codes:
+        run again. Attributes that a program has set may be read of any."""
+        state = _C._function_state(function)
+        _, defaults, by_name, attributes = state
+        ran = function.__code__ in self._codes
+        module = function.__globals__.get("__name__", "")
+        if ran or not (is_own(module) or is_of_python(module)):
+            self._records.append((of.FUNCTION, function, state))
+            if attributes is not None:
+                self._record_dict(attributes)
+                self._queue += attributes.values()
+        elif attributes is not None and "__wrapped__" in attributes:
+            self._queue.append(attributes["__wrapped__"])
+        if not ran:
             return
         self._found.add(function.__code__)
         for cell in function.__closure__ or ():
@@ -312,10 +383,8 @@ class Snapshot:
                 content = cell.cell_contents
             except ValueError:
                 content = ...
-            self._records.append((CELL, cell, content))
+            self._records.append((of.CELL, cell, content))
             self._queue.append(content)
-        defaults, by_name = function.__defaults__, function.__kwdefaults__
-        self._records.append((FUNCTION, function, (function.__code__, defaults, by_name)))
         if by_name is not None:
             self._record_dict(by_name)
         self._queue += (*(defaults or ()), *(by_name or {}).values())
@@ -325,71 +394,7 @@ class Snapshot:
     def _record_dict(self, value):
         if any(isinstance(key, _C.TensorBase) for key in value):
             raise Refused("it can read a dict whose keys are tensors")
-        self._records.append((DICT, value, tuple(value.keys()), tuple(value.values())))
+        self._records.append((of.DICT, value, tuple(value.keys()), tuple(value.values())))
 
     def _record_sequence(self, value):
-        self._records.append((SEQUENCE, value, tuple(value)))
-
-
-@functools.lru_cache(4096)
-def _names_in(code):
-    """The names that code may ask for, some of them as texts."""
-    if _BY_TEXT.isdisjoint(code.co_names):
-        return code.co_names
-    texts = [each for each in code.co_consts if type(each) is str and each.isidentifier()]
-    return tuple(dict.fromkeys((*code.co_names, *texts)))
-
-
-@functools.lru_cache(4096)
-def _has_state_in_c(kind):
-    """Whether objects of a class of Python's have room for more than attributes and the content of known bases."""
-    if not kind.__flags__ & 1 << 9 or any(_is_own(each.__module__) for each in kind.__mro__):
-        return False  # a type in C that has attributes is a function, or Mica's
-    base = next((each for each in _BASES if issubclass(kind, each)), object)
-    return kind.__basicsize__ > type("", (base,), {}).__basicsize__
-
-
-@functools.lru_cache(4096)
-def _imports(code):
-    return any(each.opname == "IMPORT_NAME" for each in dis.get_instructions(code))
-
-
-@functools.lru_cache(4096)
-def _has_slots(kind):
-    return any(vars(each).get("__slots__") for each in kind.__mro__)
-
-
-def _is_compared_in_c(value):
-    """Whether == of such values runs no code of the program's."""
-    kind = type(value)
-    return kind in (str, int, type, type(None)) or (kind.__eq__, kind.__hash__) == (object.__eq__, object.__hash__)
-
-
-def _is_own(module):
-    """Whether a module is Mica's: its tables are compared, but not what they hold."""
-    return isinstance(module, str) and module.partition(".")[0] in ("mica", "torch")
-
-
-def _sentence(record):
-    kind, value = record[0], record[1]
-    if kind == FORM:
-        return f"a tensor of shape {tuple(value.shape)} is of another kind now"
-    if kind == TENSOR:
-        return f"a tensor of shape {tuple(value.shape)} has other memory, another shape or another gradient"
-    if kind == ENTRY:
-        return f"the global {record[2]!r} has changed"
-    if kind == CLASS:
-        return f"the class {value.__name__} has changed"
-    if kind == FUNCTION:
-        return f"the defaults or the code of {value.__qualname__} have changed"
-    if kind == TYPE:
-        return f"an object is no {record[2].__name__} any more"
-    if kind == WEAK:
-        return "an object behind a weak reference has gone"
-    if kind == CELL:
-        return "a variable of an enclosing function has changed"
-    if kind == DICT:
-        changed = [k for k, v in zip(record[2], record[3], strict=True) if value.get(k, ...) is not v]
-        names = ", ".join(map(repr, changed[:3])) or "its entries"
-        return f"an object's attribute or a dict's entry has changed: {names}"
-    return f"a {type(value).__name__} has changed"
+        self._records.append((of.SEQUENCE, value, tuple(value)))
