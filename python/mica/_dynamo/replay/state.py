@@ -150,7 +150,7 @@ class Snapshot:
             if id(module) in seen:
                 continue
             seen.add(id(module))
-            if by_text:
+            if by_text and module.__name__.rpartition(".")[2] in asked:
                 self._visit_whole_module(module)
             for name in asked:
                 if name in vars(module) and not (module is sys and trusted):
@@ -265,7 +265,7 @@ class Snapshot:
     def _visit_cache(self, cached):
         """Record what a functools.lru_cache has kept. It may keep more later."""
         module = getattr(cached, "__module__", None)
-        if is_own(module) or is_of_python(module):
+        if is_own(module) or is_of_python(module) or not cached.cache_info().currsize:
             return
         held = gc.get_referents(cached)
         if cached.cache_parameters()["maxsize"] is None:
