@@ -288,6 +288,34 @@ def options_of_printing(patch):
     return lambda: torch._tensor_str.PRINT_OPTS.precision, lambda: torch.set_printoptions(precision=9)
 
 
+def setting_of_the_compiler(patch):
+    config = torch._dynamo.config
+    patch.setattr(config, "recompile_limit", 8)
+    return lambda: config.recompile_limit, lambda: setattr(config, "recompile_limit", 9)
+
+
+def group_of_processes(patch):
+    store = torch.distributed.HashStore()
+
+    def change():
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+
+    return lambda: 3.0 if torch.distributed.is_initialized() else 2.0, change
+
+
+def search_for_anomalies(patch):
+    return lambda: 3.0 if torch.is_anomaly_enabled() else 2.0, lambda: torch.autograd.set_detect_anomaly(True)
+
+
+def dtype_of_autocast(patch):
+    get, dtype = torch.get_autocast_dtype, torch.float16
+    return lambda: 3.0 if get("cpu") == dtype else 2.0, lambda: torch.set_autocast_dtype("cpu", dtype)
+
+
+def default_device(patch):
+    return lambda: len(torch.get_default_device().type), lambda: torch.set_default_device("meta")
+
+
 READS = (
     attribute_of_a_function, attribute_that_comes_later, list_in_an_attribute_of_a_function, cache_that_is_cleared,
     cache_that_has_forgotten, answers_of_a_cache_that_change_places, list_in_a_cache, order_of_a_dict, dict_behind_a_proxy, object_in_a_set,
@@ -296,7 +324,8 @@ READS = (
     builtin_of_a_program, global_before_a_builtin, global_that_there_is_not, module_of_sys_modules,
     neighbour_in_a_package, module_by_a_name_that_is_made, attribute_of_a_module_by_a_name_that_is_made,
     global_by_a_name_that_is_made, function_of_the_library, attribute_that_torch_has_not, precision_of_decimals,
-    limit_of_recursion, options_of_printing,
+    limit_of_recursion, options_of_printing, setting_of_the_compiler, group_of_processes, search_for_anomalies,
+    dtype_of_autocast, default_device,
 )  # fmt: skip
 
 
@@ -306,6 +335,11 @@ def settings_of_the_process():
     yield
     sys.setrecursionlimit(limit)
     torch.set_printoptions(precision=4)
+    torch.autograd.set_detect_anomaly(False)
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+    torch.set_default_device("cpu")
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
     vars(builtins).pop("factor_of_all", None)
     vars(torch).pop("factor_of_a_program", None)
 
@@ -319,11 +353,12 @@ def test_what_functions_read(make, monkeypatch):
         return torch.sin(x) * ask()
 
     compiled = torch.compile(plain)
-    agree(compiled, plain, 9)
+    x = torch.randn(3, 8)
+    agree(compiled, plain, 9, x.clone)
     before = ask()
     change()
     assert ask() != before
-    agree(compiled, plain, 9)
+    agree(compiled, plain, 9, x.clone)
 
 
 def test_threads_that_are_asked_who_they_are():

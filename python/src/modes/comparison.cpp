@@ -107,9 +107,9 @@ bool refers_to_pairs(PyObject* object, PyObject* pairs) {
   return true;
 }
 
-// Whether a function of C that counts says the number that it said before.
-bool is_same_count(PyObject* function, PyObject* before) {
-  const Owned now(PyObject_CallNoArgs(function));
+// Whether a function of C says of the thread or the process what it said before.
+bool is_same_setting(PyObject* function, PyObject* before, PyObject* args) {
+  const Owned now(PyObject_CallObject(function, args));
   return now && is_same_value(now.get(), before);
 }
 
@@ -167,8 +167,8 @@ bool is_same(const Record& r) {
       return is_same_order(r.object, r.before);
     case Record::kBases:
       return reinterpret_cast<PyTypeObject*>(r.object)->tp_mro == r.before;
-    case Record::kCounter:
-      return is_same_count(r.object, r.before);
+    case Record::kSetting:
+      return is_same_setting(r.object, r.before, r.last);
     case Record::kPairs:
       return refers_to_pairs(r.object, r.before);
   }
@@ -235,8 +235,8 @@ bool take_apart(PyObject* record, Record& r) {
       return PyODict_Check(r.object) && PyTuple_CheckExact(r.before);
     case Record::kBases:
       return PyType_Check(r.object) && PyTuple_CheckExact(r.before);
-    case Record::kCounter:
-      return PyCFunction_Check(r.object) && PyLong_CheckExact(r.before);
+    case Record::kSetting:
+      return PyCFunction_Check(r.object) && r.last && PyTuple_CheckExact(r.last);
     case Record::kPairs:
       return Py_TYPE(r.object)->tp_traverse && PyTuple_CheckExact(r.before) && PyTuple_GET_SIZE(r.before) % 2 == 0;
     default:

@@ -30,7 +30,7 @@ struct Record {
     kPrefix,
     kOrder,
     kBases,
-    kCounter,
+    kSetting,
     kPairs
   };
   Kind kind;

@@ -1,5 +1,6 @@
 """Observes a call: the Python functions that it runs, and those that they call and nobody can see into."""
 
+import _abc
 import sys
 import types
 
@@ -36,7 +37,15 @@ _TAKEN = {
 _REFUSED_OF_MICA = (
     "backward", "manual_seed", "set_rng_state", "synchronize", "_graph_", "_set_backend_flag", "set_num_", "set_default",
     "_set_determinism", "get_num_", "initial_seed", "memory_", "print_options",
+    "get_default_device", "_multithreading_",
 )  # fmt: skip
+# Functions of Mica's that say how the thread is, with the arguments for which they are asked again. What else the thread has
+# (whether gradients are recorded, the default dtype, autocast) is part of what a known call is compared by.
+_SETTINGS = {
+    "is_anomaly_enabled": ((),), "is_anomaly_check_nan_enabled": ((),), "_is_warn_always": ((),),
+    "is_autocast_cache_enabled": ((),), "get_autocast_dtype": (("cpu",), ("cuda",)),
+    "_get_cpu_allow_fp16_reduced_precision_reduction": ((),),
+}  # fmt: skip
 _TAKEN_OF_MICA = ("save_for_backward",)
 _PLAIN_OWNERS = (
     str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice, type(None), property, type,
@@ -76,7 +85,7 @@ class Observation:
         self.codes, self.reason = {}, None
         self.calls = 0  # of functions of Python
         self.said = None  # a function that warns: a replay does without
-        self.asks_abstract = False  # whether an object's class was looked for among those of an abstract class
+        self.settings = {}  # functions of C that say how the thread or the process is, with arguments to ask them again
 
     def run(self, function, args, kwargs):
         """Call the function. Afterwards `reason` says why such a call cannot be replayed, if it cannot."""
@@ -91,5 +100,8 @@ class Observation:
         module = getattr(called, "__module__", None)
         if name in _UNSAID and module == "_warnings":
             self.said = name
-        self.asks_abstract |= module == "_abc"
+        if module == "_abc":  # it was asked whether a class is one of those of an abstract class
+            self.settings[_abc.get_cache_token] = ((),)
+        elif name in _SETTINGS and called is getattr(_C, name, None):
+            self.settings[called] = _SETTINGS[name]
         return refusal_of(called)

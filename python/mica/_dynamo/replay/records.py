@@ -9,12 +9,12 @@ A record is a tuple of its kind, an object and what the object held. The kinds a
     CLASS, BASES, TYPE     a class's entries and where it inherits from; the class of an object
     FUNCTION               a function's code, defaults and attributes
     WEAK                   the address of a weak reference's object
-    COUNTER                what a function of C says that counts changes
+    SETTING                what a function of C says of the thread or the process, for some arguments
     PAIRS                  keys and results that an object in C refers to side by side
 """
 
 (
-    DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM, TYPE, PREFIX, ORDER, BASES, COUNTER,
+    DICT, SEQUENCE, CELL, TENSOR, ENTRY, CLASS, SET, FUNCTION, WEAK, FORM, TYPE, PREFIX, ORDER, BASES, SETTING,
     PAIRS,
 ) = range(16)  # fmt: skip
 
@@ -40,8 +40,8 @@ def sentence(record):
         return "a variable of an enclosing function has changed"
     if kind in (PREFIX, PAIRS):
         return "what functools.lru_cache kept has changed"
-    if kind == COUNTER:
-        return "a class was registered with an abstract one"
+    if kind == SETTING:
+        return f"{value.__name__} says something else"
     if kind == DICT:
         changed = [k for k, v in zip(record[2], record[3], strict=True) if value.get(k, ...) is not v]
         names = ", ".join(map(repr, changed[:3])) or "its entries"

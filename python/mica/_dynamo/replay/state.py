@@ -5,7 +5,6 @@ the arguments, and goes on through attributes, containers and classes. A snapsho
 the same objects or equal numbers and texts. `_C._Snapshot` compares them.
 """
 
-import _abc
 import builtins
 import collections
 import enum
@@ -31,6 +30,7 @@ from mica._dynamo.replay.names import (
     refusal_of,
 )  # fmt: skip
 from mica._dynamo.replay.observe import Refused
+from mica._dynamo.replay.reused import Reused
 from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS
 from mica._functions import settings as _settings
 from mica.backends import _precision
@@ -40,25 +40,6 @@ from mica.nn.modules import _hooks as _module_hooks
 
 _MOST = 200_000  # records
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
-
-
-class _Base:
-    """The part of a snapshot that does not depend on the arguments. It has most of a model, and serves the next
-    arguments too."""
-
-    def __init__(self, snapshot):
-        self._codes, self.records, self.seen = snapshot._codes, tuple(snapshot._records), dict(snapshot._seen)
-        self._asks_abstract = snapshot._asks_abstract
-        self.found, self.tensors = frozenset(snapshot._found), tuple(snapshot.tensors)
-        self.places = snapshot._places
-        self.compared = _C._Snapshot(self.records)
-
-    def holds(self, observation, places):
-        if places != self.places or observation.asks_abstract != self._asks_abstract:
-            return False
-        codes = observation.codes
-        same = self._codes.keys() == codes.keys() and all(names is codes[code] for code, names in self._codes.items())
-        return same and self.compared.first_difference() < 0
 
 
 class Snapshot:
@@ -75,7 +56,7 @@ class Snapshot:
         self.weakly_read = []  # weak references to objects that are read through such references
         self.reaches_roots = False  # whether something that is read refers to an argument, and so keeps it alive
         self._codes, self._queue, self._roots = observation.codes, [], set(map(id, objects))
-        self._asks_abstract = observation.asks_abstract
+        self._settings = observation.settings
         self._names = frozenset(name for code in self._codes for name in names_in(code))
         foreign = {code: names for code, names in self._codes.items() if not is_own(names.get("__name__", ""))}
         self._asks_by_text = any(map(asks_by_text, foreign))
@@ -91,7 +72,7 @@ class Snapshot:
             # What is kept for the next snapshot stays alive. Arguments, and objects that are read through weak
             # references, must not.
             keeps_alive = self.weakly_read or not self._roots.isdisjoint(self._seen)
-            self.base = None if keeps_alive else _Base(self)
+            self.base = None if keeps_alive else Reused(self)
         self._keeps = False
         self._queue += objects
         self._drain()
@@ -108,8 +89,8 @@ class Snapshot:
         for name in ("enabled", "benchmark", "deterministic"):
             self._record_entry(vars(_cudnn_settings), name)
         self._record_entry(vars(_settings), "_deterministic")
-        if self._asks_abstract:
-            self._records.append((of.COUNTER, _abc.get_cache_token, _abc.get_cache_token()))
+        for function, calls in self._settings.items():
+            self._records += [(of.SETTING, function, function(*args), args) for args in calls]
         for value in vars(_module_hooks).values():  # C asks for them
             if isinstance(value, dict) and type(value) is not dict:
                 self._record_dict(value)
@@ -150,13 +131,22 @@ class Snapshot:
             if id(module) in seen:
                 continue
             seen.add(id(module))
+            if type(module) is not types.ModuleType and is_own(module.__name__):
+                self._record_settings(module)
             if by_text and module.__name__.rpartition(".")[2] in asked:
                 self._visit_whole_module(module)
             for name in asked:
                 if name in vars(module) and not (module is sys and trusted):
-                    self._record_entry(vars(module), name, shallow=is_own(module.__name__), of_own=own)
+                    self._record_entry(vars(module), name, shallow=is_own(module.__name__))
                     if isinstance(vars(module)[name], types.ModuleType):
                         modules.append(vars(module)[name])
+
+    def _record_settings(self, module):
+        """Record what a module has whose attributes are computed of what it holds, as torch._dynamo.config has."""
+        self._record_dict(vars(module))
+        for value in vars(module).values():
+            if type(value) is dict:
+                self._record_dict(value)
 
     def _record_builtins(self, code, names):
         """Record that globals do not hide the builtins that code looks up, and what these are."""
@@ -166,8 +156,8 @@ class Snapshot:
                 self._records += [(of.ENTRY, names, name, ...), (of.ENTRY, known, name, known.get(name, ...))]
                 self._queue.append(known.get(name))
 
-    def _record_entry(self, names, name, shallow=False, of_own=True):
-        """`shallow`: the object is Mica's; `of_own`: so is who asks for it."""
+    def _record_entry(self, names, name, shallow=False):
+        """Record an entry of globals or of a module. `shallow`: of the object, record what it holds and nothing further."""
         value = names[name]
         if value is sys.modules:
             raise Refused("it looks modules up")
@@ -178,7 +168,7 @@ class Snapshot:
             self._record_dict(value)
         elif type(value) in (list, tuple):
             self._record_sequence(value)
-        elif not (of_own or isinstance(value, types.ModuleType)) and type(getattr(value, "__dict__", None)) is dict:
+        elif not isinstance(value, types.ModuleType) and type(getattr(value, "__dict__", None)) is dict:
             self._record_dict(vars(value))
 
     def _visit_closures(self):
@@ -245,7 +235,7 @@ class Snapshot:
         if self._asks_by_text:
             self._visit_whole_module(module)
         for name in sorted(self._names.intersection(vars(module)) - {"modules"}):
-            self._record_entry(vars(module), name, shallow=is_own(module.__name__), of_own=False)
+            self._record_entry(vars(module), name, shallow=is_own(module.__name__))
 
     def _visit_whole_module(self, module):
         """Record all that a module has, since it may be asked for names that are made. Of Mica's and Python's that is what
