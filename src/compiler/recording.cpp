@@ -240,12 +240,23 @@ void settle(const StorageImpl& storage) {
   }
 }
 
-bool settle_interleaved(const StorageImpl& storage) {
+bool settle_interleaved(const StorageImpl& storage, const char* reason) {
   if (!known || !storage.written_later()) return false;
   const std::string from = known->asked_from();
   const std::lock_guard lock(known->mutex);
-  if (known->has(&storage)) known->run("a convolution", from, true, &storage);
+  if (known->has(&storage)) known->run(reason, from, true, &storage);
   return known->interleaved.find(&storage) != nullptr;
+}
+
+bool compute_interleaved(const Storage& result, const StorageImpl& input, const Interleaving& how,
+                         FunctionRef<void()> compute) {
+  if (!settle_interleaved(input, "a pool")) return false;
+  const std::lock_guard lock(known->mutex);
+  if (!known->interleaved.find(&input)) return false;  // another thread has asked for it
+  known->interleaved.reserve(1);
+  compute();
+  known->interleaved.add(result, how);
+  return true;
 }
 
 bool lies_interleaved(const StorageImpl& storage) {

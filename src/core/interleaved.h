@@ -8,6 +8,9 @@
 
 #include "mica/backend/tensor_view.h"
 #include "mica/core/array_ref.h"
+#include "mica/core/storage.h"
+#include "mica/parallel.h"
+#include "mica/tensor.h"
 
 namespace mica::recording {
 
@@ -22,6 +25,19 @@ struct Interleaving {
 // such an input, gives such a result, or does both. The views have the tensors' strides, and may have no memory.
 bool computes_interleaved(const TensorView& out, const TensorView& input, const TensorView& weight, IntArrayRef stride,
                           IntArrayRef padding, IntArrayRef dilation, int64_t groups);
+
+// Whether this processor has such convolutions.
+bool has_interleaved_convolutions();
+
+// Lets a pool take such images and give such a result, for the convolutions behind it. Where the input lies
+// interleaved, or is pending and can be computed so, `compute` runs on memory at storage()->address(), and the result
+// lies interleaved afterwards. Otherwise nothing has run. Nobody may have the result yet, and no gradient may need the
+// input.
+bool compute_interleaved(const Tensor& result, const Tensor& input, FunctionRef<void()> compute);
+// The same for storages: `how` the result lies. The input may still have to be settled where it returns false. No other
+// thread puts the memory in order while `compute` runs.
+bool compute_interleaved(const Storage& result, const StorageImpl& input, const Interleaving& how,
+                         FunctionRef<void()> compute);
 
 // to[channel][position] = from[position][channel] of an image, whose positions are `step` floats apart.
 void separate_channels(const float* from, int64_t step, float* to, int64_t channels, int64_t positions);

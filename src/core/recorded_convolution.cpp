@@ -77,12 +77,30 @@ Interleaving interleaving_of(const Operand& o) {
   return {o.sizes[0], o.sizes[1], o.sizes[2] * o.sizes[3]};
 }
 
+static bool interleaving_wanted() {
+  static const bool wanted = is_switched_on("MICA_COMPILER_INTERLEAVE");
+  return wanted;
+}
+
+bool compute_interleaved(const Tensor& result, const Tensor& input, FunctionRef<void()> compute) {
+  if (!in_function() || !interleaving_wanted() || !is_own_memory(input) || !input.storage()->written_later() ||
+      !is_own_memory(result) || !has_interleaved_convolutions())
+    return false;
+  Operand from, to;
+  describe(from, input);
+  describe(to, result);
+  const Interleaving how = interleaving_of(to);
+  if (!how || !interleaving_of(from)) return false;
+  (void)result.view_of();  // it has memory from here on
+  return compute_interleaved(result.impl()->storage, *input.storage(), how, compute);
+}
+
 void compute_input(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
                    IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   const auto needs_grad = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
-  static const bool wanted = is_switched_on("MICA_COMPILER_INTERLEAVE");
   const bool keeps = grad_enabled() && (needs_grad(input) || needs_grad(weight) || needs_grad(bias));
-  if (wanted && !keeps && input.storage()->written_later() && is_own_memory(input) && input.is_contiguous()) {
+  if (interleaving_wanted() && !keeps && input.storage()->written_later() && is_own_memory(input) &&
+      input.is_contiguous()) {
     const auto shape = [](const Tensor& t) {
       TensorView v;
       v.ndim = static_cast<int>(t.dim());
@@ -92,7 +110,7 @@ void compute_input(const Tensor& out, const Tensor& input, const Tensor& weight,
       return v;
     };
     if (computes_interleaved(shape(out), shape(input), shape(weight), stride, padding, dilation, groups) &&
-        settle_interleaved(*input.storage()))
+        settle_interleaved(*input.storage(), "a convolution"))
       return;
   }
   (void)input.view_of();

@@ -1,4 +1,5 @@
 // Pooling over windows of one size: max_pool and avg_pool in one to three dimensions.
+#include "core/interleaved.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/pooling_implementations.h"
 #include "mica/ops.h"
@@ -140,9 +141,14 @@ void run_max_pool(Out& out, Out& indices, const char* op, const Tensor& self, co
     indices.set({0}, index_type, self.device());
   }
   if (!out.needs_kernel()) return;
+  const DimVector k = three(a.kernel, 1), s = three(a.stride, 1), p = three(a.padding, 0), d = three(a.dilation, 1);
+  const auto pool_interleaved = [&] {
+    const Volume from = Volume::interleaved(self, n), to = Volume::interleaved(result, n);
+    MICA_LAYER_KERNEL(self.device(), max_pool)(to, TensorView(), from, k, s, p, d, true);
+  };
+  if (!keep_indices && !out.defined_given() && recording::compute_interleaved(result, self, pool_interleaved)) return;
   const Tensor input = in_order(self, n, last);
   const Volume from(input, n, last), to(result, n, last);
-  const DimVector k = three(a.kernel, 1), s = three(a.stride, 1), p = three(a.padding, 0), d = three(a.dilation, 1);
   if (!keep_indices) return MICA_LAYER_KERNEL(self.device(), max_pool)(to, TensorView(), from, k, s, p, d, last);
   const Volume where(indices.tensor(), n, last);
   MICA_LAYER_KERNEL(self.device(), max_pool)(to, where, from, k, s, p, d, last);

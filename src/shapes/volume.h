@@ -39,7 +39,24 @@ inline const Tensor& set_in_order(Out& out, IntArrayRef sizes, DType dtype, Devi
 // A dense tensor of one to three spatial dimensions, with or without a batch, widened to five dimensions.
 class Volume {
  public:
-  Volume(const Tensor& t, int64_t spatial_dims, bool channels_last) {
+  Volume(const Tensor& t, int64_t spatial_dims, bool channels_last)
+      : Volume(t.view_of(), t, spatial_dims, channels_last) {}
+  Volume(const Volume&) = delete;
+  Volume& operator=(const Volume&) = delete;
+  operator const TensorView&() const { return view_; }
+
+  // The images of a tensor that lie interleaved, though its strides do not say so (core/interleaved.h).
+  static Volume interleaved(const Tensor& t, int64_t spatial_dims) {
+    TensorView memory;
+    memory.numel = t.numel();
+    memory.dtype = t.dtype();
+    memory.device = t.device();
+    memory.data = t.storage()->address();
+    return {memory, t, spatial_dims, true};
+  }
+
+ private:
+  Volume(const TensorView& memory, const Tensor& t, int64_t spatial_dims, bool channels_last) : view_(memory) {
     const int64_t ndim = t.dim();
     sizes_[0] = ndim == spatial_dims + 2 ? t.sizes()[0] : 1;
     sizes_[1] = t.sizes()[ndim - spatial_dims - 1];
@@ -51,16 +68,11 @@ class Volume {
     }
     strides_[1] = channels_last ? 1 : step;
     strides_[0] = sizes_[1] * sizes_[2] * sizes_[3] * sizes_[4];
-    view_ = t.view_of();
     view_.sizes = sizes_;
     view_.strides = strides_;
     view_.ndim = 5;
   }
-  Volume(const Volume&) = delete;
-  Volume& operator=(const Volume&) = delete;
-  operator const TensorView&() const { return view_; }
 
- private:
   int64_t sizes_[5], strides_[5];
   TensorView view_;
 };

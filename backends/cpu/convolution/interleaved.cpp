@@ -286,9 +286,11 @@ namespace mica::recording {
 
 using namespace cpu::convolution;
 
+bool has_interleaved_convolutions() { return cpu::gemm_impl::micro_kernel_f32().turns; }
+
 bool computes_interleaved(const TensorView& out, const TensorView& input, const TensorView& weight, IntArrayRef stride,
                           IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
-  if (out.ndim != 4 || !cpu::gemm_impl::micro_kernel_f32().turns) return false;
+  if (out.ndim != 4 || !has_interleaved_convolutions()) return false;
   const Problem p = make_problem(input, out, weight, {}, stride, padding, dilation, groups);
   if (is_depthwise(p)) return suits_depthwise_interleaved(p);
   constexpr int64_t kLeastFilters = 16;

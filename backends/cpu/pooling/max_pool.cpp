@@ -107,6 +107,37 @@ void max_rows(const T* in, T* out, const Indices& indices, const Windows& w) {
   });
 }
 
+// Calls body(offset) for the taps of a window, in elements of one channel behind the first.
+template <class F>
+HWY_INLINE void for_each_tap(const Windows& w, const Taps& d, const Taps& h, const Taps& x, const F& body) {
+  const int64_t row_step = w.dilation[1] * w.in[2], plane_step = w.dilation[0] * w.in[1] * w.in[2];
+  for (int64_t i = 0; i < d.count; ++i)
+    for (int64_t k = 0; k < h.count; ++k)
+      for (int64_t m = 0; m < x.count; ++m) body(i * plane_step + k * row_step + m * w.dilation[2]);
+}
+
+// The maxima of a window over kTogether vectors of channels. Each comparison waits for the one before, so that one
+// vector by itself would take several times as long.
+template <int kTogether, class T>
+HWY_INLINE void max_vectors(const T* from, const Windows& w, const Taps& d, const Taps& h, const Taps& x, T* out) {
+  using C = Computed<T>;
+  const hn::ScalableTag<C> tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  hn::Vec<decltype(tag)> maxima[kTogether];
+#pragma GCC unroll 4
+  for (int i = 0; i < kTogether; ++i) maxima[i] = hn::Set(tag, lowest<C>());
+  for_each_tap(w, d, h, x, [&](int64_t offset) HWY_ATTR {
+    const T* at = from + offset * w.channels;
+#pragma GCC unroll 4
+    for (int i = 0; i < kTogether; ++i) {
+      const auto v = load_lanes(tag, at + i * lanes);
+      maxima[i] = hn::IfThenElse(exceeds(tag, v, maxima[i]), v, maxima[i]);
+    }
+  });
+#pragma GCC unroll 4
+  for (int i = 0; i < kTogether; ++i) store_first_lanes(maxima[i], tag, out + i * lanes, static_cast<size_t>(lanes));
+}
+
 // One window over all channels, which lie side by side.
 template <bool kPlaces, class T>
 void max_pixel(const T* in, const Windows& w, const Taps& d, const Taps& h, const Taps& x, T* out,
@@ -115,28 +146,25 @@ void max_pixel(const T* in, const Windows& w, const Taps& d, const Taps& h, cons
   const hn::ScalableTag<C> tag;
   const hn::RebindToSigned<decltype(tag)> di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag)), channels = w.channels;
-  const int64_t row_step = w.dilation[1] * w.in[2], plane_step = w.dilation[0] * w.in[1] * w.in[2];
   const int64_t first = std::min((d.first * w.in[1] + h.first) * w.in[2] + x.first, volume(w.in) - 1);
   HWY_ALIGN Place<C> buffer[hn::MaxLanes(hn::ScalableTag<C>())];
-  for (int64_t c = 0; c < channels; c += lanes) {
+  constexpr int kTogether = 4;
+  int64_t c = 0;
+  for (; !kPlaces && c + kTogether * lanes <= channels; c += kTogether * lanes)
+    max_vectors<kTogether>(in + first * channels + c, w, d, h, x, out + c);
+  for (; c < channels; c += lanes) {
     const size_t count = static_cast<size_t>(std::min(lanes, channels - c));
     auto maximum = hn::Set(tag, lowest<C>());
     auto place = hn::Zero(di);
-    for (int64_t i = 0; i < d.count; ++i) {
-      for (int64_t k = 0; k < h.count; ++k) {
-        const int64_t line = i * plane_step + k * row_step;
-        for (int64_t m = 0; m < x.count; ++m) {
-          const int64_t offset = line + m * w.dilation[2];
-          const T* from = in + (first + offset) * channels + c;
-          const auto v = HWY_LIKELY(count == static_cast<size_t>(lanes)) ? load_lanes(tag, from)
-                                                                         : load_first_lanes(tag, from, count);
-          const auto takes = exceeds(tag, v, maximum);
-          maximum = hn::IfThenElse(takes, v, maximum);
-          if constexpr (kPlaces)
-            place = hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<Place<C>>(offset)), place);
-        }
-      }
-    }
+    for_each_tap(w, d, h, x, [&](int64_t offset) HWY_ATTR {
+      const T* from = in + (first + offset) * channels + c;
+      const auto v =
+          HWY_LIKELY(count == static_cast<size_t>(lanes)) ? load_lanes(tag, from) : load_first_lanes(tag, from, count);
+      const auto takes = exceeds(tag, v, maximum);
+      maximum = hn::IfThenElse(takes, v, maximum);
+      if constexpr (kPlaces)
+        place = hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<Place<C>>(offset)), place);
+    });
     store_first_lanes(maximum, tag, out + c, count);
     if constexpr (kPlaces) {
       hn::Store(place, di, buffer);

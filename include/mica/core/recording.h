@@ -52,9 +52,9 @@ inline bool active() { return thread_modes & mode_bit::kRecord; }
 bool in_function();                   // active, and not by a backward pass alone
 void flush(const char* reason = "");  // runs what this thread has put off
 void settle(const StorageImpl& storage);
-// The same for a convolution that is faster where its input lies interleaved (src/core/interleaved.h). Returns whether
-// the storage now does; if not, it still has to be settled.
-bool settle_interleaved(const StorageImpl& storage);
+// The same for a convolution or a pool that is faster where its input lies interleaved (src/core/interleaved.h).
+// Returns whether the storage now does; if not, it still has to be settled.
+bool settle_interleaved(const StorageImpl& storage, const char* reason);
 bool lies_interleaved(const StorageImpl& storage);  // for a call of this thread
 // The use_count() of the storage, without the references of this thread's recording.
 uint32_t users(const StorageImpl& storage);
