@@ -24,6 +24,7 @@ struct Direct {
   const Correlation& c;
   const DirectKernel& kernel = direct_kernel();
   bool band_last;  // whether channels of the band are last
+  bool heavy;      // whether filters come from the third cache or from memory
   int64_t run_count, run_length;
   int64_t panels, panel_size;
   int64_t part_panels;  // the panels that a task multiplies with a band
@@ -40,7 +41,7 @@ struct Direct {
     panel_size = c.depth() * kernel.width;
     band_cols = (c.target.width - 1) * c.stride_x + (c.kernel_x - 1) * c.dilation_x + 1;
     const auto rows_for = [&](int64_t r) { return (r - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1; };
-    const bool heavy = panels * panel_size * static_cast<int64_t>(sizeof(float)) > kHeavyFilters;
+    heavy = panels * panel_size * static_cast<int64_t>(sizeof(float)) > kHeavyFilters;
     const int64_t planes = c.batch * c.groups * c.target_planes;
     const int64_t tasks = get_num_threads() > 1 ? kTasksPerThread * get_num_threads() : 1;
     rows =
@@ -192,9 +193,12 @@ struct Direct {
       tile.panel = packed + panel * panel_size;
       tile.bias = bias ? bias + panel * kernel.width : nullptr;
       tile.cols = static_cast<int>(std::min<int64_t>(kernel.width, c.filters - panel * kernel.width));
+      NextPanel next(heavy && panel + 1 < last_panel ? tile.panel + panel_size : nullptr, panel_size,
+                     count * divide_up(width, step), c.depth());
       for (int64_t y = 0; y < count; ++y) {
         const float* row = band.data + y * c.stride_y * band.row_step(c.channels);
         for (int64_t x = 0; x < width; x += step) {
+          next.give_to(tile);
           tile.rows = static_cast<int>(std::min(step, width - x));
           tile.source = row + x * tile.position_stride;
           tile.target = target + (y * width + x) * stride + (panel - first_panel) * kernel.width;

@@ -24,7 +24,7 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 // Computes M positions by N vectors of filters. The last vector may be partial in memory, but not in the panel.
-template <int M, int N>
+template <int M, int N, bool kFetch>
 void tile(const DirectTile& t) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -44,6 +44,7 @@ void tile(const DirectTile& t) {
   int64_t stride3 = 3 * stride;
   asm("" : "+r"(stride3));  // keeps it in a register of its own, instead of computing it anew
   const float* panel = t.panel;
+  [[maybe_unused]] const char* soon = t.soon;
   for (int64_t r = 0; r < t.run_count; ++r) {
     // Four positions share a base pointer, so that fourteen need four pointers and two indices.
     const float* a0 = t.source + t.runs[r];
@@ -54,6 +55,10 @@ void tile(const DirectTile& t) {
       V row[N];
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) row[v] = hn::LoadU(d, panel + v * lanes);
+      if constexpr (kFetch) {
+        __builtin_prefetch(soon, 0, 2);
+        soon += t.soon_step;
+      }
 #pragma GCC unroll 16
       for (int i = 0; i < M; ++i) {
         const float* base = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
@@ -90,9 +95,11 @@ void tile(const DirectTile& t) {
 using Fn = void (*)(const DirectTile&);
 template <int N>
 struct Tiles {
-  Fn fn[kTileRows];
+  Fn fn[kTileRows], fetching[kTileRows];
   template <int... I>
-  constexpr explicit Tiles(std::integer_sequence<int, I...>) : fn{tile<I + 1, N>...} {}
+  constexpr explicit Tiles(std::integer_sequence<int, I...>)
+      : fn{tile<I + 1, N, false>...}, fetching{tile<I + 1, N, true>...} {}
+  void run(const DirectTile& t) const { (t.soon ? fetching : fn)[t.rows - 1](t); }
 };
 template <int N>
 constexpr Tiles<N> kTiles{std::make_integer_sequence<int, kTileRows>{}};
@@ -153,12 +160,12 @@ void run(const DirectTile& t) {
 #endif
   switch (vectors) {
     case 1:
-      return kTiles<1>.fn[t.rows - 1](t);
+      return kTiles<1>.run(t);
     case 2:
-      return kTiles<2>.fn[t.rows - 1](t);
+      return kTiles<2>.run(t);
 #if HWY_ARCH_ARM_A64
     default:
-      return kTiles<3>.fn[t.rows - 1](t);
+      return kTiles<3>.run(t);
 #endif
   }
 }

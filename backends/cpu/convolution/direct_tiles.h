@@ -18,6 +18,8 @@ struct DirectTile {
   float* target;
   int64_t target_stride;
   int rows, cols;
+  const char* soon = nullptr;  // memory that later tiles read, to be fetched: `soon_step` bytes with every factor
+  int64_t soon_step = 0;
 };
 
 struct DirectKernel {

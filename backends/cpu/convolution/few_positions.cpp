@@ -34,47 +34,55 @@ class FewPositions {
 
   void run() const {
     const int64_t panels = divide_up(p_.filters, kernel_.cols);
-    share_runs(get_num_threads(), panels, 1, panels, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) multiply(i);
-    });
+    share_runs(get_num_threads(), panels, 1, panels, [&](int64_t begin, int64_t end) { multiply(begin, end); });
     if (p_.work) p_.work->set_done();
   }
 
  private:
   static constexpr int64_t kCopyGrain = 1 << 14;
 
-  // Multiplies all positions with a panel of filters.
-  void multiply(int64_t panel) const {
-    const int64_t filter = panel * kernel_.cols, filters = std::min<int64_t>(kernel_.cols, p_.filters - filter);
+  // Multiplies all positions with panels of filters. Some depths of all positions stay in the second cache while the
+  // panels pass by, each from memory once; and so do the sums.
+  void multiply(int64_t first, int64_t last) const {
+    const int64_t filter = first * kernel_.cols, filters = std::min(last * kernel_.cols, p_.filters) - filter;
     float* target = reinterpret_cast<float*>(p_.output_at(0, 0)) + filter;
     if (p_.bias) {
       const float* bias = static_cast<const float*>(p_.bias) + filter;
       for (int64_t i = 0; i < positions_; ++i) std::copy_n(bias, filters, target + i * step_);
     }
+    for (int64_t depth = 0; depth < p_.depth(); depth += at_once_)
+      for (int64_t panel = first; panel < last; ++panel) multiply_depths(panel, depth, panel + 1 < last);
+    if (p_.work) p_.work->run({0, filter, filters, 0, positions_});
+  }
+
+  // Adds the products of some depths, from `depth` on, with one panel. The next one may follow.
+  void multiply_depths(int64_t panel, int64_t depth, bool another) const {
+    const int64_t filter = panel * kernel_.cols;
+    float* target = reinterpret_cast<float*>(p_.output_at(0, 0)) + filter;
     MicroTile tile;
     tile.a_row_stride = 1;
     tile.a_k_stride = positions_;
     tile.b_k_stride = kernel_.cols;
     tile.b_padded = true;
     tile.c_row_stride = step_;
-    tile.cols = static_cast<int>(filters);
+    tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, p_.filters - filter));
     tile.epilogue = nullptr;
-    for (int64_t depth = 0; depth < p_.depth(); depth += at_once_) {
-      tile.k = std::min(at_once_, p_.depth() - depth);
-      tile.b = tile.next_b = filters_.panel(panel) + depth * kernel_.cols;
-      tile.store = depth == 0 && !p_.bias ? gemm_impl::Store::Overwrite : gemm_impl::Store::Accumulate;
-      for (int64_t row = 0; row < positions_; row += kernel_.rows) {
-        tile.a = columns_.as<float>() + depth * positions_ + row;
-        tile.c = target + row * step_;
-        tile.rows = static_cast<int>(std::min<int64_t>(kernel_.rows, positions_ - row));
-        const bool last = row + tile.rows == positions_;
-        if (last) tile.next_b = nullptr;  // the next depths lie behind
-        if (last && lone_) --tile.rows;
-        if (tile.rows > 0) kernel_.run(tile);
-        if (last && lone_) run_alone(tile);
-      }
+    tile.k = std::min(at_once_, p_.depth() - depth);
+    tile.b = tile.next_b = filters_.panel(panel) + depth * kernel_.cols;
+    tile.store = depth == 0 && !p_.bias ? gemm_impl::Store::Overwrite : gemm_impl::Store::Accumulate;
+    NextPanel next(another ? filters_.panel(panel + 1) + depth * kernel_.cols : nullptr, tile.k * kernel_.cols,
+                   divide_up(positions_, kernel_.rows), tile.k);
+    for (int64_t row = 0; row < positions_; row += kernel_.rows) {
+      next.give_to(tile);
+      tile.a = columns_.as<float>() + depth * positions_ + row;
+      tile.c = target + row * step_;
+      tile.rows = static_cast<int>(std::min<int64_t>(kernel_.rows, positions_ - row));
+      const bool ends = row + tile.rows == positions_;
+      if (ends) tile.next_b = another ? filters_.panel(panel + 1) + depth * kernel_.cols : nullptr;
+      if (ends && lone_) --tile.rows;
+      if (tile.rows > 0) kernel_.run(tile);
+      if (ends && lone_) run_alone(tile);
     }
-    if (p_.work) p_.work->run({0, filter, filters, 0, positions_});
   }
 
   // With positions as columns, a last vector of one column is added in an order of its own. A turned tile overwrites.

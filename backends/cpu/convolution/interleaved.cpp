@@ -157,7 +157,10 @@ class InterleavedProduct {
       const int64_t filter = i * kernel_.cols;
       tile.b = tile.next_b = filters_.panel(i);
       tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, p_.filters - filter));
+      NextPanel next(i + 1 < column + columns ? filters_.panel(i + 1) : nullptr, depth_ * kernel_.cols, last - first,
+                     depth_);
       for (int64_t panel = first; panel < last; ++panel) {
+        next.give_to(tile);
         const int64_t row = (panel - first) * kernel_.rows;
         tile.a = factors + row * row_;
         tile.c = target + row * step_ + filter * filter_step;

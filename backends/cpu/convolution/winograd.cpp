@@ -173,7 +173,7 @@ void convolve_winograd(const Correlation& c) {
       const int64_t tiles = count * t.cols;
       t.transform_source(c, first, count, band.as<float>(), source.as<float>());
 
-      const int64_t step = equal_part(tiles, t.kernel.in_place_rows);
+      const int64_t step = t.kernel.turns ? t.kernel.in_place_rows : equal_part(tiles, t.kernel.in_place_rows);
       MicroTile tile;
       tile.a_row_stride = t.channels;
       tile.a_k_stride = 1;
@@ -186,7 +186,12 @@ void convolve_winograd(const Correlation& c) {
         for (int64_t panel = 0; panel < panels.panels; ++panel) {
           tile.b = filters.as<float>() + panels.at(k, panel);
           tile.cols = static_cast<int>(std::min(panels.width, whole - panel * panels.width));
+          const bool ends = panel + 1 == panels.panels;
+          const bool another = !ends || k + 1 < kCoefficients;
+          NextPanel next(another ? filters.as<float>() + panels.at(ends ? k + 1 : k, ends ? 0 : panel + 1) : nullptr,
+                         panels.panel_size, divide_up(tiles, step), c.channels);
           for (int64_t i = 0; i < tiles; i += step) {
+            next.give_to(tile);
             tile.rows = static_cast<int>(std::min(step, tiles - i));
             tile.a = source.as<float>() + (k * tiles + i) * t.channels;
             tile.c = products.as<float>() + (k * tiles + i) * t.filters + panel * panels.width;
