@@ -144,13 +144,18 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     const bool alone = is_dead(slots[result]) && is_promised(slots[result]) && users[result] == 2;
     if (alone) in_memory_[result] = 0;
     const std::vector<int>& members = groups[reader].calls;
+    // What a sum or a mean of channels reads must be in memory, even if nobody else asks for it. That takes no more of
+    // it than the convolution's result by itself would.
+    std::vector<int> summed;
+    for (const int c : members)
+      if (const int slot = calls[c].operands[1].slot; is_sum_or_mean(calls[c]) && !in_memory_[slot])
+        in_memory_[slot] = 1, summed.push_back(slot);
     const bool takes = interleaves && computes_interleaved(convolution);
     const bool source = takes && takes_interleaved_source(convolution, slots);
-    // An image whose channels are summed, and that somebody keeps, is one that a convolution will read.
+    // An image whose channels are summed, and that somebody keeps, is one that a convolution will read. If nobody keeps
+    // it, nobody needs its channels apart.
     const auto is_wanted = [&](int c) {
-      const Call& call = calls[c];
-      return wanted[call.operands[0].slot] ||
-             (source && is_sum_or_mean(call) && !is_dead(slots[call.operands[1].slot]));
+      return wanted[calls[c].operands[0].slot] || (source && is_sum_or_mean(calls[c]));
     };
     const auto make = [&](bool interleaved) {
       epilogues_[reader] =
@@ -159,9 +164,11 @@ void Plan::find_epilogues(const Call* calls, const std::vector<Slot>& slots, con
     if (takes && std::any_of(members.begin(), members.end(), is_wanted)) make(true);
     if (!epilogues_[reader]) make(false);
     if (!epilogues_[reader]) {
+      for (const int slot : summed) in_memory_[slot] = 0;
       in_memory_[result] = in_memory;
       continue;
     }
+    for (const int slot : summed) kept_ -= slot == result ? 0 : static_cast<int64_t>(slots[slot].storage->nbytes());
     runs_later_[head] = 1;
     for (size_t s = 0; s < slots.size() && epilogues_[reader]->interleaving(); ++s)
       wanted[s] |= epilogues_[reader]->takes_images(static_cast<int>(s));

@@ -64,6 +64,7 @@ def test_bits(way, threads):
         both(lambda x, y: F.hardswish(layer(x)) * y[:, :, :1, :1], x, y)
         both(lambda x, y: F.relu(layer(x)), x, y)
         both(lambda x, y: (lambda z: (z, z.mean((2, 3))))(F.silu(bn(layer(x)))), x, y)
+        both(lambda x, y: F.relu(bn(layer(x)) + y).mean((2, 3)), x, y)
     finally:
         mica.set_num_threads(before)
 
@@ -126,6 +127,13 @@ def test_it_is_one_loop():
     text = said(lambda x: F.relu(bn(layer(x))), x)
     assert "3 calls of kernels were put off and ran as 1 loops" in text
     assert "3 calls on blocks of a convolution" in text
+
+
+def test_a_mean_whose_image_nobody_asks_for_is_part_of_it():
+    layer, bn = conv(64, 640, 1, bias=False), norm(640, 3)
+    x = mica.randn(1, 64, 7, 7)
+    text = said(lambda x: F.silu(bn(layer(x))).mean((2, 3)), x)
+    assert "4 calls on blocks of a convolution" in text
 
 
 def test_the_convolution_has_no_memory_of_its_own():
