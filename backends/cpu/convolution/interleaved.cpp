@@ -22,6 +22,7 @@ using gemm_impl::MicroKernel;
 using gemm_impl::MicroTile;
 
 constexpr int64_t kGroupPanels = 14;  // the panels of positions that are multiplied with one panel of filters, at most
+constexpr int64_t kPanelsPerThread = 4;
 constexpr int64_t kHeavyMatrix = 1 << 20;  // bytes of a matrix that leaves the second cache before it is read again
 constexpr int64_t kHeavyGroup = 1 << 20;   // bytes of a group of panels that is then worth fewer reads of the matrix
 constexpr int64_t kNearResult = 1 << 15;   // bytes of a result that stay in the first cache, mostly
@@ -47,6 +48,11 @@ class InterleavedProduct {
     in_place_ = p.is_pointwise() && p.input.channels_last() && !p.factors && depth_ % kSetFloats != 0;
     turned_ = !p.output.channels_last();
     row_ = in_place_ ? p.input.position_stride() : round_up(depth_, kLineFloats) + kLineFloats;
+    // Threads share positions rather than filters where there are enough: what follows then runs on whole rows.
+    const int64_t threads = get_num_threads();
+    if (in_place_ && p.filters * row_bytes <= kernel_.block_bytes && threads > 1 &&
+        panels_ >= kPanelsPerThread * threads)
+      group_ = std::min(group_, divide_up(panels_, threads));
     if (!in_place_) group_ = std::min(group_, divide_up(panels_, parts_of_positions(row_bytes)));
   }
 
@@ -152,7 +158,8 @@ class InterleavedProduct {
     tile.k = depth_;
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
-    const int64_t ahead = depth_ <= kFewDepths && !turned_ ? group_ * kernel_.rows * step_ : 0;
+    ResultAhead ahead(*this, target, first, columns);
+    const bool lone_ends = last == panels_ && has_lone(image);  // a division, which takes as long as ten depths
     for (int64_t i = column; i < column + columns; ++i) {
       const int64_t filter = i * kernel_.cols;
       tile.b = tile.next_b = filters_.panel(i);
@@ -166,9 +173,9 @@ class InterleavedProduct {
         tile.c = target + row * step_ + filter * filter_step;
         tile.rows = static_cast<int>(std::min<int64_t>(kernel_.rows, count - row));
         if (panel + 1 == last && i + 1 < columns_) tile.next_b = filters_.panel(i + 1);
-        const bool lone = has_lone(image) && panel + 1 == panels_;
+        const bool lone = lone_ends && panel + 1 == panels_;
         if (lone) --tile.rows;
-        if (ahead > 0 && panel + group_ < panels_) fetch_result(static_cast<const float*>(tile.c) + ahead, tile.cols);
+        ahead.fetch();
         if (tile.rows > 0) kernel_.run(tile);
         if (lone) run_alone(tile);
       }
@@ -179,11 +186,28 @@ class InterleavedProduct {
     if (p_.work) p_.work->run({image, filter, filters, position, count});
   }
 
-  // Fetches a tile of the result, which a later group writes: tiles of few depths would wait for it.
-  void fetch_result(const float* to, int64_t filters) const {
-    for (int64_t i = 0; i < kernel_.rows; ++i)
-      for (int64_t j = 0; j < filters; j += kLineFloats) __builtin_prefetch(to + i * step_ + j, 1, 2);
-  }
+  // Fetches what the next group writes of the result, some lines with each tile: tiles of few depths would wait for it.
+  // The lines follow each other, so that the processor fetches ahead of that, too.
+  class ResultAhead {
+   public:
+    ResultAhead(const InterleavedProduct& product, const float* target, int64_t first, int64_t columns) {
+      const int64_t panels = std::min(product.group_, product.panels_ - first);
+      if (product.depth_ > kFewDepths || product.turned_) return;
+      const int64_t positions = product.positions_of(first), next = product.positions_of(first + panels);
+      const int64_t floats = std::max<int64_t>(0, next) * product.step_ * columns / product.columns_;
+      at_ = target + positions * product.step_;
+      end_ = at_ + floats;
+      step_ = round_up(divide_up(floats, panels * columns), kLineFloats);
+    }
+    void fetch() {
+      for (const float* last = std::min(end_, at_ + step_); at_ < last; at_ += kLineFloats)
+        __builtin_prefetch(at_, 1, 2);
+    }
+
+   private:
+    const float *at_ = nullptr, *end_ = nullptr;
+    int64_t step_ = 0;
+  };
 
   // With positions as columns, a last vector of one column is added in an order of its own. Small images follow each
   // other there; others end their columns one by one.
