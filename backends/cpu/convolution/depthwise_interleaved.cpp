@@ -102,6 +102,23 @@ void place_row(const float* from, int64_t from_step, int64_t count, float* to) {
   }
 }
 
+// How many of the vectors of channels a task takes. With one band for each image, threads share them. What follows is
+// computed by four vectors at a time, and on long rows of them, so that the largest of the parts that divide the work
+// best are taken.
+int64_t part_of(int64_t slices, int64_t bands) {
+  constexpr int64_t kTogether = 4, kLeastTasks = 2;
+  const int64_t threads = get_num_threads();
+  if (threads == 1) return slices;
+  int64_t best = 0, least = 0;
+  for (int64_t each = kLeastTasks; each <= kTasksPerThread; ++each) {
+    const int64_t parts = std::min(slices, divide_up(each * threads, bands));
+    const int64_t part = std::min(slices, round_up(divide_up(slices, parts), kTogether));
+    const int64_t load = divide_up(bands * divide_up(slices, part), threads) * part;  // of the busiest thread
+    if (best == 0 || load < least) best = part, least = load;
+  }
+  return best;
+}
+
 void correlate(const Correlation& c) {
   // A band of one vector of channels stays near the first cache. A whole plane may be larger: what sums its positions
   // then runs on it at once.
@@ -128,12 +145,7 @@ void correlate(const Correlation& c) {
   const int64_t rows = std::min(c.target.height, round_up(equal_part(c.target.height, most), kTileRows));
   const int64_t bands = divide_up(c.target.height, rows), source_rows = (rows - 1) * c.stride_y + c.kernel_y;
   const SumTiles sum = tiles_for(c.kernel_x, c.stride_x);
-  // With one band for each image, threads share channels.
-  const int64_t wanted = kTasksPerThread * get_num_threads();
-  const int64_t parts = get_num_threads() > 1 ? std::min(slices, divide_up(wanted, c.batch * bands)) : 1;
-  // What follows is computed by four vectors of channels at a time.
-  constexpr int64_t kTogether = 4;
-  const int64_t part = std::min(slices, round_up(equal_part(slices, divide_up(slices, parts)), kTogether));
+  const int64_t part = part_of(slices, c.batch * bands);
   const int64_t tasks = divide_up(slices, part);
   share_tasks(c.batch * bands * tasks, [&](const auto& each) {
     const Scratch band(bytes_of_floats(source_rows * cols * lanes));
