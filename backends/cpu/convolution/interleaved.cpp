@@ -158,13 +158,15 @@ class InterleavedProduct {
     tile.k = depth_;
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
-    ResultAhead ahead(*this, target, first, columns);
+    LinesAhead results = result_ahead(target, first, last, columns);
     const bool lone_ends = last == panels_ && has_lone(image);  // a division, which takes as long as ten depths
     for (int64_t i = column; i < column + columns; ++i) {
       const int64_t filter = i * kernel_.cols;
       tile.b = tile.next_b = filters_.panel(i);
       tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, p_.filters - filter));
-      NextPanel next(i + 1 < column + columns ? filters_.panel(i + 1) : nullptr, depth_ * kernel_.cols, last - first,
+      const bool ends = i + 1 == column + columns;
+      NextPanel next(ends ? next_rows(image, last) : filters_.panel(i + 1),
+                     ends ? positions_of(last) * p_.input.position_stride() : depth_ * kernel_.cols, last - first,
                      depth_);
       for (int64_t panel = first; panel < last; ++panel) {
         next.give_to(tile);
@@ -175,7 +177,7 @@ class InterleavedProduct {
         if (panel + 1 == last && i + 1 < columns_) tile.next_b = filters_.panel(i + 1);
         const bool lone = lone_ends && panel + 1 == panels_;
         if (lone) --tile.rows;
-        ahead.fetch();
+        results.fetch();
         if (tile.rows > 0) kernel_.run(tile);
         if (lone) run_alone(tile);
       }
@@ -186,28 +188,33 @@ class InterleavedProduct {
     if (p_.work) p_.work->run({image, filter, filters, position, count});
   }
 
-  // Fetches what the next group writes of the result, some lines with each tile: tiles of few depths would wait for it.
-  // The lines follow each other, so that the processor fetches ahead of that, too.
-  class ResultAhead {
+  // Where the rows lie that panels from `first` on read, so that the last panel of filters can fetch them; null where
+  // they do not follow each other.
+  const float* next_rows(int64_t image, int64_t first) const {
+    const bool together = p_.is_pointwise() && p_.input.channels_last() && first < panels_;
+    return together ? source(image) + first * kernel_.rows * p_.input.position_stride() : nullptr;
+  }
+
+  // Fetches what the next group of panels writes of the result, some lines with each tile: tiles of few depths would
+  // wait for it. The lines follow each other, so that the processor fetches ahead of that, too.
+  class LinesAhead {
    public:
-    ResultAhead(const InterleavedProduct& product, const float* target, int64_t first, int64_t columns) {
-      const int64_t panels = std::min(product.group_, product.panels_ - first);
-      if (product.depth_ > kFewDepths || product.turned_) return;
-      const int64_t positions = product.positions_of(first), next = product.positions_of(first + panels);
-      const int64_t floats = std::max<int64_t>(0, next) * product.step_ * columns / product.columns_;
-      at_ = target + positions * product.step_;
-      end_ = at_ + floats;
-      step_ = round_up(divide_up(floats, panels * columns), kLineFloats);
-    }
+    LinesAhead(const float* from, int64_t floats, int64_t tiles)
+        : at_(from), end_(from + floats), step_(round_up(divide_up(floats, tiles), kLineFloats)) {}
     void fetch() {
       for (const float* last = std::min(end_, at_ + step_); at_ < last; at_ += kLineFloats)
         __builtin_prefetch(at_, 1, 2);
     }
 
    private:
-    const float *at_ = nullptr, *end_ = nullptr;
-    int64_t step_ = 0;
+    const float *at_, *end_;
+    int64_t step_;
   };
+  LinesAhead result_ahead(const float* target, int64_t first, int64_t last, int64_t columns) const {
+    const bool fetches = depth_ <= kFewDepths && !turned_ && last < panels_;
+    const int64_t floats = fetches ? positions_of(last) * step_ * columns / columns_ : 0;
+    return {target + positions_of(first) * step_, floats, (last - first) * columns};
+  }
 
   // With positions as columns, a last vector of one column is added in an order of its own. Small images follow each
   // other there; others end their columns one by one.
