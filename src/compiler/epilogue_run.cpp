@@ -91,6 +91,10 @@ class Epilogue::Work final : public BlockWork {
   // The numbers of some channels.
   void read(const Operand& o, int64_t first, int64_t count, double* to) const {
     const char* from = bases_[o.slot] + o.offset + first * o.strides[kChannel];
+    if (o.strides[kChannel] == kFloat && count == kChannels) {  // a loop that compilers make vectors of
+      for (int64_t c = 0; c < kChannels; ++c) to[c] = static_cast<double>(reinterpret_cast<const float*>(from)[c]);
+      return;
+    }
     for (int64_t c = 0; c < count; ++c)
       to[c] = static_cast<double>(*reinterpret_cast<const float*>(from + c * o.strides[kChannel]));
   }
@@ -99,7 +103,6 @@ class Epilogue::Work final : public BlockWork {
   void fill_lines(const Norm& norm, float* scales) {
     float* shifts = scales + line();
     // By some channels at a time, so that compilers make vectors of them.
-    constexpr int64_t kChannels = 16;
     double weight[kChannels] = {}, bias[kChannels] = {}, mean[kChannels] = {}, variance[kChannels] = {};
     for (int64_t first = 0; first < e_.channels_; first += kChannels) {
       const int64_t count = std::min(kChannels, e_.channels_ - first);
@@ -252,7 +255,7 @@ class Epilogue::Work final : public BlockWork {
     call.run_rows(call, views, kChannel);
   }
 
-  static constexpr int64_t kGroup = 64, kLeastRow = 192, kMostRepeats = 8;
+  static constexpr int64_t kGroup = 64, kLeastRow = 192, kMostRepeats = 8, kChannels = 16;
   const Epilogue& e_;
   uint64_t id_;
   int64_t repeat_ = 1;                  // how many rows of channels are taken together
