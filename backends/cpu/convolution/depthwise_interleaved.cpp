@@ -154,7 +154,12 @@ void correlate(const Correlation& c) {
       const int64_t count = std::min(rows, c.target.height - y0), top = y0 * c.stride_y - c.pad_y;
       const int64_t begin = task % tasks * part, end = std::min(slices, begin + part);
       const int64_t left = std::min(c.pad_x, cols), width = std::min(c.source.width, cols - left);
-      std::fill_n(band.as<float>(), source_rows * cols * lanes, 0.0f);
+      for (int64_t r = 0; r < source_rows; ++r) {  // the zeros, which all vectors of channels share
+        float* row = band.as<float>() + r * cols * lanes;
+        const bool inside = top + r >= 0 && top + r < c.source.height;
+        std::fill_n(row, (inside ? left : cols) * lanes, 0.0f);
+        if (inside) std::fill_n(row + (left + width) * lanes, (cols - left - width) * lanes, 0.0f);
+      }
       for (int64_t slice = begin; slice < end; ++slice) {
         const int64_t channel = slice * lanes;
         const float* from = c.source.data + image * c.source.batch_stride + channel;
