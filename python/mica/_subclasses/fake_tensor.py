@@ -6,7 +6,16 @@ The class is in _fake_class.py; here is the mode that computes with its tensors.
 import mica
 from mica import _C
 from mica._library.sizes_of_data import SizeOfData, fake_result
-from mica._subclasses import constants, of_data, open_counts, open_needs, open_pieces, open_sizes, open_views
+from mica._subclasses import (
+    constants,
+    of_data,
+    open_counts,
+    open_differences,
+    open_needs,
+    open_pieces,
+    open_sizes,
+    open_views,
+)
 from mica._subclasses._fake_class import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -202,6 +211,11 @@ class FakeTensorMode(TorchDispatchMode):
                     open_needs.raise_needs(func, args, kwargs, self.shape_env, error)
                 raise UnsupportedOperatorException(func) from error
             except (RuntimeError, ValueError, IndexError) as error:
+                found = open_differences.as_sizes(self.shape_env, name, args, kwargs) if is_open else None
+                if found is not None:
+                    return self.__torch_dispatch__(
+                        func, types, found[0], found[1] | ({"device": place} if place else {})
+                    )
                 made = self._as_it_fits(func, name, args, kwargs, error) if is_open else None
                 if made is not None:
                     return made
@@ -249,7 +263,8 @@ class FakeTensorMode(TorchDispatchMode):
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, _C.TensorBase) and not isinstance(leaf, FakeTensor):
                 leaf = _as_fake(leaf, self, place or self._common_device(fakes))
-                leaves[i] = open_sizes.result(leaf, [column[i] for column in columns], near, env, func)
+                leaf = open_sizes.result(leaf, [column[i] for column in columns], near, env, func)
+                leaves[i] = open_differences.joined(self, leaf)
         return tree_unflatten(leaves, spec)
 
     def fresh(self, tensor):

@@ -89,6 +89,7 @@ class ShapeEnv:
         self.defers_guards = False  # relations between several sizes are asserted by the graph
         # What is known of symbols of data before they are there (_facts_of_data.py); None where no trace begins anew.
         self.facts = None
+        self.differences = {}  # a number less an open size -> what it is as a size (open_differences.py)
         self.size_like = set()  # symbols of data that sizes of tensors are made of
         self.parts, self.to_assert = (
             {},
@@ -130,7 +131,7 @@ class ShapeEnv:
 
     def create_symintnode(self, sym, *, hint=None, source=None):
         """An expression as a SymInt; a number as it is."""
-        expr = self.replace(make(sym))
+        expr = mica._subclasses.open_differences.seen(self, self.replace(make(sym)))
         return expr.number if expr.is_number else mica.SymInt(mica._functions.symbolic.SymNode(expr, self, int))
 
     def shown_number(self, number):
