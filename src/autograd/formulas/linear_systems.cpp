@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "autograd/formulas/linalg.h"
+#include "mica/core/dispatch.h"
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linear_systems.h"
 #include "mica/ops.h"
@@ -54,7 +55,7 @@ Tensor linalg_det_backward(const Tensor& grad, const Tensor& det, const Tensor& 
     Tensor value = det;
     const Tensor diagonal = lu.diagonal(0, -2, -1);
     const Tensor zero = eq(diagonal, Scalar(0));
-    if (any(zero).item<bool>()) {
+    if (dispatch::active || any(zero).item<bool>()) {  // a graph has to hold for singular matrices too
       const double tiny = to_real(a.dtype()) == DType::Float64 ? std::numeric_limits<double>::epsilon()
                                                                : double(std::numeric_limits<float>::epsilon());
       const Tensor nudged = where(zero, full_like(diagonal, Scalar(tiny)), diagonal);
@@ -65,9 +66,9 @@ Tensor linalg_det_backward(const Tensor& grad, const Tensor& det, const Tensor& 
     return solve_diagonal(a, lu, pivots, grad * conjugate(value));
   }
   const Tensor singular = eq(det, Scalar(0));
-  if (!any(singular).item<bool>()) return solve_diagonal(a, lu, pivots, grad * conjugate(det));
+  if (!dispatch::active && !any(singular).item<bool>()) return solve_diagonal(a, lu, pivots, grad * conjugate(det));
   const Tensor mask = singular.unsqueeze(-1).unsqueeze(-1);
-  if (all(singular).item<bool>()) return singular_det_backward(grad, a);
+  if (!dispatch::active && all(singular).item<bool>()) return singular_det_backward(grad, a);
   const Tensor one = eye(a.size(-1), a.options());
   const Tensor regular = solve_diagonal(where(mask, one, a), lu, pivots, grad * conjugate(det));
   return where(mask, singular_det_backward(grad, a), regular);

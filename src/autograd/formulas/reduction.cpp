@@ -58,7 +58,8 @@ Tensor products_of_others(const Tensor& t, int64_t dim) {
   return before * after;
 }
 
-bool has_zero(const Tensor& t) { return t.is_meta() || eq(t, Scalar(0)).any().item<bool>(); }
+// Where a mode sees the derivative, it may make a graph of it, which has to hold for other numbers too.
+bool may_have_zero(const Tensor& t) { return t.is_meta() || dispatch::active || eq(t, Scalar(0)).any().item<bool>(); }
 
 }  // namespace
 
@@ -66,7 +67,7 @@ Tensor prod_all_backward(const Tensor& grad, const Tensor& self, const Tensor& r
   const Tensor input = self.to(result.dtype());
   if (self.numel() == 0) return zeros_like(input);
   if (self.numel() == 1) return grad.expand(self.sizes());
-  if (!has_zero(input)) return grad * conj_of(result / input);
+  if (!may_have_zero(input)) return grad * conj_of(result / input);
   return (grad * conj_of(products_of_others(input.reshape({-1}), 0))).view(self.sizes());
 }
 
@@ -75,7 +76,7 @@ Tensor prod_backward(const Tensor& grad, const Tensor& self, const Tensor& resul
   const int64_t d = wrap_dim(dim, self.dim());
   const Tensor input = self.to(result.dtype()), g = restore_dim(grad, self, d, keepdim);
   if (self.numel() == 0) return zeros_like(input);
-  if (!has_zero(input)) return g * conj_of(restore_dim(result, self, d, keepdim) / input);
+  if (!may_have_zero(input)) return g * conj_of(restore_dim(result, self, d, keepdim) / input);
   return g * conj_of(products_of_others(input, d));
 }
 
@@ -199,13 +200,32 @@ Tensor cumsum_backward(const Tensor& grad, int64_t dim) {
   return grad.numel() <= 1 || grad.size(dim) == 1 ? grad : reverse_cumsum(grad, dim);
 }
 
+namespace {
+
+// A graph has a few operators for each of so many steps. There are thousands where a size is open.
+constexpr int64_t kFewSteps = 64;
+
+// The gradient of products of which the first zero of a line is left out: what is before it is divided by as usual, and
+// behind it every product is zero. Its own derivative is right where there is no zero.
+Tensor cumprod_backward_by_zeros(const Tensor& grad, const Tensor& x, int64_t dim, const Tensor& result) {
+  const Tensor is_zero = eq(x, Scalar(0)), zeros = is_zero.cumsum(dim);
+  const Tensor is_before = eq(zeros, Scalar(0)), is_first = logical_and(is_zero, eq(zeros, Scalar(1)));
+  const Tensor others = x.masked_fill(is_first, Scalar(1)).cumprod(dim);
+  const Tensor before = reverse_cumsum(grad * conj_of(result), dim) / x.masked_fill(is_zero, Scalar(1));
+  const Tensor first = (grad * others).masked_fill(is_before, Scalar(0)).sum(dim, true);
+  return where(is_before, before, first * is_first.to(x.dtype()));
+}
+
+}  // namespace
+
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& result) {
   if (self.numel() <= 1 || self.size(dim) == 1) return grad;
   const Tensor x = conj_of(self.to(result.dtype()));
-  if (!has_zero(x)) return reverse_cumsum(grad * conj_of(result), dim) / x;
+  if (!may_have_zero(x)) return reverse_cumsum(grad * conj_of(result), dim) / x;
   // Where there are zeros, nothing is divided: the product before k times s(k) = grad(k) + x(k + 1) s(k + 1), from the
   // end.
   const int64_t n = x.size(dim);
+  if (dispatch::active && n > kFewSteps) return cumprod_backward_by_zeros(grad, x, dim, result);
   std::vector<Tensor> sums(n);
   sums[n - 1] = grad.narrow(dim, n - 1, 1);
   for (int64_t k = n - 2; k >= 0; --k) sums[k] = grad.narrow(dim, k, 1) + x.narrow(dim, k + 1, 1) * sums[k + 1];
