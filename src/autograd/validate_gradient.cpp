@@ -1,5 +1,6 @@
 #include "autograd/metadata.h"
 #include "mica/autograd.h"
+#include "mica/core/dispatch.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -31,7 +32,9 @@ void correct(const char* function, size_t index, Tensor& gradient, const InputMe
   const bool cast = expected.dtype != kAnyDType && gradient.dtype() != expected.dtype;
   if (cast && gradient.is_complex() && !is_complex(expected.dtype))
     gradient = view_as_real(resolve_conj(gradient)).select(-1, 0);
-  if (gradient.device() != expected.device) {
+  // While a graph is made on fake tensors, those of the program that it reads are real.
+  const bool fake = dispatch::active && gradient.is_meta();
+  if (gradient.device() != expected.device && !fake) {
     MICA_CHECK(gradient.dim() == 0, subject(function, index), " - expected device ", expected.device, " but got ",
                gradient.device());
     gradient = gradient.to(expected.device);
