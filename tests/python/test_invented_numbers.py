@@ -2,7 +2,9 @@
 
 import mica
 import pytest
+from mica.fx.experimental import _invented_numbers
 from mica.fx.experimental.proxy_tensor import make_fx
+from mica.fx.experimental.symbolic_shapes import ShapeEnv
 from mica.nn import functional as F
 
 WRITTEN = {
@@ -51,3 +53,31 @@ def test_large_numbers_of_the_program_stay():
 
     made = make_fx(function, tracing_mode="symbolic")(mica.randn(4))
     assert made(mica.ones(7)).shape == (5000, 8)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("given", ["labels", "weights", "ignored", "probabilities"])
+@pytest.mark.parametrize("with_gradient", [True, False])
+def test_shares_of_smoothed_labels_follow(reduction, given, with_gradient):
+    def loss(x):
+        labels = x.new_ones((x.shape[0], x.shape[2]), dtype=mica.int64)
+        target = x.detach().softmax(1) if given == "probabilities" else labels
+        weight = x.detach()[0, :, 0].abs() if given == "weights" else None
+        ignored = {"ignore_index": 1} if given == "ignored" and reduction != "mean" else {}
+        made = F.cross_entropy(x, target, weight, reduction=reduction, label_smoothing=0.1, **ignored)
+        return mica.autograd.grad(made.sum(), x)[0] if with_gradient else made
+
+    graph = make_fx(loss, tracing_mode="symbolic")(mica.randn(4, 5, 3, requires_grad=with_gradient))
+    for size in ((4, 5, 3), (3, 7, 2)):
+        x = mica.randn(size, requires_grad=with_gradient)
+        assert graph(x).allclose(loss(x), atol=1e-6)
+
+
+def test_a_share_is_known_by_the_number_that_it_is_of():
+    env = ShapeEnv()
+    n = env.create_symintnode(env.create_symbol(6, "x"))
+    invented = env.worlds.noted(n.node.expr)
+    for share in (1 / invented, 0.1 / invented, invented**-0.5, 2 * invented**-0.5):
+        assert _invented_numbers._is_invented(share, env)
+    for share in (500**-0.5, 1 / 12345, 0.0101010101, 1 / 3e4):
+        assert not _invented_numbers._is_invented(share, env)

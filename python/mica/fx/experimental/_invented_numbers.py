@@ -10,6 +10,8 @@ from mica.utils._pytree import tree_leaves
 
 __all__ = ["are_in", "check", "has_large"]
 
+_SMALL = 0.05  # roots of invented numbers are below it
+
 # They cut off or pad by what a size is.
 _CHOOSING = {"fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2", "fftn",
              "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn"}  # fmt: skip
@@ -17,6 +19,21 @@ _CHOOSING = {"fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "
 
 def _numbers(value):
     return [leaf for leaf in tree_leaves(value) if type(leaf) is int]
+
+
+def _shares(value):
+    """Small numbers of many digits, as a share or the root of a size is, and 1e-5 is not."""
+    floats = [leaf for leaf in tree_leaves(value) if type(leaf) is float and 0 < abs(leaf) < _SMALL]
+    return [leaf for leaf in floats if not _is_short(leaf, 6)]
+
+
+def _is_short(number, digits=3):
+    return abs(number - float(f"{number:.{digits}g}")) <= 1e-9 * abs(number)
+
+
+def _is_invented(share, env):
+    """Whether a number is a share of an invented one, or of its root: 0.1 / n, n ** -0.5."""
+    return any(_is_short(share * n) or _is_short(share * share * n) for n, _ in env.worlds.numbers())
 
 
 def _least(env):
@@ -29,6 +46,9 @@ def are_in(nodes, func, args, kwargs, env):
     if (own_name(func) or "").removeprefix("fft_") in _CHOOSING and (len(args) > 1 or kwargs.keys() & {"n", "s"}):
         return True
     given, least = set(_numbers((args, kwargs))), _least(env)
+    shares = {share for node in nodes if node.op == "call_function" for share in _shares((node.args, node.kwargs))}
+    if any(_is_invented(share, env) for share in shares.difference(_shares((args, kwargs)))):
+        return True
     return any(
         abs(number) > least and abs(number) < 2**31 and number not in given
         for node in nodes
@@ -38,18 +58,23 @@ def are_in(nodes, func, args, kwargs, env):
 
 
 def _facts(graph):
-    """[(node, the whole numbers among its arguments, sizes of its result that are no expressions)]."""
+    """[(node, the whole numbers and the shares among its arguments, sizes of its result that are no expressions)]."""
     found = []
     for node in graph.nodes:
         sizes = getattr(node.meta.get("val"), "__dict__", {}).get("_sizes") or ()
-        numbers = _numbers((node.args, node.kwargs)) if node.op == "call_function" else []
+        given = (node.args, node.kwargs) if node.op == "call_function" else ()
+        numbers = [*_numbers(given), *_shares(given)]
         found.append((node, numbers, [size for size in sizes if isinstance(size, int)]))
     return found
 
 
 def has_large(made, env):
     """Whether a graph has numbers or sizes that may have been made of invented ones."""
-    return any(abs(each) > _least(env) for _, numbers, sizes in _facts(made.graph) for each in (*numbers, *sizes))
+    return any(
+        abs(each) > _least(env) or (type(each) is float and _is_invented(each, env))
+        for _, numbers, sizes in _facts(made.graph)
+        for each in (*numbers, *sizes)
+    )
 
 
 def check(made, again):

@@ -4,6 +4,7 @@ import mica
 from mica import _C
 from mica.fx.experimental._parts_of_formulas import PARTS
 from mica.fx.experimental._parts_of_layers import PARTS as OF_LAYERS
+from mica.fx.experimental._parts_of_losses import PARTS as OF_LOSSES
 from mica.utils._pytree import tree_leaves
 
 __all__ = ["in_parts"]
@@ -96,4 +97,4 @@ def _recurrent(name, input, states, weights, has_biases, *options):
     return parts
 
 
-_PARTS = {"pad": _circular, **dict.fromkeys(_CELLS, _recurrent), **PARTS, **OF_LAYERS}
+_PARTS = {"pad": _circular, **dict.fromkeys(_CELLS, _recurrent), **PARTS, **OF_LAYERS, **OF_LOSSES}
