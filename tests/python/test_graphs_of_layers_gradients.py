@@ -2,6 +2,7 @@
 
 import mica as torch
 import pytest
+from mica._functorch.aot_autograd import aot_function
 from mica.fx.experimental.proxy_tensor import make_fx
 from mica.nn import functional as F
 
@@ -24,6 +25,15 @@ CASES = {
         (1, 1, 5, 5, 5),
     ),
     **{f"ctc_loss {reduction}": (loss(reduction), (4, 2, 5)) for reduction in ("none", "sum", "mean")},
+    "ctc_loss of lengths in tensors": (
+        lambda x: F.ctc_loss(x.log_softmax(2), LABELS, torch.tensor([4, 3]), torch.tensor([2, 1])), (4, 2, 5)
+    ),
+    "vander": (torch.vander, (4,)),
+    "vander of few powers": (lambda x: torch.vander(x, 3, True), (4,)),
+    "householder_product": (lambda x: torch.linalg.householder_product(x, x[..., 0, :2] + 1), (2, 4, 3)),
+    "orgqr": (lambda x: torch.orgqr(x, x[0] + 1), (3, 3)),
+    "lstsq": (lambda x: torch.linalg.lstsq(x.double(), x.double()[:, 1:].cos()).solution, (5, 3)),
+    "lstsq of many unknowns": (lambda x: torch.linalg.lstsq(x.double(), x.double()[..., :2].exp()).solution, (2, 3, 6)),
 }  # fmt: skip
 
 
@@ -38,3 +48,47 @@ def test_gradients_are_shown(function, sizes):
     graph = make_fx(gradient)(torch.randn(sizes))
     x = torch.randn(sizes)
     assert torch.allclose(graph(x), gradient(x), atol=1e-4, rtol=1e-3)
+
+
+DRAWS = {
+    "rrelu": (lambda x: F.rrelu(x, training=True), (5, 6)),
+    "fractional_max_pool2d": (lambda x: F.fractional_max_pool2d(x, 2, 3), (2, 3, 7, 7)),
+    "fractional_max_pool3d": (lambda x: F.fractional_max_pool3d(x, 2, output_ratio=0.5), (3, 9, 9, 9)),
+}
+
+
+@pytest.mark.parametrize("function, sizes", DRAWS.values(), ids=DRAWS)
+def test_gradients_of_draws(function, sizes):
+    def gradient(x):
+        made = function(x)
+        return torch.autograd.grad((made * made).sum(), x)[0]
+
+    graph = make_fx(gradient)(torch.randn(sizes, requires_grad=True))
+    x = torch.randn(sizes, requires_grad=True)
+    torch.manual_seed(3)
+    found = graph(x)
+    torch.manual_seed(3)
+    assert found.allclose(gradient(x)) and not torch.equal(found, graph(x))
+
+
+def test_lengths_in_tensors_are_inputs_of_the_graph():
+    def gradient(x, lengths):
+        return torch.autograd.grad(F.ctc_loss(x.log_softmax(2), LABELS, lengths, torch.tensor([2, 1])), x)[0]
+
+    x = torch.randn(4, 2, 5, requires_grad=True)
+    graph = make_fx(gradient)(x, torch.tensor([4, 4]))
+    for lengths in ([4, 4], [3, 4], [2, 2]):
+        lengths = torch.tensor(lengths)
+        assert graph(x, lengths).allclose(gradient(x, lengths))
+
+
+def test_rows_that_an_embedding_shortens():
+    def lookup(x):
+        return F.embedding(torch.tensor([0, 2]), x * 1, max_norm=0.5).sum()
+
+    def gradient(x):
+        return torch.autograd.grad(lookup(x), x)[0]
+
+    x = torch.randn(3, 4, requires_grad=True)
+    compiled = aot_function(lookup, lambda graph, inputs: graph)
+    assert torch.autograd.grad(compiled(x), x)[0].allclose(gradient(x))

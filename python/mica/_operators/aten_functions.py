@@ -1,11 +1,11 @@
 """Functions of operators that torch.ops.aten has beside the table's: other names, and small compositions."""
 
 import math
-import sys
 
 import mica
 from mica._operators import passes
 from mica._operators.resizing import resized
+from mica._operators.traced import OF_LENGTHS, current_trace
 from mica.nn import functional as F
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -236,9 +236,8 @@ def op__assert_scalar(self, assert_msg):
 
 
 def op__assert_async(self, assert_msg=None):
-    tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
-    trace = None if tracing is None else tracing.get_proxy_mode()
-    if trace is not None and trace.enable_tracing and not trace.is_within:
+    trace = current_trace()
+    if trace is not None:
         packet, given = mica.ops.aten._assert_async, () if assert_msg is None else (assert_msg,)
         trace.record_call(packet.msg if given else packet.default, (self, *given), None, "_assert_async")
         with trace.within_operator():
@@ -308,7 +307,11 @@ op_geometric = _drawn("geometric_")
 op_log_normal = _drawn("log_normal_")
 op_cauchy = _drawn("cauchy_")
 op_random = _drawn("random_")
-OF_OVERLOADS = {"bernoulli.Tensor": _drawn("bernoulli_")}
+OF_OVERLOADS = {"bernoulli.Tensor": _drawn("bernoulli_"), **OF_LENGTHS}
+
+
+def op_embedding_renorm(self, indices, max_norm, norm_type):
+    return mica.embedding_renorm_(self.clone(), indices, max_norm, norm_type)
 
 
 def _loss(function, middle=()):

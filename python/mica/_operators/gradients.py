@@ -14,9 +14,7 @@ def _gradient(function, grad_output, input):
     # In a world, where sizes that are open are numbers, one of the two may show them as open.
     made, given = _C.TensorBase.size(output), _C.TensorBase.size(grad_output)
     if made != given:
-        raise RuntimeError(
-            f"the gradient of an output of {tuple(made)} must have its shape, but has {tuple(given)}"
-        )
+        raise RuntimeError(f"the gradient of an output of {tuple(made)} must have its shape, but has {tuple(given)}")
     return mica.autograd.grad(output, input, grad_output)[0]
 
 

@@ -5,6 +5,7 @@ it is.
 """
 
 import mica
+from mica import _C
 from mica.autograd import Function
 
 __all__ = ["PARTS"]
@@ -27,12 +28,15 @@ def _lu(name, A, *, pivot=True):
 
 def _fractional(dims):
     def made(name, input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
-        if input.dim() not in (dims + 1, dims + 2) or _random_samples is None:
-            return None  # without samples they are drawn within the call
+        if input.dim() not in (dims + 1, dims + 2) or (output_size is None and output_ratio is None):
+            return None
 
         def parts():
-            pool = getattr(mica.nn.functional, f"fractional_max_pool{dims}d")
-            values, places = pool(input.detach(), kernel_size, output_size, output_ratio, True, _random_samples)
+            pool, samples = getattr(mica.nn.functional, f"fractional_max_pool{dims}d"), _random_samples
+            if samples is None:
+                batch = input.shape[0] if input.dim() == dims + 2 else 1
+                samples = mica.rand(batch, input.shape[-dims - 1], dims, dtype=input.dtype, device=input.device)
+            values, places = pool(input.detach(), kernel_size, output_size, output_ratio, True, samples)
             chosen = input.flatten(-dims).gather(-1, places.flatten(-dims)).view(values.shape)
             return (chosen, places) if return_indices or name.endswith("_with_indices") else chosen
 
@@ -46,7 +50,8 @@ class _Ctc(Function):
 
     @staticmethod
     def forward(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
-        return mica.ops.aten._ctc_loss.default(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+        operator = _of_lengths(mica.ops.aten._ctc_loss, input_lengths)
+        return operator(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -58,27 +63,31 @@ class _Ctc(Function):
     def backward(ctx, grad, _):
         log_probs, targets, losses, alpha = ctx.saved_tensors
         lengths, blank, zero_infinity = ctx.rest[:2], *ctx.rest[2:]
-        made = mica.ops.aten._ctc_loss_backward.default(
-            grad, log_probs, targets, *lengths, losses, alpha, blank, zero_infinity
-        )
+        operator = _of_lengths(mica.ops.aten._ctc_loss_backward, lengths[0])
+        made = operator(grad, log_probs, targets, *lengths, losses, alpha, blank, zero_infinity)
         return made, None, None, None, None, None
+
+
+def _of_lengths(operator, lengths):
+    return operator.Tensor if isinstance(lengths, _C.TensorBase) else operator.default
 
 
 def _ctc_loss(name, log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     lengths = (input_lengths, target_lengths)
-    if log_probs.dim() != 3 or not all(isinstance(each, (list, tuple)) for each in lengths):
-        return None  # a graph could not follow the lengths in a tensor
+    are_tensors = all(isinstance(each, _C.TensorBase) for each in lengths)
+    if log_probs.dim() != 3 or not (are_tensors or all(isinstance(each, (list, tuple)) for each in lengths)):
+        return None
     if reduction not in ("none", "mean", "sum"):
         return None
 
     def parts():
-        given = [list(each) for each in lengths]
+        given = lengths if are_tensors else [list(each) for each in lengths]
         losses = _Ctc.apply(log_probs, targets, *given, blank, zero_infinity)[0]
         if zero_infinity:
             losses = losses.where(losses != float("inf"), 0.0)
         if reduction == "mean":
-            counts = mica.tensor(given[1], dtype=losses.dtype, device=losses.device).clamp_min(1)
-            return (losses / counts).mean()
+            counts = given[1] if are_tensors else mica.tensor(given[1], device=losses.device)
+            return (losses / counts.to(losses).clamp_min(1)).mean()
         return losses.sum() if reduction == "sum" else losses
 
     return parts
