@@ -257,3 +257,13 @@ def test_sums_and_means_of_what_is_a_number():
         [4.0, 4.0],
         [5.0, 6.0],
     ]
+
+
+def test_a_list_of_sequences_with_offsets_has_the_length_that_they_stand_for():
+    from mica.nested._internal.nested_tensor import jagged_from_list
+
+    first, offsets = jagged_from_list([mica.ones(2, 3), mica.ones(4, 3)], None)
+    second, same = jagged_from_list([mica.zeros(2, 3), mica.zeros(4, 3)], offsets, dtype=mica.float64)
+    assert same is offsets and offsets.tolist() == [0, 2, 6]
+    assert second.dtype == mica.float64 and first.shape == second.shape
+    assert (first + second).values().sum() == 18

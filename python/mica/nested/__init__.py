@@ -9,7 +9,7 @@ after the ragged one, is one operation on `values`.
 
 import mica
 from mica.nested._internal import indexing, ops, reductions, shapes  # noqa: F401 - they answer for nested tensors
-from mica.nested._internal.nested_tensor import NestedTensor, jagged_from_list, jagged_view
+from mica.nested._internal.nested_tensor import NestedTensor, jagged_of_parts, jagged_view
 from mica.nested._internal.strided import StridedNestedTensor, strided_from_list
 
 __all__ = [
@@ -38,7 +38,7 @@ def nested_tensor(tensor_list, *, dtype=None, layout=None, device=None, requires
     """A nested tensor with a copy of the sequences: a leaf."""
     _check_layout("nested_tensor", layout)
     parts = [t if isinstance(t, mica.Tensor) else mica.as_tensor(t) for t in tensor_list]
-    make = jagged_from_list if layout == mica.jagged else strided_from_list
+    make = jagged_of_parts if layout == mica.jagged else strided_from_list
     with mica.no_grad():
         made = make(parts, dtype, device)
         made = made.pin_memory() if pin_memory else made
@@ -62,7 +62,7 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     if layout != mica.jagged:
         return strided_from_list(list(ts), dtype, device)
     if is_list:
-        return jagged_from_list(list(ts), dtype, device)
+        return jagged_of_parts(list(ts), dtype, device)
     batch, length = ts.shape[:2]
     values = ts.contiguous().flatten(0, 1).to(device=device or ts.device, dtype=dtype or ts.dtype)
     offsets = mica.arange(0, batch + 1, device=values.device) * length

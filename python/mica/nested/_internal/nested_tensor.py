@@ -6,7 +6,7 @@ import types
 import mica
 from mica import _C, _utils
 
-__all__ = ["NestedTensor", "jagged_from_list", "jagged_view"]
+__all__ = ["NestedTensor", "jagged_from_list", "jagged_of_parts", "jagged_view"]
 
 _numbers = itertools.count(1)
 
@@ -116,7 +116,13 @@ def nested_from_padded(padded, offsets, ragged_idx=1, min_seqlen=None, max_seqle
     return nested_view_from_values_offsets(values, offsets, ragged_idx, min_seqlen, max_seqlen)
 
 
-def jagged_from_list(parts, dtype=None, device=None):
+def jagged_from_list(tensors, offsets, dtype=None, device=None):
+    """torch's private maker: (the nested tensor of sequences, its offsets). Those that are given say which length it is."""
+    made = jagged_of_parts(list(tensors), dtype, device, offsets)
+    return made, made.offsets()
+
+
+def jagged_of_parts(parts, dtype=None, device=None, offsets=None):
     """Sequences one after the other; they differ in one dimension at most."""
     if not parts:
         raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
@@ -137,7 +143,8 @@ def jagged_from_list(parts, dtype=None, device=None):
     values = mica.cat(parts, differing[0])
     values = values.to(device=device or values.device, dtype=dtype or values.dtype)
     lengths = [p.shape[differing[0]] for p in parts]
-    offsets = mica.tensor([0, *lengths], device=values.device).cumsum(0)
+    if offsets is None:
+        offsets = mica.tensor([0, *lengths], device=values.device).cumsum(0)
     return jagged_view(values, offsets, None, ragged, {"min_seqlen": min(lengths), "max_seqlen": max(lengths)})
 
 
