@@ -1,0 +1,1 @@
+"""Where torch keeps helpers of AOT autograd that backends import."""
