@@ -92,3 +92,29 @@ def test_rows_that_an_embedding_shortens():
     x = torch.randn(3, 4, requires_grad=True)
     compiled = aot_function(lookup, lambda graph, inputs: graph)
     assert torch.autograd.grad(compiled(x), x)[0].allclose(gradient(x))
+
+
+@pytest.mark.parametrize("tracing_mode", ["real", "fake", "symbolic"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("given", ["rows", "offsets", "weights"])
+def test_gradients_of_bags(mode, given, tracing_mode):
+    if given == "weights" and mode != "sum":
+        pytest.skip("weights are of sums")
+
+    def gradients(weight, indices, offsets, factors):
+        if given == "rows":
+            made = F.embedding_bag(indices.view(2, -1), weight, mode=mode, padding_idx=1)
+        else:
+            factors = factors if given == "weights" else None
+            made = F.embedding_bag(indices, weight, offsets, mode=mode, per_sample_weights=factors)
+        return torch.autograd.grad(
+            made.square().sum(), (weight, factors) if factors is not None and given == "weights" else weight
+        )
+
+    weight, factors = torch.randn(6, 3, requires_grad=True), torch.randn(6, requires_grad=True)
+    graph = make_fx(gradients, tracing_mode=tracing_mode)(
+        weight, torch.tensor([0, 2, 1, 1, 5, 4]), torch.tensor([0, 3]), factors
+    )
+    other = (weight, torch.tensor([3, 3, 1, 0, 2, 5]), torch.tensor([0, 5]), factors)
+    for ours, theirs in zip(graph(*other), gradients(*other), strict=True):
+        assert ours.allclose(theirs, atol=1e-6)

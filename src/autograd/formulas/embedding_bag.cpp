@@ -17,7 +17,8 @@ std::tuple<Tensor, Tensor> embedding_bag_backward(const Tensor& grad, const Tens
   MICA_CHECK(!sparse || mode != 2, "embedding_bag: max mode does not support sparse weights");
   shapes::Bags bags(indices, offsets, include_last_offset);
   if (include_last_offset) bags.run_to_the_end(mode, padding_idx, weight);
-  const int64_t used = bags.count() ? bags.begins[bags.count()].item<int64_t>() : 0;  // later indices are in no bag
+  int64_t used = bags.count() ? bags.indices.numel() : 0;
+  if (used && include_last_offset) used = bags.begins[bags.count()].item<int64_t>();  // later indices are in no bag
   const Tensor rows = bags.indices.narrow(0, 0, used), bag_of = bags.bag_of().narrow(0, 0, used);
   const Tensor counted = padding_idx >= 0 ? rows.ne(Scalar(padding_idx)) : Tensor();
   Tensor grad_weight, grad_factors;

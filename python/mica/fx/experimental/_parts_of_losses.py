@@ -122,7 +122,21 @@ def _lstsq(name, input, b, rcond=None, *, driver=None):
     return lambda: mica.return_types.linalg_lstsq(_LeastSquares.apply(input, b, options))
 
 
+def _embedding_bag(name, input, weight, offsets=None, *args, per_sample_weights=None, **kwargs):
+    """Rows of bags of one size: the engine would make the places where they begin by itself."""
+    if input.dim() != 2 or offsets is not None or len(args) > 5:
+        return None
+
+    def parts():
+        begins = mica.arange(input.shape[0], device=input.device) * input.shape[1]
+        factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+        bags = mica.nn.functional.embedding_bag
+        return bags(input.reshape(-1), weight, begins, *args, per_sample_weights=factors, **kwargs)
+
+    return parts
+
+
 PARTS = {
-    "cross_entropy": _cross_entropy, "rrelu": _rrelu, "vander": _vander, "linalg_householder_product": _householder,
+    "embedding_bag": _embedding_bag, "cross_entropy": _cross_entropy, "rrelu": _rrelu, "vander": _vander, "linalg_householder_product": _householder,
     "householder_product": _householder, "orgqr": _householder, "linalg_lstsq": _lstsq, "lstsq": _lstsq,
 }  # fmt: skip
