@@ -236,6 +236,8 @@ class FakeTensor(mica.Tensor):
             args, kwargs = open_sizes.engine_values((args, kwargs), name in open_sizes.NEEDS_NUMBERS)
         if name == "item":
             return fakes[0].item()
+        if name in ("__getitem__", "__setitem__") and mode.shape_env is None:
+            args = (args[0], _with_numbers(args[1]), *args[2:])
         if name == "detach" and "_sizes" in fakes[0].__dict__:
             return _detached(fakes[0])
         if name in _NUMBERS:
@@ -261,6 +263,15 @@ class FakeTensor(mica.Tensor):
             return mode._all_fake(made, fakes)
 
 
+def _with_numbers(index):
+    """An index with the numbers of fake tensors that are places: what has no number is refused as item() refuses it."""
+    if isinstance(index, tuple):
+        return tuple(map(_with_numbers, index))
+    is_place = isinstance(index, FakeTensor) and not index.dim() and index.dtype in _WHOLE
+    return index.item() if is_place and index.fake_mode.before_values is None else index
+
+
+_WHOLE = (mica.int64, mica.int32, mica.int16, mica.int8)
 _NO_CASTS = contextlib.nullcontext()
 
 

@@ -293,6 +293,8 @@ class FakeTensorMode(TorchDispatchMode):
         # A tensor on the meta device was made of fake ones by an operation of the engine's own.
         if isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
             return self.with_open_sizes(tensor)
+        if (number := _C._number_on_meta(tensor)) is not None:
+            return number
         if self.allow_non_fake_inputs:
             return self.from_tensor(tensor, static_shapes=True)
         raise AssertionError(

@@ -7,6 +7,7 @@
 #include "interop/foreign_memory.h"
 #include "mica/warning.h"
 #include "operations/entry.h"
+#include "tensor/tensor_new.h"
 
 namespace mica::python {
 
@@ -139,7 +140,7 @@ static PyObject* from_numpy(PyObject*, PyObject* array) try {
       return PyObject_CallMethod(array, "_captured_tensor", nullptr);
     return PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)", Py_TYPE(array)->tp_name);
   }
-  return wrap(tensor_from_numpy(array));
+  return wrap(lifted(tensor_from_numpy(array)));
 } catch (...) {
   return raise_current_exception();
 }

@@ -283,6 +283,19 @@ static PyObject* mark_view(PyObject*, PyObject* args) try {
   return raise_current_exception();
 }
 
+// A tensor on the meta device for one that a Python number has become, which ranks like it in promotion; None of
+// others.
+static PyObject* number_on_meta(PyObject*, PyObject* object) try {
+  if (!is_tensor(object) || !(unwrap(object)->bits & tensor_bit::kWrappedNumber)) Py_RETURN_NONE;
+  std::optional<dispatch::Aside> unseen;
+  if (dispatch::active) unseen.emplace();
+  Tensor made = mica::empty(IntArrayRef(), TensorOptions(unwrap(object).dtype()).device(kMeta), std::nullopt);
+  made->bits |= tensor_bit::kWrappedNumber;
+  return wrap(std::move(made));
+} catch (...) {
+  return raise_current_exception();
+}
+
 // Whether a pass from these nodes reaches a node for which such a class answers, or a leaf of such a class.
 static bool reaches_classes(std::vector<Node*> waiting) {
   std::unordered_set<const Node*> seen;
@@ -373,6 +386,7 @@ bool add_dispatch_modes(PyObject* module) {
       {"_set_item_of_class", set_item_of_class, METH_O, nullptr},
       {"_absent_tensor", absent_tensor, METH_VARARGS, nullptr},
       {"_mark_view", mark_view, METH_VARARGS, nullptr},
+      {"_number_on_meta", number_on_meta, METH_O, nullptr},
       {"_set_class_pass", set_class_pass, METH_VARARGS, nullptr},
       {}};
   extension = module;

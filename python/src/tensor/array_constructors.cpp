@@ -31,7 +31,7 @@ static Tensor converted(const Tensor& x, std::optional<DType> dtype, std::option
 // A tensor over the memory of an object that can share it; undefined for one that cannot.
 static Tensor shared_tensor(PyObject* o) {
   if (is_tensor(o)) return unwrap(o);
-  if (is_numpy_array(o)) return tensor_from_numpy(o);
+  if (is_numpy_array(o)) return lifted(tensor_from_numpy(o));
   if (is_numpy_scalar(o)) return Tensor();
   if (PyCapsule_CheckExact(o) || has_dlpack(o)) return tensor_from_dlpack(o, std::nullopt, std::nullopt);
   return Tensor();
@@ -76,7 +76,7 @@ static PyObject* as_tensor(PyObject*, PyObject* args, PyObject* kwargs) try {
     return called_with(checked(PyObject_GetAttrString(module.get(), "tensor")), given.get(), dtype_object,
                        device_object, false);
   }
-  if (!shared.defined()) return wrap(tensor_from_data(data, dtype, device.value_or(default_device())));
+  if (!shared.defined()) return wrap(lifted(tensor_from_data(data, dtype, device.value_or(default_device()))));
   return wrap(converted(shared, dtype, device, false));
 } catch (...) {
   return raise_current_exception();
@@ -189,7 +189,7 @@ static Tensor array_like(PyObject* o, std::optional<DType> dtype, std::optional<
     MICA_CHECK(copy != false || !is_numpy_scalar(o),
                "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.");
     MICA_CHECK_KIND(copy != false, Value, "can't alias arbitrary sequence into a tensor.");
-    return tensor_from_data(o, dtype, device.value_or(default_device()));
+    return lifted(tensor_from_data(o, dtype, device.value_or(default_device())));
   }
   const bool other_dtype = dtype && *dtype != x.dtype(), other_device = device && *device != x.device();
   if (copy == false) {

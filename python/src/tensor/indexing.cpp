@@ -42,6 +42,7 @@ static int64_t integer_entry(PyObject* o) {
 static Tensor sequence_entry(PyObject* sequence) {
   Tensor t = tensor_from_data(sequence, std::nullopt, kCPU);
   const bool mask = (t.dtype() == DType::Bool || t.dtype() == DType::UInt8) && t.numel() > 0;
+  t = lifted(std::move(t));
   return mask ? t : mica::to(t, DType::Int64, false, false, std::nullopt);
 }
 

@@ -188,7 +188,10 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
   } else if (is_any_storage(data)) {
     t = tensor_over(data, dtype.value_or(is_storage(data) ? DType::Int64 : default_dtype()), "", "");
   } else if (is_numpy_array(data)) {
-    t = mica::clone(tensor_from_numpy(data, false), std::nullopt);
+    std::optional<dispatch::Aside> unseen;  // a mode is handed what was made, as it is of numbers
+    if (dispatch::active) unseen.emplace();
+    t = mica::to(tensor_from_numpy(data, false), TensorOptions().dtype(dtype).device(device), false, true,
+                 std::nullopt);
   } else if (!is_numpy_scalar(data) && has_dlpack(data)) {
     t = mica::clone(tensor_from_dlpack(data, std::nullopt, std::nullopt), std::nullopt);
   } else {
@@ -206,6 +209,8 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
   options = options.device(device);
   return mica::to(t, options, false, false, std::nullopt);
 }
+
+Tensor lifted(Tensor made) { return dispatch::active ? dispatch::call_one("lift_fresh", {made}, false) : made; }
 
 // ---- torch.tensor
 
@@ -262,9 +267,7 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   const auto dtype = a.optional_dtype(1);
   const Device unsaid = is_tensor(data) ? chosen_device().value_or(unwrap(data).device()) : default_device();
   const Device device = a.has(2) ? a.device(2) : unsaid;
-  Tensor t = tensor_from_data(data, dtype, device);
-  if (dispatch::active) [[unlikely]]
-    t = dispatch::call_one("lift_fresh", {t}, false);
+  Tensor t = lifted(tensor_from_data(data, dtype, device));
   MICA_CHECK(!a.flag(4) || t.is_floating_point() || t.is_complex(),
              "Only Tensors of floating point and complex dtype can require gradients, not of ", t.dtype());
   return wrap(made_with(std::move(t), TensorOptions().pinned_memory(a.flag(3)).requires_grad(a.flag(4))));
