@@ -191,7 +191,7 @@ Tensor _canonical_mask(const Tensor& mask, std::string_view mask_name, std::opti
                    " is deprecated. Use same type for both instead."));
   }
   if (mask.dtype() != DType::Bool) return mask;
-  return mica::zeros(mask.sizes(), mask.options().dtype(target_type)).masked_fill_(mask, minus_infinity());
+  return mask.to(target_type).masked_fill_(mask, minus_infinity());  // zero where the mask is False
 }
 
 }  // namespace mica::composite

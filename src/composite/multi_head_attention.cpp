@@ -162,9 +162,8 @@ std::tuple<Tensor, Tensor> _multi_head_attention_forward(
   Tensor v = static_v.defined() ? checked_static("static_v", static_v, batch, num_heads, width)
                                 : split_heads(p.value, num_heads);
   if (add_zero_attn) {
-    const Tensor nothing = mica::zeros({batch, num_heads, 1, width}, k.options());
-    k = mica::cat({k, nothing}, 2);
-    v = mica::cat({v, nothing}, 2);
+    k = mica::constant_pad_nd(k, {0, 0, 0, 1});
+    v = mica::constant_pad_nd(v, {0, 0, 0, 1});
     mask = with_free_key(mask);
     padding = with_free_key(padding);
   }

@@ -29,6 +29,8 @@ CASES = {
         lambda x: F.ctc_loss(x.log_softmax(2), LABELS, torch.tensor([4, 3]), torch.tensor([2, 1])), (4, 2, 5)
     ),
     "vander": (torch.vander, (4,)),
+    "linalg.vander": (lambda x: torch.linalg.vander(x, N=3), (2, 4)),
+    "quantile of a number": (lambda x: torch.quantile(x, 0.4), ()),
     "vander of few powers": (lambda x: torch.vander(x, 3, True), (4,)),
     "householder_product": (lambda x: torch.linalg.householder_product(x, x[..., 0, :2] + 1), (2, 4, 3)),
     "orgqr": (lambda x: torch.orgqr(x, x[0] + 1), (3, 3)),

@@ -203,7 +203,7 @@ def _quantile(name, input, q, dim=None, keepdim=False, *, interpolation="linear"
 
     def parts():
         at = mica.tensor(q, dtype=input.dtype, device=input.device) if is_number else q
-        x = input.flatten() if dim is None else input.movedim(dim, -1)
+        x = input.flatten() if dim is None or not input.dim() else input.movedim(dim, -1)
         x = x.sort(dim=-1)[0]
         missing = x.isnan()
         if name == "nanquantile":  # NaN comes last

@@ -74,8 +74,19 @@ def _vander(name, x, N=None, increasing=False):
     return parts
 
 
+def _linalg_vander(name, x, *, N=None):
+    if not x.dim() or not (x.is_floating_point() or x.is_complex()) or (x.shape[-1] if N is None else N) < 2:
+        return None
+
+    def parts():
+        powers = x.unsqueeze(-1).expand(*x.shape, (x.shape[-1] if N is None else N) - 1).cumprod(-1)
+        return mica.cat([mica.ones_like(powers[..., :1]), powers], -1)
+
+    return parts
+
+
 def _householder(name, input, tau):
-    if input.dim() < 2 or tau.dim() != input.dim() - 1 or input.shape[:-2] != tau.shape[:-1]:
+    if input.dim() < 2 or not tau.numel() or tau.dim() != input.dim() - 1 or input.shape[:-2] != tau.shape[:-1]:
         return None
     if not input.shape[-2] >= input.shape[-1] >= tau.shape[-1] or input.dtype != tau.dtype:
         return None
@@ -137,6 +148,6 @@ def _embedding_bag(name, input, weight, offsets=None, *args, per_sample_weights=
 
 
 PARTS = {
-    "embedding_bag": _embedding_bag, "cross_entropy": _cross_entropy, "rrelu": _rrelu, "vander": _vander, "linalg_householder_product": _householder,
+    "embedding_bag": _embedding_bag, "cross_entropy": _cross_entropy, "rrelu": _rrelu, "vander": _vander, "linalg_vander": _linalg_vander, "linalg_householder_product": _householder,
     "householder_product": _householder, "orgqr": _householder, "linalg_lstsq": _lstsq, "lstsq": _lstsq,
 }  # fmt: skip
