@@ -304,6 +304,9 @@ def implementation_declarations(op: Op, schema: Schema):
             outs = [f"const Tensor& {n}" for n in output_names(schema)]
             given = ", ".join(filter(None, [*outs, parameters(out_schema(schema), False)]))
             yield "composite", f"void {op.implementation}_out({given});"
+        if op.writes_self and wants_inplace(op, schema):
+            rest = parameters(schema, False, skip=1)
+            yield "composite", f"void {op.implementation}_(const Tensor& self{', ' + rest if rest else ''});"
     elif op.kind == "inplace":
         rest = parameters(schema, False, skip=1)
         yield "inplace", f"void {op.implementation}(const Tensor& self{', ' + rest if rest else ''});"

@@ -276,6 +276,8 @@ class Writer(RareForms, DispatchedForms):
             self.put(
                 "{", "  NoGradGuard below;", f"  inplace::{op.implementation}(self{', ' + rest if rest else ''});", "}"
             )
+        elif op.writes_self:
+            self.put(f"composite::{op.implementation}_({names(self.schema)});")
         else:
             guard = "  NoGradGuard below;" if self.derivative else ""
             value, rest = "self" if self.derivative else "entry::value_of(self)", names(self.schema, skip=1)

@@ -80,6 +80,7 @@ class Op:
     )  # which dtypes out= may have: exact, castable or any -> words
     changes_geometry: bool = False  # an in-place operation that changes sizes and strides, and no element
     writes_out: bool = False  # a composite whose out= form is a function of its own, and no copy of the result
+    writes_self: bool = False  # the same of its in-place form
     python: bool = True
     python_name: str = ""
     python_schemas: list[str] = field(default_factory=list)
@@ -191,7 +192,7 @@ def camel(name: str) -> str:
 
 KNOWN_KEYS = {
     "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "check",
-    "implementation", "copies", "out_dtype", "changes_geometry", "writes_out", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
+    "implementation", "copies", "out_dtype", "changes_geometry", "writes_out", "writes_self", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
     "python_name", "python_schemas", "aliases", "doc", "samples",
 }  # fmt: skip
 
@@ -226,7 +227,11 @@ def read_entry(family: str, entry: dict) -> Op:
         raise TableError(f"{where}: out_dtype is one of {sorted(OUT_DTYPES)}, or words under exact or castable: {rule}")
     if entry.get("writes_out") and not (kind == "composite" and "out" in forms):
         raise TableError(f"{where}: writes_out is for composites with the form out; others write into out= anyway")
+    if entry.get("writes_self") and not (kind == "composite" and {"inplace", "inplace_function"} & set(forms)):
+        raise TableError(f"{where}: writes_self is for composites with an in-place form; others change self anyway")
     grad = entry.get("grad", {})
+    if grad and entry.get("writes_self"):
+        raise TableError(f"{where}: writes_self is for composites whose parts record their derivatives")
     differentiable = entry.get("differentiable", True)
     if kind in ("pointwise", "native", "view", "inplace") and not grad and differentiable:
         raise TableError(f"{where}: give `grad` or say `differentiable = false`")

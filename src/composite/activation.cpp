@@ -145,16 +145,40 @@ Tensor drop(const Tensor& self, double p, bool train, Drop what) {
   return self * noise;
 }
 
-// Dropped elements take selu's limit for minus infinity; an affine map then restores mean and variance.
-Tensor alpha_drop(const Tensor& self, double p, bool train, Drop what) {
-  if (drops_nothing(self, p, train)) return self;
-  if (p == 1) return self * mica::zeros(IntArrayRef{}, self.options());
+// The factor and the summand of each element. Dropped elements take selu's limit for minus infinity; an affine map then
+// restores mean and variance.
+std::pair<Tensor, Tensor> alpha_noise(const Tensor& self, double p, Drop what) {
   constexpr double kAlpha = 1.7580993408473766;
   const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
   const Tensor noise = kept(self, p, what);
   const Tensor shift = (noise - 1).mul_(kAlpha * a).add_(kAlpha * a * p);
   noise.mul_(a);
+  return {noise, shift};
+}
+
+Tensor alpha_drop(const Tensor& self, double p, bool train, Drop what) {
+  if (drops_nothing(self, p, train)) return self;
+  if (p == 1) return self * mica::zeros(IntArrayRef{}, self.options());
+  const auto [noise, shift] = alpha_noise(self, p, what);
   return self * noise + shift;
+}
+
+// In place nothing is changed where nothing is dropped, so that what others have kept of the tensor stays valid.
+// Numbers are drawn by bernoulli_ on every device, as in torch.
+void drop_in_place(const Tensor& self, double p, bool train, Drop what) {
+  if (drops_nothing(self, p, train)) return;
+  if (p == 1) {
+    self.mul_(mica::zeros(IntArrayRef{}, self.options()));
+    return;
+  }
+  const Tensor noise = kept(self, p, what);
+  self.mul_(noise.div_(1 - p));
+}
+
+void alpha_drop_in_place(const Tensor& self, double p, bool train, Drop what) {
+  if (drops_nothing(self, p, train) || p == 1) return drop_in_place(self, p, train, what);
+  const auto [noise, shift] = alpha_noise(self, p, what);
+  self.mul_(noise).add_(shift);
 }
 
 void check_probability(double p) {
@@ -179,13 +203,15 @@ Tensor feature_alpha_dropout(const Tensor& self, double p, bool train) {
   return alpha_drop(self, p, train, Drop::Channels);
 }
 
+void dropout_(const Tensor& self, double p, bool train) { drop_in_place(self, p, train, Drop::Elements); }
+void feature_dropout_(const Tensor& self, double p, bool train) { drop_in_place(self, p, train, Drop::Channels); }
+void alpha_dropout_(const Tensor& self, double p, bool train) { alpha_drop_in_place(self, p, train, Drop::Elements); }
+void feature_alpha_dropout_(const Tensor& self, double p, bool train) {
+  alpha_drop_in_place(self, p, train, Drop::Channels);
+}
+
 Tensor functional_dropout(const Tensor& self, double p, bool training, bool inplace) {
   check_probability(p);
-  if (inplace && !self.is_cpu() && !self.is_meta() && p > 0 && p < 1 && training && self.numel() > 0) {
-    // In place, torch draws by bernoulli_ on every device.
-    const Tensor noise = kept(self, p, Drop::Elements);
-    return self.mul_(noise.div_(1 - p));
-  }
   return inplace ? mica::dropout_(self, p, training) : mica::dropout(self, p, training);
 }
 Tensor functional_alpha_dropout(const Tensor& self, double p, bool training, bool inplace) {

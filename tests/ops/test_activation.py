@@ -143,6 +143,41 @@ def test_dropout_of_channels():
     assert 0 < (per_channel[..., 0] == 0).sum() < 320
 
 
+IN_PLACE_DROPOUTS = [torch.dropout_, torch.alpha_dropout_, torch.feature_dropout_, torch.feature_alpha_dropout_]
+
+
+@pytest.mark.parametrize("drop", IN_PLACE_DROPOUTS)
+@pytest.mark.parametrize(("p", "train"), [(0.0, True), (0.5, False)])
+def test_dropout_in_place_that_drops_nothing_changes_nothing(drop, p, train):
+    leaf = torch.ones(2, 3, requires_grad=True)
+    assert drop(leaf, p, train) is leaf and leaf.is_leaf and leaf._version == 0
+    weights = leaf.softmax(1)  # keeps its result for the backward pass
+    made_by = weights.grad_fn
+    drop(weights, p, train).square().sum().backward()
+    assert weights.grad_fn is made_by and weights._version == 0
+
+
+@pytest.mark.parametrize("drop", IN_PLACE_DROPOUTS)
+def test_dropout_in_place_draws_as_out_of_place(drop):
+    plain = getattr(torch, drop.__name__[:-1])
+    x, y = (torch.arange(1.0, 41.0).view(8, 5).requires_grad_() for _ in range(2))
+    torch.manual_seed(5)
+    expected = plain(x * 2, 0.4, True)
+    torch.manual_seed(5)
+    base = y * 2
+    got = drop(base, 0.4, True)
+    assert got is base and torch.equal(got, expected) and got.grad_fn.name() in ("MulBackward0", "AddBackward0")
+    for z in (got, expected):
+        z.sum().backward()
+    assert torch.equal(x.grad, y.grad)
+    assert not drop(torch.ones(2, 3), 1.0, True).any()
+
+
+def test_module_of_dropout_in_place_takes_a_leaf_in_evaluation():
+    leaf = torch.ones(3, requires_grad=True)
+    assert torch.nn.Dropout(0.5, inplace=True).eval()(leaf) is leaf
+
+
 # ---- refusals
 
 

@@ -253,3 +253,11 @@ def test_table_refuses_where_it_means_nothing():
         model.read_entry("family", {**entry, "forms": "function out"})
     with pytest.raises(TableError, match="writes_out"):
         model.read_entry("family", {"schema": entry["schema"], "writes_out": True})
+
+
+def test_table_refuses_functions_in_place_where_they_mean_nothing():
+    entry = {"schema": "f(Tensor self) -> Tensor", "writes_self": True}
+    with pytest.raises(TableError, match="writes_self is for composites with an in-place form"):
+        model.read_entry("family", entry)
+    with pytest.raises(TableError, match="writes_self is for composites whose parts record"):
+        model.read_entry("family", {**entry, "forms": "function inplace", "grad": {"self": "grad"}})
