@@ -288,3 +288,18 @@ def test_joined_layers_by_their_older_names():
     x = torch.linspace(-1, 1, 8).view(4, 2)
     torch.testing.assert_close(layer(x), joined(x), atol=0.03, rtol=0)
     assert repr(layer).startswith("DynamicQuantizedLinearReLU(in_features=2")
+
+
+def test_functional_has_a_place_for_its_observer():
+    plain = nnq.FloatFunctional()
+    assert [(name, type(child)) for name, child in plain.named_children()] == [
+        ("activation_post_process", torch.nn.Identity)
+    ]
+    assert list(nnq.FXFloatFunctional().children()) == []
+    model = torch.nn.Sequential(plain)
+    model.qconfig = torch.ao.quantization.default_qconfig
+    prepared = torch.ao.quantization.prepare(model)
+    assert isinstance(prepared[0].activation_post_process, torch.ao.quantization.MinMaxObserver)
+    prepared[0].add(torch.ones(2), torch.ones(2))
+    assert isinstance(torch.ao.quantization.convert(prepared)[0], nnq.QFunctional)
+    assert type(torch.ao.quantization.convert(model)[0]) is nnq.FloatFunctional

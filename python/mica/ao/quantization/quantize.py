@@ -91,6 +91,11 @@ def _observe(module, arguments, output):
     return module.activation_post_process(output)
 
 
+def _has_observer(module):
+    """Whether something observes the module's result. A FloatFunctional has an Identity until then."""
+    return not isinstance(getattr(module, "activation_post_process", None), nn.Identity | None)
+
+
 def _put_observer(module, qconfig):
     module.qconfig = qconfig
     module.activation_post_process = qconfig.activation()
@@ -100,7 +105,7 @@ def _put_observer(module, qconfig):
 
 def _prepare_one(module, qconfig, kinds):
     """Put an observer behind one module, if it is to have one; whether it has."""
-    wanted = qconfig is not None and isinstance(module, kinds) and not hasattr(module, "activation_post_process")
+    wanted = qconfig is not None and isinstance(module, kinds) and not _has_observer(module)
     if wanted:
         _put_observer(module, qconfig)
     return wanted
@@ -212,7 +217,7 @@ def _swap_below(module, mapping, custom):
         if not _is_joined(child):
             _swap_below(child, mapping, custom)
         quantized = mapping.get(kind)
-        unseen = kind in _OBSERVED and not hasattr(child, "activation_post_process")
+        unseen = kind in _OBSERVED and not _has_observer(child)
         unasked = kind in (Embedding, nn.EmbeddingBag) and getattr(child, "qconfig", None) is None
         if quantized is not None and not unseen and not unasked:
             setattr(module, name, quantized.from_float(child))

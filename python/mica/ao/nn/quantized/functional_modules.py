@@ -9,6 +9,10 @@ __all__ = ["DeQuantize", "FXFloatFunctional", "FloatFunctional", "QFunctional", 
 class FloatFunctional(Module):
     """Sums and products that are to be observed."""
 
+    def __init__(self):
+        super().__init__()
+        self.activation_post_process = Identity()  # an observer takes its place
+
     def forward(self, x):
         raise RuntimeError("FloatFunctional is not intended to use the 'forward'. Please use the underlying operation")
 
@@ -47,6 +51,9 @@ class FloatFunctional(Module):
 
 class FXFloatFunctional(FloatFunctional):
     """FloatFunctional without observers."""
+
+    def __init__(self):
+        Module.__init__(self)
 
     def _observed(self, x):
         return x
