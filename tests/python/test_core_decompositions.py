@@ -192,3 +192,15 @@ def test_a_table_of_ones_own():
     assert _targets(program.run_decompositions(table)) == ["tanh"]
     assert _targets(program.run_decompositions({aten.silu.default: lambda x: aten.tanh.default(x)})) == ["tanh"]
     assert _targets(program.run_decompositions({})) == ["silu"]
+
+
+@pytest.mark.parametrize(("p", "training"), [(0.5, False), (0.0, True)])
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_alpha_dropout"])
+def test_dropout_in_place_that_drops_nothing_is_no_operator(name, p, training):
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return getattr(torch.nn.functional, name)(x.relu(), p, training, inplace=True) + 1
+
+    program = torch.export.export(Net(), (torch.ones(2, 3),)).run_decompositions()
+    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    assert targets == ["aten.relu.default", "aten.add.Tensor"]

@@ -14,6 +14,8 @@ _VALUES = frozenset(["item", "tolist", "numpy", "__bool__", "__int__", "__float_
 # own.
 _NOT_CALLS = frozenset(["backward", "requires_grad_", "__get__", "__set__", "__delete__", "register_hook", "retain_grad",
                         "set_", "data_ptr", "untyped_storage", "as_subclass", "__repr__", *_VALUES])  # fmt: skip
+# Made of operators that modes see. Where there are none, nothing has changed.
+_DROPOUTS = frozenset(["dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_"])
 
 
 class UnseenCalls(TorchFunctionMode):
@@ -99,7 +101,8 @@ class UnseenCalls(TorchFunctionMode):
         env = self._mode.shape_env
         invented = env is not None and _invented_numbers.are_in(nodes, func, args, kwargs, env)
         name = getattr(func, "__name__", "")
-        is_lost = not nodes and name.endswith("_") and not name.endswith("__")  # a change in place that no mode sees
+        changes = name.endswith("_") and not name.endswith("__") and name not in _DROPOUTS
+        is_lost = changes and not nodes  # a change in place that no mode sees
         if is_seen and not inner and not invented and not is_lost:
             return out
         tracer.erase(nodes, constants)
