@@ -148,6 +148,7 @@ def _embedding_bag(name, input, weight, offsets=None, *args, per_sample_weights=
 
 
 PARTS = {
-    "embedding_bag": _embedding_bag, "cross_entropy": _cross_entropy, "rrelu": _rrelu, "vander": _vander, "linalg_vander": _linalg_vander, "linalg_householder_product": _householder,
-    "householder_product": _householder, "orgqr": _householder, "linalg_lstsq": _lstsq, "lstsq": _lstsq,
+    "embedding_bag": _embedding_bag, "cross_entropy": _cross_entropy, "rrelu": _rrelu, "vander": _vander,
+    "linalg_vander": _linalg_vander, "linalg_householder_product": _householder, "householder_product": _householder,
+    "orgqr": _householder, "linalg_lstsq": _lstsq, "lstsq": _lstsq,
 }  # fmt: skip
