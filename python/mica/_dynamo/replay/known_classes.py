@@ -66,14 +66,20 @@ def is_compared_in_c(value):
     return kind in (str, int, type, type(None)) or (kind.__eq__, kind.__hash__) == (object.__eq__, object.__hash__)
 
 
+def dict_of(cached, held):
+    """The number of the dict in which a functools.lru_cache finds what it knows, among the objects that it refers to."""
+    known, own = cached.cache_info().currsize, vars(cached)
+    found = (i for i, each in enumerate(held) if type(each) is dict and each is not own and len(each) == known)
+    if (place := next(found, None)) is None:
+        raise Refused("it can read what functools.lru_cache keeps")
+    return place
+
+
 def pairs_of(cached, held):
     """The keys and results of a functools.lru_cache with a limit, from what it refers to: first a key, its result and the
     class of the link between them, for each call that it knows, then the dict that finds the links."""
-    first, known = int(held[0] is type(cached)), cached.cache_info().currsize
-    last = next(
-        i for i, each in enumerate(held) if type(each) is dict and each is not vars(cached) and len(each) == known
-    )
-    step, rest = divmod(last - first, known) if known else (2, last - first)
+    first, last = int(held[0] is type(cached)), dict_of(cached, held)
+    step, rest = divmod(last - first, len(held[last]))
     if rest or step not in (2, 3):
         raise Refused("it can read what functools.lru_cache keeps")
     return tuple(each for i in range(first, last, step) for each in held[i : i + 2])

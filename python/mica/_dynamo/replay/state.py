@@ -259,7 +259,7 @@ class Snapshot:
             return
         held = gc.get_referents(cached)
         if cached.cache_parameters()["maxsize"] is None:
-            entries = next(each for each in held if type(each) is dict and each is not vars(cached))
+            entries = held[known_classes.dict_of(cached, held)]
             self._records.append((of.PREFIX, entries, tuple(entries.keys()), tuple(entries.values())))
             self._queue += entries.values()
         else:
