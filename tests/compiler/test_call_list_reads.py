@@ -290,7 +290,6 @@ def options_of_printing(patch):
 
 def setting_of_the_compiler(patch):
     config = torch._dynamo.config
-    patch.setattr(config, "recompile_limit", 8)
     return lambda: config.recompile_limit, lambda: setattr(config, "recompile_limit", 9)
 
 
@@ -332,7 +331,8 @@ READS = (
 @pytest.fixture
 def settings_of_the_process():
     limit = sys.getrecursionlimit()
-    yield
+    with torch._dynamo.config.patch(recompile_limit=8):
+        yield
     sys.setrecursionlimit(limit)
     torch.set_printoptions(precision=4)
     torch.autograd.set_detect_anomaly(False)
