@@ -169,3 +169,13 @@ def test_numbers_that_wrap_where_torch_wraps_them():
     assert torch.full((1,), -1, dtype=torch.uint8).item() == 255
     assert torch.zeros(1, dtype=torch.int8).fill_(torch.tensor(200)).item() == -56
     assert torch.full((1,), float("inf"), dtype=torch.float16).item() == float("inf")
+
+
+@pytest.mark.parametrize("dtype", ("uint8", "int16", "float32", "float64", "complex128"))
+def test_large_fills_write_what_they_fill_and_nothing_else(dtype):
+    x = torch.zeros(3_000_017, dtype=getattr(torch, dtype))
+    x[1:-3].fill_(5)
+    assert x[0] == 0 and (x[-3:] == 0).all() and (x[1:-3] == 5).all()
+    rows = torch.zeros(1500, 2001, dtype=x.dtype)
+    rows[:, :-1].fill_(5)
+    assert (rows[:, -1] == 0).all() and (rows[:, :-1] == 5).all()

@@ -192,15 +192,16 @@ template <class T>
 void fill_with(const PointwiseLoop& loop, const void* element) {
   const bool flat = loop.ndim == 1 && loop.strides[0][0] == sizeof(T);
   if (flat && loop.numel <= kMemoryGrain) return fill_loop<T>(loop.data, nullptr, loop.numel, element);
-  // A fill of 64 MB takes 9.4 ms on a Cascade Lake core past the caches, and 6.8 ms in this way.
-  if (flat)
-    return parallel_for(0, loop.numel, kMemoryGrain, [&](int64_t begin, int64_t end) {
-      char* at[] = {loop.data[0] + begin * static_cast<int64_t>(sizeof(T))};
-      fill_loop<T>(at, nullptr, end - begin, element);
-    });
   PointwiseLoop output = loop;  // without the input, which is the output itself
   output.noperands = output.noutputs = 1;
-  run_dense(output, fill_loop<T>, element);
+  if (!flat) return run_dense(output, fill_loop<T>, element);
+  // Two threads of a Cascade Lake fill 4 M doubles in 1.0 ms so, and in 2.1 ms by the loop below.
+  if (run_fetched(output, fill_loop<T>, element, kMemoryGrain)) return;
+  // A fill of 64 MB takes 9.4 ms on a Cascade Lake core past the caches, and 6.8 ms in this way.
+  parallel_for(0, loop.numel, kMemoryGrain, [&](int64_t begin, int64_t end) {
+    char* at[] = {loop.data[0] + begin * static_cast<int64_t>(sizeof(T))};
+    fill_loop<T>(at, nullptr, end - begin, element);
+  });
 }
 
 void fill_kernel(const PointwiseLoop& loop, Scalar value) {

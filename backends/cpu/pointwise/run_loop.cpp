@@ -140,16 +140,32 @@ void one_row_at_a_time(char* const* data, const int64_t* strides, int64_t n, con
   }
 }
 
+// Whether a loop writes lines of a large output one after the other, which it has not read.
+static bool writes_far(const PointwiseLoop& loop, int64_t grain) {
+  const int64_t size = element_size(loop.dtypes[0]);
+  if (loop.numel * size < kFarBytes || grain < kMemoryGrain || loop.noutputs != 1 || loop.strides[0][0] != size)
+    return false;
+  return std::none_of(loop.data + 1, loop.data + loop.noperands, [&](char* data) { return data == loop.data[0]; });
+}
+
+static bool fetches_lines(const PointwiseLoop& loop) {
+  return asks_late() && get_num_threads() <= kFewThreads &&
+         loop.shape[0] * element_size(loop.dtypes[0]) >= 4 * kFetchedBlock;
+}
+
+bool run_fetched(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
+  if (!writes_far(loop, grain) || !fetches_lines(loop)) return false;
+  const OneRow one_row{loop.noperands, inner, context};
+  run_fetched(loop, one_row_at_a_time, &one_row, grain);
+  return true;
+}
+
 bool run_far(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain) {
-  const int64_t size = element_size(loop.dtypes[0]), bytes = loop.numel * size;
-  if (bytes < kFarBytes || grain < kMemoryGrain || loop.noutputs != 1 || loop.strides[0][0] != size) return false;
-  // In place, the line has been read in any case.
-  for (int k = 1; k < loop.noperands; ++k)
-    if (loop.data[k] == loop.data[0]) return false;
+  if (!writes_far(loop, grain)) return false;
   const bool converts = loop.dtypes[0] == DType::BFloat16 || loop.dtypes[0] == DType::Float16;
-  if (asks_late() && !converts && get_num_threads() <= kFewThreads && loop.shape[0] * size >= 4 * kFetchedBlock) {
+  if (!converts && fetches_lines(loop)) {
     run_fetched(loop, rows, context, grain);
-  } else if (bytes >= kStreamBytes && loop.ndim == 1) {
+  } else if (loop.numel * element_size(loop.dtypes[0]) >= kStreamBytes && loop.ndim == 1) {
     run_past_caches(loop, rows, context, grain);
   } else {
     return false;

@@ -36,6 +36,10 @@ void run_loop(const PointwiseLoop& loop, InnerLoop inner, const void* context = 
 void run_dense(const PointwiseLoop& loop, RowsLoop rows, const void* context = nullptr, int64_t grain = kMemoryGrain);
 void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context = nullptr, int64_t grain = kMemoryGrain);
 
+// Runs a loop that writes a large output, with the output's lines asked for ahead, on processors that gain by it. False
+// where they do not: then nothing has run.
+bool run_fetched(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain);
+
 // Whether an input has the same value for all elements.
 bool is_constant(const PointwiseLoop& loop, int operand);
 
