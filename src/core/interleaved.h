@@ -1,7 +1,7 @@
 // Within compiled functions, images that only convolutions and what follows them read have their channels side by side
 // in memory: [image][position][channel]. Their tensors say nothing of it: they have one channel after the other.
 // Whoever else asks for the memory gets it in that order (src/compiler/interleaved_memory.h). The CPU's backend defines
-// the functions.
+// the functions, but for compute_interleaved().
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ _PLAIN_MODULES = frozenset((
 _REFUSED = {
     "builtins": {"open", "input", "print", "exec", "breakpoint", "vars", "locals", "globals", "dir", "__import__"}
 }
-# Modules most of whose functions say how the process or the thread is. What code does with a frame is looked at by state.py.
+# Modules most of whose functions say how the process or the thread is. names.py looks at the code that asks for a frame.
 _TAKEN = {
     "sys": {
         "_getframe",

@@ -28,7 +28,7 @@ from mica._dynamo.replay.names import (
     is_own,
     names_in,
     refusal_of,
-)  # fmt: skip
+)
 from mica._dynamo.replay.observe import Refused
 from mica._dynamo.replay.reused import Reused
 from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS
