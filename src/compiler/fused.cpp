@@ -19,6 +19,10 @@ bool FusedGroup::uses(int slot) const {
   return std::any_of(uses_.begin(), uses_.end(), [slot](const Use& u) { return u.slot == slot; });
 }
 
+bool FusedGroup::writes(int slot) const {
+  return std::any_of(uses_.begin(), uses_.end(), [slot](const Use& u) { return u.slot == slot && u.written; });
+}
+
 // Whether two accesses are the two halves of the same rows: they have no element in common.
 static bool are_halves(const Access& a, const Access& b, const Call& call) {
   const int last = call.ndim - 1;

@@ -20,6 +20,9 @@ namespace mica::recording {
 // calls, one for each half. Dimensions of one element are left out. New calls are put into `made`.
 std::vector<const Call*> in_halves(const std::vector<const Call*>& calls, std::deque<MadeCall>& made);
 
+// The number of the call, among the `count` that a plan was made of, that a call of a group was made of.
+size_t origin(const Call* call, const Call* calls, size_t count);
+
 class FusedGroup {
  public:
   explicit FusedGroup(const Call& first);
@@ -48,7 +51,12 @@ class FusedGroup {
   bool precedes(const Call& call) const;
   bool precedes(const FusedGroup& later) const;
   const std::vector<const Call*>& calls() const { return calls_; }
+  // Whether some of its results may never be stored.
+  bool keeps_results() const { return calls_.size() > 1 && !is_attention(); }
   bool uses(int slot) const;
+  bool writes(int slot) const;
+  // Takes over the calls of a group that need not run, because this group does without what they write.
+  void stands_for(const FusedGroup& group) { calls_.insert(calls_.end(), group.calls_.begin(), group.calls_.end()); }
   // Whether the group can be a part of a sequence: it is a loop of few elements or a sum.
   bool is_short() const;
   // Writes the group's loop, the first time that it is asked for, and fills it in. Returns null where its instructions
@@ -100,11 +108,18 @@ class FusedPlan {
   void absorb_into_last();
   bool absorb_written_norm();
   void absorb_loops();
+  void read_heads_in_place(const Call* calls, int count);
+  struct Heads {
+    Operand source;    // what attention can read
+    size_t group;      // that copies it
+    const Call* copy;  // by which the group does it, among the calls that the plan is made of
+  };
+  std::optional<Heads> heads_of(size_t attention, int operand, const Call* calls, int count) const;
   bool begins_early(size_t group) const;
   bool run_sequence(size_t first, size_t last, const std::vector<Slot>& slots) const;
   void note(size_t first, size_t last, const Call* calls, std::vector<Progress>& progress) const;
 
-  std::deque<MadeCall> halves_;
+  std::deque<MadeCall> made_;  // calls of groups that were made of the plan's calls
   std::vector<FusedGroup> groups_;
   std::vector<char> in_memory_;
   std::vector<int> uses_;  // by slot: how many groups use it

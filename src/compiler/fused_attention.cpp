@@ -4,8 +4,6 @@ namespace mica::recording {
 
 namespace {
 
-constexpr int kKey = 3, kValue = 4, kMask = 5;  // operands of an Attention call
-
 // Whether an Indexed call writes one place of all heads, and no other: its rows lie as those of keys do, which are an
 // operand of attention.
 bool writes_one_place(const Call& write, const Operand& keys) {
@@ -39,7 +37,31 @@ bool find_index(const Operand& keys, const std::vector<const Call*>& before, con
   return true;
 }
 
+// The operands of a call as views; `address(operand)` says where one lies.
+struct Views {
+  int64_t strides[kOperands][kDims];
+  TensorView views[kOperands];
+
+  template <class Address>
+  Views(const Call& call, const Address& address) {
+    for (int k = 0; k < call.noperands; ++k) {
+      const Operand& o = call.operands[k];
+      int64_t count = 1;
+      for (int d = 0; d < o.ndim; ++d) strides[k][d] = o.strides[d] / element_size(o.dtype), count *= o.sizes[d];
+      views[k] = {address(o), o.sizes, strides[k], count, o.ndim, o.dtype, call.device};
+    }
+  }
+  Views(const Views&) = delete;
+};
+
 }  // namespace
+
+bool is_taken(const Call& attention) {
+  const Views of(attention, [](const Operand& o) { return reinterpret_cast<void*>(o.offset); });
+  return fusion_of(attention.device)
+      ->takes_attention(of.views[kQuery], of.views[kKey], of.views[kValue],
+                        attention.noperands > kMask ? of.views[kMask] : TensorView());
+}
 
 std::optional<NewKeys> find_new_keys(const Call& attention, const std::vector<const Call*>& before) {
   NewKeys found;
@@ -57,19 +79,12 @@ void run_attention(const Call& call, const std::vector<Slot>& slots, const std::
   const auto address = [&](const Operand& o) {
     return static_cast<char*>(slots[o.slot].storage->address()) + o.offset;
   };
-  int64_t strides[kOperands][kDims];
-  TensorView views[kOperands];
-  for (int k = 0; k < call.noperands; ++k) {
-    const Operand& o = call.operands[k];
-    int64_t count = 1;
-    for (int d = 0; d < o.ndim; ++d) strides[k][d] = o.strides[d] / element_size(o.dtype), count *= o.sizes[d];
-    views[k] = {address(o), o.sizes, strides[k], count, o.ndim, o.dtype, call.device};
-  }
+  const Views of(call, address);
   const auto& arguments = *reinterpret_cast<const AttentionArguments*>(call.arguments);
-  const TensorView mask = call.noperands > kMask ? views[kMask] : TensorView();
-  FusedAttention attention{
-      views[0],        views[1],          views[2], views[kKey], views[kValue], mask, arguments.is_causal,
-      arguments.scale, found.has_value(), nullptr,  nullptr};
+  const TensorView mask = call.noperands > kMask ? of.views[kMask] : TensorView();
+  FusedAttention attention{of.views[0], of.views[1],         of.views[kQuery], of.views[kKey],    of.views[kValue],
+                           mask,        arguments.is_causal, arguments.scale,  found.has_value(), nullptr,
+                           nullptr};
   if (found) {
     const auto number = [&](const Operand* o) { return o ? reinterpret_cast<const int64_t*>(address(*o)) : nullptr; };
     attention.key_place = number(found->key_index);

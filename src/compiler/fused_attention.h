@@ -8,6 +8,11 @@
 
 namespace mica::recording {
 
+inline constexpr int kQuery = 2, kKey = 3, kValue = 4, kMask = 5;  // operands of an Attention call
+
+// Whether the backend computes attention whose operands lie as the call says. Of addresses it learns the alignment.
+bool is_taken(const Call& attention);
+
 // Where the calls that run directly before attention write its keys and its values: at a place that an index names.
 // Null: they write none.
 struct NewKeys {

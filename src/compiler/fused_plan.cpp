@@ -10,7 +10,7 @@
 namespace mica::recording {
 
 void FusedPlan::take_numbers() {
-  for (MadeCall& made : halves_) recording::take_numbers(made, *made.origin);
+  for (MadeCall& made : made_) recording::take_numbers(made, *made.origin);
 }
 
 FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slots, const std::vector<bool>& needed)
@@ -21,7 +21,7 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
   std::vector<const Call*> listed;
   for (int c = 0; c < count; ++c)
     if (needed[c] && !calls[c].device.is_cpu()) listed.push_back(&calls[c]);
-  for (const Call* call : in_halves(listed, halves_)) {
+  for (const Call* call : in_halves(listed, made_)) {
     bool joined = false;
     const int last = static_cast<int>(groups_.size()) - 1;
     for (int g = last; g >= 0 && g > last - kLookBack && !joined; --g) {
@@ -33,11 +33,12 @@ FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slot
     absorb_into_last();
   }
   absorb_loops();
+  read_heads_in_place(calls, count);
   for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
     const FusedGroup* last = nullptr;
     for (const FusedGroup& g : groups_)
       if (g.uses(slot)) ++uses_[slot], last = &g;
-    if (uses_[slot] > 1 || (last && last->calls().size() == 1)) in_memory_[slot] = 1;
+    if (uses_[slot] > 1 || (last && !last->keeps_results())) in_memory_[slot] = 1;
   }
   for (FusedGroup& g : groups_) {
     if (g.calls().size() == 1 || g.fits(in_memory_)) continue;
@@ -142,8 +143,7 @@ bool FusedPlan::run_sequence(size_t first, size_t last, const std::vector<Slot>&
   return fusion_of(device)->run_sequence(device, parts.data(), static_cast<int>(parts.size()));
 }
 
-// The number of the call, among those that a plan was made of, that a call of a group was made of.
-static size_t origin(const Call* call, const Call* calls, size_t count) {
+size_t origin(const Call* call, const Call* calls, size_t count) {
   while (call < calls || call >= calls + count) call = static_cast<const MadeCall*>(call)->origin;
   return static_cast<size_t>(call - calls);
 }

@@ -78,8 +78,10 @@ class Attention:
         q = turned(heads(x, self.q, HEADS), self.cosine, self.sine)
         write(self.keys, at, turned(heads(x, self.k, KEY_HEADS), self.cosine, self.sine))
         write(self.values, at, heads(x, self.v, KEY_HEADS))
-        a = F.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=mask, enable_gqa=True)
-        return x + F.linear(a.transpose(1, 2).reshape(1, 1, WIDTH), self.o)
+        return x + F.linear(self.attend(q, mask).transpose(1, 2).reshape(1, 1, WIDTH), self.o)
+
+    def attend(self, q, mask):
+        return F.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=mask, enable_gqa=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -99,6 +101,98 @@ def test_layers_of_attention(dtype, at):
     ran, early = agree(run, ramp(1, 1, WIDTH, dtype=dtype), place(at), changed=changed)
     assert early == (11, 3)  # all but the first product
     assert ran["calls"] - ran["dead"] > 40 and ran["flushes"] == 1
+
+
+def repeated(t, times=HEADS // KEY_HEADS):
+    batch, count, length, width = t.shape
+    return t[:, :, None].expand(batch, count, times, length, width).reshape(batch, count * times, length, width)
+
+
+class Repeating(Attention):
+    """Repeats the heads of keys and values, as transformers does where there is a mask."""
+
+    def attend(self, q, mask):
+        return F.scaled_dot_product_attention(q, repeated(self.keys), repeated(self.values), attn_mask=mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_heads_that_are_repeated_are_read_where_they_lie(dtype):
+    layers = [Repeating(10 * i, dtype) for i in range(3)]
+    seen = (torch.arange(LENGTH) < 9)[None, None, None].to("fusing")
+
+    def run(x, at):
+        for layer in layers:
+            x = layer(x, at, mask=seen)
+        return x
+
+    changed = [t for layer in layers for t in (layer.keys, layer.values)]
+    ran, early = agree(run, ramp(1, 1, WIDTH, dtype=dtype), place(7), changed=changed)
+    assert ran["loops"] == 9 and early == (5, 3)
+
+
+def attend(q, keys, values):
+    return F.scaled_dot_product_attention(q, keys, values)
+
+
+def test_heads_in_a_batch_and_with_rows_side_by_side():
+    for batch, key_heads in ((1, 1), (3, 1), (3, 2), (2, HEADS)):
+        for by_rows in (False, True):
+            shape = (batch, LENGTH, key_heads, HEAD) if by_rows else (batch, key_heads, LENGTH, HEAD)
+            keys, values = (weight(*shape, seed=i) for i in (1, 2))
+            if by_rows:
+                keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+            q = weight(batch, HEADS, 1, HEAD, seed=3)
+            times = HEADS // key_heads
+            ran, _ = agree(lambda q, k=keys, v=values, t=times: attend(q, repeated(k, t), repeated(v, t)), q)
+            assert ran["loops"] == 1
+
+
+def test_heads_that_cannot_be_read_where_they_lie():
+    keys, values = (weight(1, KEY_HEADS, LENGTH, HEAD, seed=i) for i in (1, 2))
+    q, more = weight(1, HEADS, 1, HEAD, seed=3), weight(1, HEADS, LENGTH, HEAD, seed=4)
+
+    def asked_for(q):
+        k = repeated(keys)
+        return attend(q, k, repeated(values)), k
+
+    def changed_in_between(q):
+        k, v = repeated(keys), repeated(values)
+        keys.mul_(2)
+        values.index_copy_(2, place(4), q[:, :KEY_HEADS])
+        return attend(q, k, v)
+
+    def used_twice(q):
+        k, v = repeated(keys), repeated(values)
+        return attend(attend(q, k, v), k, v)
+
+    def changed_afterwards(q):
+        k, v = repeated(keys), repeated(values)
+        k.mul_(2)
+        return attend(q, k, v)
+
+    def by_turns(q):  # heads 0, 1, 0, 1
+        return attend(q, *(t.repeat(1, HEADS // KEY_HEADS, 1, 1) for t in (keys, values)))
+
+    def one_of_the_two(q):
+        return attend(q, repeated(keys), more), attend(q, more, repeated(values))
+
+    def other_numbers(q):
+        return attend(q, repeated(keys[:, :1], HEADS), repeated(values))
+
+    def rounded(q):
+        return attend(q, repeated(keys.double()).float(), repeated(values.double()).float())
+
+    def of_one_cache(q):
+        return attend(q, repeated(keys), repeated(keys))
+
+    def a_view_of_it(q):
+        return attend(q, repeated(keys)[:, :, 1:], repeated(values)[:, :, 1:])
+
+    for run in (
+        asked_for, changed_in_between, used_twice, changed_afterwards, by_turns, one_of_the_two, other_numbers,
+        rounded, of_one_cache, a_view_of_it,
+    ):  # fmt: skip
+        agree(run, q, changed=[keys, values])
 
 
 def elsewhere(cache, at, new):
@@ -225,6 +319,8 @@ class Program:
                 self.caches[which].index_copy_(2, self.places[which], new)
             elif kind == "attention":
                 keys, values = self.caches[which], self.caches[int(second * 3)]
+                if first < 0.5:
+                    keys, values = repeated(keys[:, :KEY_HEADS]), repeated(values[:, 1 : 1 + KEY_HEADS])
                 found = F.scaled_dot_product_attention(a.view(1, 1, HEADS, HEAD).transpose(1, 2), keys, values)
                 rows.append(found.transpose(1, 2).reshape(1, 1, WIDTH))
             elif kind == "sum":
