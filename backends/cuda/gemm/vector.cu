@@ -60,12 +60,10 @@ __device__ float plus_product(float sum, const Piece<T>& a, const Piece<T>& b) {
 }
 
 // kWarps warps have kColumns columns together, and a lane has kAtOnce pieces of each under way. Threads bring kOwn
-// pieces of the row each to shared memory; if that is none, it is read where it lies. Two blocks of a multiprocessor
-// wait while two others compute.
-template <class T, class N, class F, int kWarps, int kColumns, int kAtOnce, int kOwn>
-__global__ void __launch_bounds__(kThreads, kAtOnce* kColumns > 12 ? 2
-                                            : kAtOnce > 2          ? std::is_same_v<N, NoNorm> ? 3 : 2
-                                                                   : 4)
+// pieces of the row each to shared memory; if that is none, it is read where it lies. A multiprocessor has room for
+// kResident blocks: of four, two wait while two others compute.
+template <class T, class N, class F, int kWarps, int kColumns, int kAtOnce, int kOwn, int kResident>
+__global__ void __launch_bounds__(kThreads, kResident)
     rows_kernel(const __grid_constant__ Rows<T> p, const __grid_constant__ N norm, const __grid_constant__ F tail) {
   constexpr bool kSum = std::is_same_v<F, SumTail<T>>, kSilu = std::is_same_v<F, SiluTail<T>>,
                  kHeads = std::is_same_v<F, HeadsTail<T>>;
@@ -205,7 +203,7 @@ constexpr int kFewestByFour = 1024, kMostByFour = 4096;
 template <class T, class N, class F>
 void start(Rows<T>& p, const N& norm, const F& tail, int device) {
   constexpr bool kNorm = !std::is_same_v<N, NoNorm>;
-  const auto run = [&]<int kWarps, int kColumns, int kAtOnce, int kOwn>() {
+  const auto run = [&]<int kWarps, int kColumns, int kAtOnce, int kOwn, int kResident = 4>() {
     constexpr int kOfBlock = kWarpsOfBlock / kWarps * kColumns;
     int blocks = 0;
     for (int i = 0; i < p.count; ++i) {
@@ -213,7 +211,7 @@ void start(Rows<T>& p, const N& norm, const F& tail, int device) {
       blocks += static_cast<int>(blocks_for(p.products[i].columns, kOfBlock));
     }
     if (p.paired) blocks = static_cast<int>(blocks_for(p.products[0].columns, kOfBlock / 2));
-    constexpr auto kKernel = rows_kernel<T, N, F, kWarps, kColumns, kAtOnce, kOwn>;
+    constexpr auto kKernel = rows_kernel<T, N, F, kWarps, kColumns, kAtOnce, kOwn, kResident>;
     launch<kKernel>(device, blocks, kThreads, p, norm, tail);
   };
   int columns = 0;
@@ -226,13 +224,14 @@ void start(Rows<T>& p, const N& norm, const F& tail, int device) {
     if (pieces <= 64) return run.template operator()<2, 2, 2, kNorm>();
   }
   // Products with a loop behind them stand in a chain. They do best with little under way, which leaves room for blocks
-  // of the next kernel: these ask for their matrices early. On an H200, a token of a Llama takes 0.742 ms as it is
-  // here, 0.745 where sums have four columns with two pieces each, and 0.770 where gates have them, too.
+  // of the next kernel: these ask for their matrices early. On an H200, a token of a Llama takes 0.003 ms more where
+  // sums have four columns with two pieces each, 0.025 more where gates have them, too, and 0.025 more where heads have
+  // them, for which the registers do not suffice.
   if (pieces > kFewPieces) {
     if constexpr (kNorm) {
-      run.template operator()<4, 2, 6, 2>();
+      run.template operator()<4, 2, 6, 2, 2>();
     } else if constexpr (std::is_same_v<F, NoTail>) {
-      run.template operator()<4, 2, 6, 0>();
+      run.template operator()<4, 2, 6, 0, 3>();
     } else {
       run.template operator()<4, 2, 2, 0>();
     }
@@ -241,7 +240,11 @@ void start(Rows<T>& p, const N& norm, const F& tail, int device) {
   } else if constexpr (std::is_same_v<F, SumTail<T>>) {
     run.template operator()<4, 2, 2, kNorm>();
   } else if (columns >= kFewestByFour && columns <= kMostByFour) {
-    run.template operator()<4, 4, 2, kNorm>();
+    if constexpr (std::is_same_v<F, HeadsTail<T>>) {
+      run.template operator()<4, 4, 1, kNorm, 3>();
+    } else {
+      run.template operator()<4, 4, 2, kNorm>();
+    }
   } else {
     run.template operator()<4, 2, 2, kNorm>();
   }
