@@ -36,7 +36,7 @@ _PLAIN = (*CONSTANTS, mica.Generator, enum.Enum, type)
 
 
 class CallLists:
-    """Replays calls on tensors of the CPU as lists of calls."""
+    """Replays calls on tensors of the CPU and of GPUs as lists of calls."""
 
     places = False
     draws = True
@@ -44,11 +44,12 @@ class CallLists:
 
     @staticmethod
     def takes(device):
-        return device.type == "cpu"
+        return device.type in ("cpu", "cuda")
 
     @staticmethod
     def is_busy():
-        return False
+        """A graph of the program's own is captured: what is observed and compared before a list has no place in it."""
+        return mica.cuda.is_initialized() and mica.cuda.is_current_stream_capturing()
 
     in_turn = contextlib.nullcontext
 
@@ -61,9 +62,11 @@ class CallLists:
             recorder.end()
             if (difference := snapshot.difference()) is not None:
                 raise Refused(difference)
+            if kind.observation.ordered_by is not None:
+                raise Refused(f"it calls {kind.observation.ordered_by}")
             if recorder.number_of_calls < cls.fewest_calls:
                 raise Refused("it calls few operations")
-            changes = bool(kind.changed or kind.changed_arguments or kind.draws or recorder.draws)
+            changes = bool(kind.changed or kind.changed_arguments or kind.draws or kind.draws_on_gpus or recorder.draws)
             if changes and recorder.of_values:
                 raise Refused(f"it changes what was there before, and {recorder.of_values} may give other shapes")
             result = recorder.encoded(value, snapshot.known)

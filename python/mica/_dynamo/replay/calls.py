@@ -52,6 +52,7 @@ class _Kind:
         # Tensors of its arguments, and what it changed.
         self.addresses, self.changed, self.changed_arguments = (), (), ()
         self.draws = False  # whether it drew random numbers of the CPU
+        self.draws_on_gpus = False
 
 
 _known = weakref.WeakSet()
@@ -224,7 +225,8 @@ class Replayed:
         changed = proven.changed_by(arguments, snapshot, kind.observation)
         if changed is not None:
             kind.snapshot, kind.addresses = snapshot, [each.data_ptr() for each in arguments.tensors]
-            kind.changed, kind.changed_arguments, kind.draws = changed, proven.changed_arguments, proven.draws
+            kind.changed, kind.changed_arguments = changed, proven.changed_arguments
+            kind.draws, kind.draws_on_gpus = proven.draws, proven.draws_on_gpus
 
     def _refuse(self, kind, reason):
         if reason is not None:
@@ -237,12 +239,14 @@ class Replayed:
         snapshot = self._snapshot(kind, arguments)
         state = list(snapshot.tensors)
         before = [_C._change_count(each) for each in (*state, *tensors)]
-        draws = mica.get_rng_state()
+        draws, draws_on_gpus = mica.get_rng_state(), _states_on_gpus((*state, *tensors))
         observation = Observation()
         result = observation.run(self.call, args, kwargs)
         after = [_C._change_count(each) for each in (*state, *tensors)]
         reason = observation.reason or snapshot.difference() or self._not_worthwhile(observation)
         kind.draws = not mica.equal(draws, mica.get_rng_state())
+        draws = zip(draws_on_gpus, _states_on_gpus((*state, *tensors)), strict=True)
+        kind.draws_on_gpus = any(not mica.equal(*states) for states in draws)
         if reason is None and kind.draws and not kind.way.draws:
             reason = "it draws random numbers on the CPU"
         self._refuse(kind, reason)
@@ -281,6 +285,14 @@ class Replayed:
         if len(self._proven) >= _MOST_PROVEN:
             del self._proven[next(iter(self._proven))]
         self._proven[alike] = proven
+
+
+def _states_on_gpus(tensors):
+    """The states of the generators of the current GPU and of those where the tensors are."""
+    if not mica.cuda.is_initialized():
+        return []
+    devices = {each.device.index for each in tensors if each.is_cuda} | {mica.cuda.current_device()}
+    return [mica.cuda.get_rng_state(each) for each in sorted(devices)]
 
 
 class LongLists(CallLists):

@@ -148,7 +148,8 @@ class Proven:
         self._others, self._same = _C._Snapshot(tuple(others)), walk.same
         # Tensors that the call changes: numbers of those of the objects, and others as they are.
         self._changed = [walk.numbers.get(id(each), each) for each in kind.changed]
-        self.changed_arguments, self.draws = kind.changed_arguments, kind.draws
+        self.changed_arguments = kind.changed_arguments
+        self.draws, self.draws_on_gpus = kind.draws, kind.draws_on_gpus
         self.usable = True
 
     def changed_by(self, arguments, snapshot, observation):

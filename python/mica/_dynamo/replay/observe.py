@@ -47,6 +47,12 @@ _SETTINGS = {
     "_get_cpu_allow_fp16_reduced_precision_reduction": ((),),
 }  # fmt: skip
 _TAKEN_OF_MICA = ("save_for_backward",)
+# Functions that order the work of a GPU, or say how it is. A captured graph has that order in it, a list of calls has not.
+_OF_STREAMS = frozenset((
+    "_current_stream", "_set_stream", "_new_stream", "_stream_done", "_new_event", "_record_event", "_wait_event",
+    "_event_done", "_free_event", "_record_stream", "record_stream", "_set_device", "_empty_cache", "_set_memory_limit",
+    "_reset_peak_memory_stats", "_seed_devices",
+))  # fmt: skip
 _PLAIN_OWNERS = (
     str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice, type(None), property, type,
     types.FunctionType, types.MethodType, types.GeneratorType, types.MappingProxyType, types.GenericAlias,
@@ -85,6 +91,7 @@ class Observation:
         self.codes, self.reason = {}, None
         self.calls = 0  # of functions of Python
         self.said = None  # a function that warns: a replay does without
+        self.ordered_by = None  # a function that orders the work of a GPU
         self.settings = {}  # functions of C that say how the thread or the process is, with arguments to ask them again
 
     def run(self, function, args, kwargs):
@@ -100,6 +107,8 @@ class Observation:
         module = getattr(called, "__module__", None)
         if name in _UNSAID and module == "_warnings":
             self.said = name
+        if name in _OF_STREAMS:
+            self.ordered_by = name
         if module == "_abc":  # it was asked whether a class is one of those of an abstract class
             self.settings[_abc.get_cache_token] = ((),)
         elif name in _SETTINGS and called is getattr(_C, name, None):
