@@ -102,11 +102,27 @@ HWY_INLINE V sin_of_turns(D d, V x, hn::TFromD<hn::RebindToUnsigned<D>> quarter_
   return hn::Xor(value, hn::BitCast(d, sign));
 }
 
+// Where a is not below b, or either is NaN. (Of Not(Lt(a, b)) GCC makes two instructions with AVX-512.)
+template <class D, class V>
+HWY_INLINE hn::MFromD<D> not_below([[maybe_unused]] D d, V a, V b) {
+#if MICA_SIMD_AVX512
+  if constexpr (sizeof(V) == 64 && FloatLanes<D>) return {_mm512_cmp_ps_mask(a.raw, b.raw, _CMP_NLT_UQ)};
+  if constexpr (sizeof(V) == 64 && DoubleLanes<D>) return {_mm512_cmp_pd_mask(a.raw, b.raw, _CMP_NLT_UQ)};
+#endif
+  return hn::Not(hn::Lt(a, b));
+}
+
+// Where arguments are too far from zero for the short reductions, or NaN.
+template <class D, class V>
+HWY_INLINE auto are_far(D d, V x) {
+  const hn::TFromD<D> limit = sizeof(limit) == 4 ? kFloatTurnsLimit : kStepLimit;
+  return not_below(d, hn::Abs(x), hn::Set(d, limit));
+}
+
 // Replaces, by `far`, the lanes of `result` whose arguments are too far from zero.
 template <class D, class V, class F>
 HWY_INLINE V with_far_arguments(D d, V x, V result, F far) {
-  const hn::TFromD<D> limit = sizeof(limit) == 4 ? kFloatTurnsLimit : kStepLimit;
-  const auto is_far = hn::Not(hn::Lt(hn::Abs(x), hn::Set(d, limit)));
+  const auto is_far = are_far(d, x);
   if (any_lane(d, is_far)) result = hn::IfThenElse(is_far, far(d, x), result);
   return result;
 }
@@ -243,7 +259,7 @@ HWY_INLINE V quotient_of_sums(D d, Pair<V> n, Pair<V> v) {
 
 // sin / cos, or -cos / sin of an odd number of quarter turns.
 template <FloatLanes D>
-HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
+HWY_INLINE hn::VFromD<D> tan_of_near(D d, hn::VFromD<D> x) {
   using V = hn::VFromD<D>;
   const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
   const auto [sine, cosine] = sine_and_cosine(d, turns.hi, turns.lo);
@@ -255,8 +271,7 @@ HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
   const Pair<V> above{hn::IfThenElse(odd, cosine.hi, sine.hi), hn::IfThenElse(odd, quartic, cubic)};
   const Pair<V> below{hn::IfThenElse(odd, sine.hi, cosine.hi), hn::IfThenElse(odd, cubic, quartic)};
   const V tangent = hn::Xor(quotient_of_sums(d, above, below), hn::IfThenElseZero(odd, hn::SignBit(d)));
-  const V result = zero_as_it_is(d, x, tangent);
-  return with_far_arguments(d, x, result, [](auto dd, auto v) HWY_ATTR { return tan_of_far(dd, v); });
+  return zero_as_it_is(d, x, tangent);
 }
 
 template <DoubleLanes D, class V>
@@ -279,8 +294,23 @@ HWY_NOINLINE V tan_of_far(D d, V x) {
 }
 
 template <DoubleLanes D>
+HWY_INLINE hn::VFromD<D> tan_of_near(D d, hn::VFromD<D> x) {
+  return tan_by_table(d, x);
+}
+
+template <class D>
 HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
-  return with_far_arguments(d, x, tan_by_table(d, x), [](auto dd, auto v) HWY_ATTR { return tan_of_far(dd, v); });
+  return with_far_arguments(d, x, tan_of_near(d, x), [](auto dd, auto v) HWY_ATTR { return tan_of_far(dd, v); });
+}
+
+// Two vectors with one test of their range.
+template <class D, class V>
+HWY_INLINE void tan(D d, V (&x)[2]) {
+  if (any_lane(d, hn::Or(are_far(d, x[0]), are_far(d, x[1])))) {
+    for (V& v : x) v = tan(d, v);
+  } else {
+    for (V& v : x) v = tan_of_near(d, v);
+  }
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

@@ -179,6 +179,13 @@ HWY_INLINE TurnedSine<V> turned(V base, V slope, V r) {
   return {hi, hn::NegMulAdd(slope, r, hn::Sub(hi, base))};
 }
 
+// The same with the slope's sign turned.
+template <class V>
+HWY_INLINE TurnedSine<V> turned_back(V base, V minus_slope, V r) {
+  const V hi = hn::NegMulAdd(minus_slope, r, base);
+  return {hi, hn::MulAdd(minus_slope, r, hn::Sub(hi, base))};
+}
+
 // A function of the circle. At the table's points its values are `values` minus `minus_lo`, and its slopes are
 // `slopes`.
 template <DoubleLanes D, class V>
@@ -213,7 +220,7 @@ HWY_INLINE V tan_by_table(D d, V x) {
   const V r = steps.hi, u = hn::Mul(r, r);
   const V minus_cubic = hn::NegMulAdd(hn::Mul(r, u), two_chains(d, u, P::kTan), steps.minus_lo);
   const V t = hn::Sub(r, minus_cubic), minus_lo = hn::Add(minus_cubic, hn::Sub(t, r));
-  const TurnedSine<V> above = turned(sine, cosine, t), below = turned(cosine, hn::Neg(sine), t);
+  const TurnedSine<V> above = turned(sine, cosine, t), below = turned_back(cosine, sine, t);
   const V above_minus_lo = hn::MulAdd(cosine, minus_lo, above.minus_lo);
   const V below_minus_lo = hn::NegMulAdd(sine, minus_lo, below.minus_lo);
   const V inverse = rough_reciprocal(d, below.hi);
