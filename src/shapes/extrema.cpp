@@ -1,4 +1,5 @@
 // Shape rules of the reductions that pick elements: the largest, the smallest, and where they stand.
+#include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
@@ -51,8 +52,8 @@ Selection select(const char* op, Out& values, Out& indices, const Tensor& self, 
   return {set(values, self, dims, keepdim, self.dtype()), set(indices, self, dims, keepdim, DType::Int64), dims};
 }
 
-// The dimension to search. Where all elements are searched, they are searched in their order, for which a copy may be
-// needed.
+// The dimension to search. Where all elements are searched, they are searched in their order: as one dimension, or in a
+// copy where strides allow no such view.
 struct Search {
   Tensor input;
   uint64_t dims;
@@ -67,7 +68,10 @@ Search search(const char* op, Out& out, const Tensor& self, std::optional<int64_
   if (dim) check_not_empty(op, self, dims);
   check_out_dtype(out, DType::Int64);
   set(out, self, dims, keepdim, DType::Int64);
-  return {dim || !out.needs_kernel() ? self : self.contiguous(), dims};
+  if (dim || !out.needs_kernel()) return {self, dims};
+  if (!keepdim && !self.is_contiguous() && view_strides(self.sizes(), self.strides(), {self.numel()}))
+    return {self.view({-1}), 1};
+  return {self.contiguous(), dims};
 }
 
 }  // namespace

@@ -192,6 +192,32 @@ def test_infinities_and_ties():
     assert mica.full((50, 40), -math.inf).logsumexp(0).tolist() == [-math.inf] * 40
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float32", "bfloat16", "uint8"])
+@pytest.mark.parametrize("step", [2, 3, 5, 40])
+def test_many_elements_far_apart(dtype, step):
+    """Their lines are asked for ahead, part by part, which changes nothing of how they are summed up."""
+    flat = mica.randint(0, 8, ((1 << 18) * step // 2 + 13,)).to(getattr(mica, dtype))
+    x = flat[::step]
+    dense = x.contiguous()
+    for name in ("sum", "amax", "argmax"):
+        assert mica.equal(getattr(x, name)(), getattr(dense, name)()), name
+    assert mica.equal(mica.dot(x, x[:]), mica.dot(x, dense))
+    rows = mica.arange(3 * 5 * 99991)[: 3 * 99991 * 5].view(3, 99991 * 5)[:, ::5]
+    assert rows.sum(1).tolist() == rows.contiguous().sum(1).tolist()
+    assert rows.argmax(1).tolist() == [99990] * 3
+
+
+def test_places_among_all_elements_need_no_copy():
+    whole = mica.randint(0, 1000, (30, 80))
+    for x in (whole[:, ::2], whole[:, 1::2], whole[::-1, ::-1], whole[:, ::2].view(5, 6, 40)):
+        expected = x.contiguous().argmax().item(), x.contiguous().argmin().item()
+        with mica.inspect.copies() as log:
+            assert (x.argmax().item(), x.argmin().item()) == expected
+        assert not log
+    assert whole.t().argmax().item() == whole.t().contiguous().argmax().item()
+    assert whole[:, ::2].argmax(keepdim=True).tolist() == [[whole[:, ::2].contiguous().argmax().item()]]
+
+
 def test_empty_tensors():
     e, rows = mica.zeros(0), mica.zeros(3, 0)
     assert (
