@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/fetch_ahead.h"
 #include "backends/cpu/gemm/product.h"
 #include "backends/cpu/gemm/workspace.h"
 #include "backends/cpu/share_runs.h"
@@ -22,6 +23,8 @@ void run_strided_dot(const Scheme& s, const Product& p, int threads) {
   constexpr int64_t kPiece = 512;
   constexpr int kMostSlices = 64;
   const int slices = static_cast<int>(std::clamp<int64_t>(p.k / kElementsPerThread, 1, std::min(threads, kMostSlices)));
+  const int64_t a_stride = p.a.col_stride * s.element_size, b_stride = p.b.row_stride * s.element_size;
+  const bool far = gathers_from_far(p.k, a_stride) && gathers_from_far(p.k, b_stride);
   alignas(64) char sums[kMostSlices * 8];
   parallel_for(0, slices, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slice = begin; slice < end; ++slice) {
@@ -29,8 +32,16 @@ void run_strided_dot(const Scheme& s, const Product& p, int threads) {
       const int64_t last = p.k * (slice + 1) / slices;
       for (int64_t k = p.k * slice / slices; k < last; k += kPiece) {
         const int64_t count = std::min(kPiece, last - k);
-        s.copy(p.a_at(s, 0, k), a, {1, count, count, p.a.col_stride, count, 1});
-        s.copy(p.b_at(s, k, 0), b, {1, count, count, p.b.row_stride, count, 1});
+        const auto copy = [&](int64_t j, int64_t n) {
+          s.copy(p.a_at(s, 0, k + j), a + j * s.sum_size, {1, n, n, p.a.col_stride, n, 1});
+          s.copy(p.b_at(s, k + j, 0), b + j * s.sum_size, {1, n, n, p.b.row_stride, n, 1});
+        };
+        if (far) {
+          gather_fetched(count, s.element_size, copy, GatherSource{p.a_at(s, 0, k), a_stride},
+                         GatherSource{p.b_at(s, k, 0), b_stride});
+        } else {
+          copy(0, count);
+        }
         s.gemv(a, b, pair + s.sum_size, {1, count, 1, count, 1, count, 1});
         add_slices(s, pair, 1, 2);
       }

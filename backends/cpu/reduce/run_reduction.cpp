@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "backends/cpu/fetch_ahead.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -111,6 +112,8 @@ class Walk {
     if (kept_.count == 0) kept_.add({1, 0, {}});
     const int64_t kept = kept_.dim[0].in, reduced = std::abs(reduced_.dim[0].in);
     by_columns_ = kept != 0 && (reduced == 0 || kept < reduced);
+    const int64_t stride = reduced_.dim[0].in;
+    fetches_ = stride > load.bytes && gathers_from_far(reduced_.numel * kept_.numel, stride);
   }
 
   void run() {
@@ -163,6 +166,16 @@ class Walk {
 
   // ---- rows: the fastest dimension is reduced
 
+  void load_run(const char* from, int64_t stride, int64_t n, char* to) const {
+    if (!fetches_) return load_.load(from, stride, n, to);
+    gather_fetched(
+        n, load_.bytes,
+        [&](int64_t first, int64_t count) {
+          load_.load(from + first * stride, stride, count, to + first * load_.loaded_bytes);
+        },
+        GatherSource{from, stride});
+  }
+
   void fold_row(char* accumulator, const char* base, int64_t begin, int64_t end) const {
     const int64_t stride = reduced_.dim[0].in;
     for_each_run(base, begin, end, [&](const char* p, int64_t count, int64_t first) {
@@ -171,7 +184,7 @@ class Walk {
       const int64_t capacity = kRowBufferBytes / load_.loaded_bytes;
       for (int64_t i = 0; i < count; i += capacity) {
         const int64_t n = std::min(capacity, count - i);
-        load_.load(p + i * stride, stride, n, buffer);
+        load_run(p + i * stride, stride, n, buffer);
         op_.rows(accumulator, buffer, 1, 0, n, first + i, context_);
       }
     });
@@ -341,6 +354,7 @@ class Walk {
   char* out_[kMaxOutputs];
   Dims kept_, reduced_;
   bool by_columns_ = false;
+  bool fetches_ = false;  // whether runs that are reduced are gathered from memory
 };
 
 }  // namespace
