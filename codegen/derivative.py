@@ -205,7 +205,7 @@ def node_class(d: Derivative, schema: Schema) -> str:
             else:
                 lines.append(f"    {s.member}_.reset();")
         lines.append("  }")
-    lines.append("};")
+    lines += [*node_maker(d, schema), "};"]
     return "\n".join(lines)
 
 
@@ -232,11 +232,10 @@ def saved_fields(d: Derivative) -> list[str]:
     ]
 
 
-def make_node(d: Derivative, indent: str, in_place: bool = False) -> list[str]:
-    """Statements that create `node` with its edges and its saved inputs."""
-    lines = [f"auto* made = new {d.node};", "node = Ref<Node>::adopt(made);"]
-    lists = [a for a in d.inputs if a.type.is_list]
-    if lists:
+def fill_lines(d: Derivative) -> list[str]:
+    """Statements that give the node `made` its edges and what it saves of the inputs."""
+    lines = []
+    if any(a.type.is_list for a in d.inputs):
         for a in d.inputs:
             if a.type.is_list:
                 lines.append(f"made->{a.name}_count_ = {a.name}.size();")
@@ -253,7 +252,7 @@ def make_node(d: Derivative, indent: str, in_place: bool = False) -> list[str]:
         if s.is_list:
             lines.append(f"made->{s.member}_ = save_list({s.fill});")
         elif s.is_tensor:
-            value = f"{s.fill}.clone()" if in_place and s.fill == "self" else s.fill
+            value = "in_place ? self.clone() : self" if s.fill == "self" else s.fill
             guard = f"if ({' || '.join(f'made->leads_on({i})' for i in s.edges)}) " if s.edges else ""
             lines.append(f"{guard}made->{s.member}_ = SavedTensor({value});")
         elif s.ctype.startswith("std::optional<DimVector>"):
@@ -266,4 +265,33 @@ def make_node(d: Derivative, indent: str, in_place: bool = False) -> list[str]:
             lines.append(f"made->{s.member}_ = {s.fill}.vec();")
         else:
             lines.append(f"made->{s.member}_ = {s.ctype}({s.fill});")
-    return [indent + line for line in lines]
+    return lines
+
+
+def read_by_node(d: Derivative, schema: Schema) -> tuple[list[Argument], bool]:
+    """The arguments from which a node is filled, and whether it matters to it that self is changed in place."""
+    used = identifiers_in(" ".join(fill_lines(d)))
+    return [a for a in schema.arguments if a.name in used], "in_place" in used
+
+
+def node_maker(d: Derivative, schema: Schema) -> list[str]:
+    """The function that makes a node with its edges and its saved inputs. All forms of an operation call it: with a copy in each,
+    generated sources took 7 % longer to compile."""
+    arguments, places = read_by_node(d, schema)
+    kinds = ["const Tensor&" if a.type.is_tensor else a.type.cpp_argument() for a in arguments]
+    given = [f"{kind} {a.name}" for kind, a in zip(kinds, arguments, strict=True)] + ["bool in_place"] * places
+    return [
+        f"  [[gnu::noinline]] static Ref<Node> of({', '.join(given)}) {{",
+        f"    auto* made = new {d.node};",
+        "    Ref<Node> node = Ref<Node>::adopt(made);",
+        *("    " + line for line in fill_lines(d)),
+        "    return node;",
+        "  }",
+    ]
+
+
+def make_node(d: Derivative, schema: Schema, in_place: bool = False) -> str:
+    """An expression for a new node."""
+    arguments, places = read_by_node(d, schema)
+    given = [a.name for a in arguments] + [str(in_place).lower()] * places
+    return f"{d.node}::of({', '.join(given)})"

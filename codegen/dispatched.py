@@ -103,8 +103,8 @@ class DispatchedForms:
             self.put(f"std::vector<Tensor> made_ = {function}({given}{count}, recorded);")
             self.put(*(f"Tensor {name} = std::move(made_[{i}]);" for i, name in enumerate(results)))
         if is_list and self.derivative:
-            self.put("if (needs && !result.empty() && is_differentiable(result[0])) {", "  Ref<Node> node;")
-            self.lines += make_node(self.derivative, "    ")
+            self.put("if (needs && !result.empty() && is_differentiable(result[0])) {")
+            self.put(f"  const Ref<Node> node = {make_node(self.derivative, schema)};")
             self.put("  for (const Tensor& t : result) set_history(t, node);", "}")
         else:
             self.history(results)
@@ -161,19 +161,13 @@ class DispatchedForms:
             inputs = ", ".join(a.name for a in derivative.inputs)
             self.put(f"const bool needs = recorded && compute_requires_grad({inputs});")
             self.put("if (recorded) check_inplace(self, needs);", "Ref<Node> node;")
-            outputs = [s for s in derivative.saved if s.is_output]
-            if outputs:
-                self.put(f"{derivative.node}* recorded_node = nullptr;")
-            self.put("if (needs) {")
-            self.lines += make_node(derivative, "    ", in_place=True)
-            if outputs:
-                self.put("  recorded_node = made;")
-            self.put("}")
+            self.put(f"if (needs) node = {make_node(derivative, schema, in_place=True)};")
         _, given = self.handed_call([a.name for a in schema.arguments], in_place=True)
         self.put(f"dispatch::call_none({given}, recorded);")
         if derivative:
             self.put("if (needs) {", f"  {self.op.rebase}(self, node);")
-            self.put(*(f"  recorded_node->{s.member}_ = SavedTensor(self, true);" for s in outputs))
+            node = f"static_cast<{derivative.node}*>(node.get())"
+            self.put(*(f"  {node}->{s.member}_ = SavedTensor(self, true);" for s in derivative.saved if s.is_output))
             self.put("}")
         self.put("return self;")
         text = inplace_signature(schema, False).replace(f" {name}(", f" dispatched_{name}(", 1)

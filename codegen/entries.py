@@ -94,14 +94,14 @@ class Writer(RareForms, DispatchedForms):
         if not self.derivative:
             return
         condition = f"needs && is_differentiable({outputs[0]})" if len(outputs) == 1 else "needs"
-        self.put(f"if ({condition}) {{", "  Ref<Node> node;")
-        self.lines += make_node(self.derivative, "    ")
+        self.put(f"if ({condition}) {{", f"  const Ref<Node> node = {make_node(self.derivative, self.schema)};")
         flags = self.op.output_differentiability or [True] * len(outputs)
         for name, flag in zip(outputs, flags, strict=True):
             self.put(f"  set_history({name}, node);" if flag else f"  node->add_input({name});")
         for s in self.derivative.saved:
             if s.is_output:
-                self.put(f"  made->{s.member}_ = SavedTensor({s.member}, true);")
+                node = f"static_cast<{self.derivative.node}*>(node.get())"
+                self.put(f"  {node}->{s.member}_ = SavedTensor({s.member}, true);")
         self.put("}")
 
     # ---- functional forms
@@ -179,8 +179,8 @@ class Writer(RareForms, DispatchedForms):
         if schema.returns[0].type.is_list:
             self.put(f"std::vector<Tensor> result = views::{op.implementation}({names(schema)});")
             if self.derivative:
-                self.put("if (needs && !result.empty() && is_differentiable(result[0])) {", "  Ref<Node> node;")
-                self.lines += make_node(self.derivative, "    ")
+                self.put("if (needs && !result.empty() && is_differentiable(result[0])) {")
+                self.put(f"  const Ref<Node> node = {make_node(self.derivative, schema)};")
                 self.put("  for (const Tensor& t : result) set_history(t, node);", "}")
             self.put("for (const Tensor& t : result) set_view(t, self, ViewInfo::Creation::MultiOutput);")
         else:
@@ -233,11 +233,7 @@ class Writer(RareForms, DispatchedForms):
         if self.derivative:
             self.needs()
             self.put("check_inplace(self, needs);", "Ref<Node> node;")
-            outputs = [s for s in self.derivative.saved if s.is_output]
-            self.put(f"{self.derivative.node}* recorded = nullptr;" if outputs else "")
-            self.put("if (needs) {")
-            self.lines += make_node(self.derivative, "    ", in_place=True)
-            self.put("  recorded = made;" if outputs else "", "}")
+            self.put(f"if (needs) node = {make_node(self.derivative, schema, in_place=True)};")
         elif op.kind != "composite":
             self.put("check_inplace(self, false);")
         self.inplace_body()
@@ -249,7 +245,8 @@ class Writer(RareForms, DispatchedForms):
                 self.put("if (needs) {", f"  {op.rebase}(self, node);")
                 for s in self.derivative.saved:
                     if s.is_output:
-                        self.put(f"  recorded->{s.member}_ = SavedTensor(self, true);")
+                        node = f"static_cast<{self.derivative.node}*>(node.get())"
+                        self.put(f"  {node}->{s.member}_ = SavedTensor(self, true);")
                 self.put("}")
             self.put("return self;")
         lines = [line for line in self.take() if line.strip()]
