@@ -286,3 +286,55 @@ def test_defaults_are_not_handed_over_by_name():
     x = torch.Tensor._make_subclass(Noted, torch.ones(2))
     torch.addmv(x, torch.ones(2, 2), torch.ones(2), beta=1, alpha=2)
     assert seen == [{"alpha": 2}]
+
+
+def _holder(dispatch):
+    """A class whose tensors hold another one, with this __torch_dispatch__."""
+
+    class Holder(torch.Tensor):
+        @staticmethod
+        def __new__(cls, held, requires_grad=False):
+            return torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, requires_grad=requires_grad)
+
+        def __init__(self, held, requires_grad=False):
+            self.held = held
+
+        __torch_dispatch__ = dispatch
+
+    return Holder
+
+
+@pytest.mark.parametrize("kind", ["plain", "static"])
+def test_a_dispatch_that_is_no_class_method(kind):
+    asked = []
+
+    def answer(func, args, kwargs):
+        def opened(x):
+            return x.held if isinstance(x, Holder) else x
+
+        out = func(*tree_map_only(Holder, opened, args), **(kwargs or {}))
+        return tree_map_only(torch.Tensor, Holder, out)
+
+    def plain(self, func, types, args=(), kwargs=None):
+        asked.append((self, func))
+        return answer(func, args, kwargs)
+
+    def static(func, types, args=(), kwargs=None):
+        asked.append((None, func))
+        return answer(func, args, kwargs)
+
+    class Below(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    Holder = _holder(plain if kind == "plain" else staticmethod(static))
+    a, w = Holder(torch.ones(2)), Holder(torch.full((2,), 3.0), requires_grad=True)
+    assert torch.equal((a + 1).held, torch.full((2,), 2.0))
+    assert asked == [(a if kind == "plain" else None, torch.ops.aten.add.Tensor)]
+    assert a.sum().item() == 2 and float(a[0]) == 1 and type(a.detach()) is Holder
+    (w * w * a).sum().backward()
+    assert type(w.grad) is Holder and torch.equal(w.grad.held, torch.full((2,), 6.0))
+    with Below():
+        assert torch.equal((a * 2).held, torch.full((2,), 2.0))
+    assert torch.equal(torch.cat([torch.zeros(1), a]).held, torch.tensor([0.0, 1.0, 1.0]))
+    assert all((asker is None) == (kind == "static") for asker, _ in asked)

@@ -202,9 +202,7 @@ def item_of(tensor):
         )
     before = _C._set_dispatch_aside(False)
     try:
-        return type(tensor).__torch_dispatch__(
-            mica.ops.aten._local_scalar_dense.default, (type(tensor),), (tensor,), {}
-        )
+        return tensor.__torch_dispatch__(mica.ops.aten._local_scalar_dense.default, (type(tensor),), (tensor,), {})
     finally:
         _C._set_dispatch_aside(before)
 
@@ -275,7 +273,7 @@ def _asked(tensor, operator, types, args, kwargs):
 
 
 def _answer(tensor, operator, types, args, kwargs):
-    answer = type(tensor).__torch_dispatch__(operator, types, args, kwargs)
+    answer = tensor.__torch_dispatch__(operator, types, args, kwargs)  # one that is a plain function gets the tensor
     if answer is NotImplemented:
         raise TypeError(
             f"Multiple dispatch failed for '{operator}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"

@@ -11,6 +11,7 @@ import threading
 import mica
 from mica import _C
 from mica._subclasses.outer_tensors import answer_of, place_alias
+from mica.utils._dispatch_calls import ask_innermost, dispatch_of
 from mica.utils._python_dispatch import TorchDispatchMode
 
 # Calls that the class answers and that leave no node.
@@ -51,9 +52,7 @@ class _Below(TorchDispatchMode):
                 with _C.DisableTorchFunctionSubclass():  # the engine computes here, with plain tensors
                     return func(*args, **(kwargs or {}))
             if _C._len_torch_dispatch_stack():
-                from mica.utils._dispatch_calls import ask_innermost  # the program's modes are asked before its classes
-
-                return ask_innermost(func, types, args, kwargs or {})
+                return ask_innermost(func, types, args, kwargs or {})  # the program's modes come before its classes
             kwargs = kwargs or {}
             return answer_of(
                 func, args, kwargs, lambda: ask_classes(func, types, args, kwargs), is_recorded_class, marks_views=False
@@ -77,7 +76,7 @@ def enable_reentrant_dispatch():
 def ask_classes(operator, types, args, kwargs):
     """The answer of the first class that has one. Subclasses are asked before their bases."""
     for kind in sorted(types, key=lambda kind: -len(kind.__mro__)):
-        answer = kind.__torch_dispatch__(operator, types, args, kwargs)
+        answer = dispatch_of(kind, args, kwargs)(operator, types, args, kwargs)
         if answer is not NotImplemented:
             return answer
     tried = "\n".join(f"  - tensor subclass {kind}" for kind in types)
@@ -92,7 +91,7 @@ def _alias(tensor):
         return None
     before = _C._set_dispatch_aside(False)
     try:
-        answer = type(tensor).__torch_dispatch__(mica.ops.aten.detach.default, (type(tensor),), (tensor,), {})
+        answer = tensor.__torch_dispatch__(mica.ops.aten.detach.default, (type(tensor),), (tensor,), {})
     finally:
         _C._set_dispatch_aside(before)
     if not isinstance(answer, _C.TensorBase) or answer is tensor:

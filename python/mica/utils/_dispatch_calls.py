@@ -1,6 +1,7 @@
 """The way of an operation to a TorchDispatchMode: which operator it is, and its arguments as torch hands them over."""
 
 import functools
+import inspect
 
 import mica
 from mica import _C
@@ -59,23 +60,34 @@ def _place_of_fakes(mode, values):
     return place or getattr(fakes, "last_device", None) or _C.device("meta")
 
 
-def overloaded_types(args, kwargs):
-    """The classes among the tensors of a call that have a __torch_dispatch__ of their own."""
-    found = []
+def _firsts(args, kwargs):
+    """The classes among the tensors of a call that have a __torch_dispatch__ of their own, with the first tensor of each."""
+    found = {}
 
     def look(value):
         if isinstance(value, _C.TensorBase):
             kind = type(value)
             own = getattr(kind, "__torch_dispatch__", None)
-            if own not in (None, _C._disabled_torch_dispatch_impl) and kind not in found:
-                found.append(kind)
+            if own not in (None, _C._disabled_torch_dispatch_impl):
+                found.setdefault(kind, value)
         elif isinstance(value, (list, tuple)):
             for each in value:
                 look(each)
 
     look(args)
     look(list(kwargs.values()))
-    return tuple(found)
+    return found
+
+
+def overloaded_types(args, kwargs):
+    """The classes among the tensors of a call that have a __torch_dispatch__ of their own."""
+    return tuple(_firsts(args, kwargs))
+
+
+def dispatch_of(kind, args, kwargs):
+    """The __torch_dispatch__ of a class, taken from its first tensor of the call: a plain function is bound to it."""
+    own = kind.__torch_dispatch__
+    return _firsts(args, kwargs).get(kind, kind).__torch_dispatch__ if inspect.isfunction(own) else own
 
 
 def ask(mode, operator, types, args, kwargs):
@@ -84,7 +96,7 @@ def ask(mode, operator, types, args, kwargs):
     for kind in types if result is NotImplemented else ():
         _C._push_on_torch_dispatch_stack(mode)  # so that it sees what the class calls
         try:
-            result = kind.__torch_dispatch__(operator, types, args, kwargs)
+            result = dispatch_of(kind, args, kwargs)(operator, types, args, kwargs)
         finally:
             _C._pop_torch_dispatch_stack()
         if result is not NotImplemented:
