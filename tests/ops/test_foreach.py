@@ -95,3 +95,26 @@ def test_the_largest_of_nothing_is_no_norm():
     with pytest.raises(RuntimeError, match="_foreach_norm cannot compute the infinity norm on an empty tensor"):
         mica._foreach_norm([mica.ones(2), mica.ones(0)], float("inf"))
     assert [t.item() for t in mica._foreach_norm([mica.ones(2), mica.ones(0)], 1)] == [2, 0]
+
+
+def test_arguments_by_name():
+    a, b = lists()
+    assert equal(mica._foreach_pow(a, exponent=2), [x**2 for x in a])
+    assert equal(mica._foreach_pow(self=2.0, exponent=a), [2.0**x for x in a])
+    assert equal(mica._foreach_pow(a, exponent=b), [x**y for x, y in zip(a, b, strict=True)])
+    assert equal(mica._foreach_add(self=a, other=b, alpha=2), [x + 2 * y for x, y in zip(a, b, strict=True)])
+    assert equal(mica._foreach_add(a, scalar=2), [x + 2 for x in a])
+    assert equal(mica._foreach_maximum(a, scalars=[0.7, 0.9]), [a[0].clamp(min=0.7), a[1].clamp(min=0.9)])
+    assert equal(mica._foreach_lerp(a, b, weights=a), [x.lerp(y, x) for x, y in zip(a, b, strict=True)])
+    wanted = [x / 2 for x in a]
+    assert mica._foreach_div_(a, scalar=2) is a and equal(a, wanted)
+    for call in (
+        lambda: mica._foreach_pow(a, other=2),
+        lambda: mica._foreach_pow(a),
+        lambda: mica._foreach_pow(a, 2, exponent=3),
+        lambda: mica._foreach_add(a, 1, 2),
+        lambda: mica._foreach_lerp(a, b),
+        lambda: mica._foreach_lerp(a, b, 0.5, weights=a),
+    ):
+        with pytest.raises(TypeError, match="_foreach_"):
+            call()

@@ -93,8 +93,25 @@ def _unary(op):
     return foreach, foreach_
 
 
+def _by_name(name, names, given, named):
+    """The two arguments of a call. torch's overloads have several names for the second one."""
+    given = list(given)
+    for allowed in (("self",), names)[len(given) :]:
+        found = next((each for each in allowed if each in named), None)
+        if found is None:
+            raise TypeError(f"{name}() missing 1 required positional argument: '{allowed[0]}'")
+        given.append(named.pop(found))
+    if named or len(given) > 2:
+        unknown = (
+            f"got an unexpected keyword argument '{next(iter(named))}'" if named else "takes 2 positional arguments"
+        )
+        raise TypeError(f"{name}() {unknown}")
+    return given
+
+
 def _binary(op):
     name = f"_foreach_{op}"
+    names = ("exponent",) if op == "pow" else ("other", "scalar", "scalars")
     options = ("alpha",) if op in ("add", "sub") else ()
 
     def call(function, tensors, other, alpha):
@@ -118,13 +135,15 @@ def _binary(op):
         else:
             getattr(a, f"{op}_")(b, **extra)
 
-    def foreach(self, other, *, alpha=1):
+    def foreach(*given, alpha=1, **named):
+        self, other = _by_name(name, names, given, named) if named or len(given) != 2 else given
         if op == "pow" and not isinstance(self, (list, tuple)):
             _check(other, name)
             return tuple(_C.pow(self, each) for each in other)
         return tuple(call(value, self, other, alpha))
 
-    def foreach_(self, other, *, alpha=1):
+    def foreach_(*given, alpha=1, **named):
+        self, other = _by_name(f"{name}_", names, given, named) if named or len(given) != 2 else given
         call(change, self, other, alpha)
         return self
 
@@ -150,13 +169,20 @@ def _three(op):
     return foreach, foreach_
 
 
-def _foreach_lerp(self, tensors1, weight):
+def _weight(name, weight, named):
+    """The weight of a call, which is named `weights` where it is a list of tensors."""
+    return _by_name(name, ("weight", "weights"), (None, *([] if weight is None else [weight])), named)[1]
+
+
+def _foreach_lerp(self, tensors1, weight=None, **named):
     _check(self, "_foreach_lerp")
+    weight = _weight("_foreach_lerp", weight, named)
     return tuple(_C.lerp(a, b, w) for a, b, w in zip(self, _spread(self, tensors1), _spread(self, weight), strict=True))
 
 
-def _foreach_lerp_(self, tensors1, weight):
+def _foreach_lerp_(self, tensors1, weight=None, **named):
     _check(self, "_foreach_lerp_")
+    weight = _weight("_foreach_lerp_", weight, named)
     for a, b, w in zip(self, _spread(self, tensors1), _spread(self, weight), strict=True):
         a.lerp_(b, w)
     return self
