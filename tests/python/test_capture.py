@@ -357,3 +357,24 @@ def test_hooks_of_tensors_are_not_refused_in_one_graph():
     x = torch.ones(3, requires_grad=True)
     torch.compile(f, backend=CompileCounter(), fullgraph=True)(x).backward()
     assert x.grad.tolist() == [7.0] * 3
+
+
+def test_calls_that_write_into_tensors_and_return_nothing():
+    x = torch.arange(6.0).view(2, 3)
+
+    @torch.compile(backend=(backend := EagerAndRecordGraphs()), fullgraph=True)
+    def unbound(x, first, second):
+        torch.unbind_copy(x * 1, out=[first, second])
+        return first + 1
+
+    @torch.compile(backend=(pieces := EagerAndRecordGraphs()), fullgraph=True)
+    def split(x):
+        out = (torch.zeros(1, 3), torch.zeros(1, 3))
+        torch.split_copy(x * 1, 1, out=out)
+        return out[1] + 1
+
+    first, second = torch.zeros(3), torch.zeros(3)
+    assert unbound(x, first, second).tolist() == [1, 2, 3]
+    assert first.tolist() == [0, 1, 2] and second.tolist() == [3, 4, 5]
+    assert split(x).tolist() == [[4, 5, 6]]
+    assert len(backend.graphs) == len(pieces.graphs) == 1

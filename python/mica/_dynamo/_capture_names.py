@@ -161,9 +161,11 @@ def tensor_factor(func, kwargs):
     return value if isinstance(value := kwargs.get("value"), _C.TensorBase) else None
 
 
-def changes_arguments(func):
-    """Whether a function that returns nothing writes into its arguments, and does nothing else."""
+def changes_arguments(func, kwargs):
+    """Whether a call that returns nothing writes into its arguments, and does nothing else."""
     name = name_of(func)
+    if kwargs.get("out") is not None:  # torch.unbind_copy(x, out=[a, b])
+        return True
     if name == "__setitem__" or (name.startswith("_foreach_") and name.endswith("_")):
         return True
     if not isinstance(func, _Operator):

@@ -289,7 +289,7 @@ class Capture(RecordedGraph):
             whole = not isinstance(error, of_data) and not within and _names.is_refused(name)
             return self._run_now(func, args, kwargs, f"{name}(): {error or type(error).__name__}", whole)
         has_tensors = any(isinstance(leaf, _C.TensorBase) for leaf in tree_leaves(out))
-        if not has_tensors and not (out is None and _names.changes_arguments(func)):
+        if not has_tensors and not (out is None and _names.changes_arguments(func, kwargs)):
             if out is None:
                 return self._run_now(func, args, kwargs, f"{_names.name_of(func)}() returns no tensor")
             return out
