@@ -53,6 +53,23 @@ def test_gradients_of_long_products(dim):
         assert traced(other).allclose(_gradient(function, other), atol=1e-4)
 
 
+def test_second_derivatives_of_long_products_at_zeros():
+    weights, direction = torch.linspace(-1, 1, 100, dtype=torch.float64), torch.linspace(0.5, 2, 100).double()
+
+    def second(x, weights, direction):
+        x = x.clone().requires_grad_()
+        (first,) = torch.autograd.grad((x.cumprod(0) * weights).sum(), x, create_graph=True)
+        return torch.autograd.grad((first * direction).sum(), x)[0]
+
+    x = torch.linspace(0.95, 1.05, 100, dtype=torch.float64)
+    traced = make_fx(second)(x, weights, direction)
+    assert len(traced.graph.nodes) < 400
+    for zeros in ([], [0], [1], [50], [3, 4], [0, 99], [1, 50, 99]):
+        other = x.clone()
+        other[zeros] = 0
+        assert traced(other, weights, direction).allclose(second(other, weights, direction), rtol=1e-9)
+
+
 def test_products_of_open_sizes():
     def gradient(x):
         return torch.autograd.grad(x.cumprod(0).sum(), x)[0]

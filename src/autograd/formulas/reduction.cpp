@@ -202,8 +202,24 @@ Tensor cumsum_backward(const Tensor& grad, int64_t dim) {
 
 namespace {
 
-// A graph has a few operators for each of so many steps. There are thousands where a size is open.
+// A graph has a few operators for each of so many steps.
 constexpr int64_t kFewSteps = 64;
+// Longer lines in a graph may have an open size, for which a formula is taken that does not depend on the size.
+constexpr int64_t kFixedSizes = 1024;
+
+// s(k) = grad(k) + x(k + 1) s(k + 1). After each step s(k) has the terms of twice as many elements from k on, and
+// `factors` the products of as many.
+Tensor sums_by_doubling(const Tensor& grad, const Tensor& x, int64_t dim) {
+  const int64_t n = x.size(dim);
+  Tensor sums = grad, factors = x.narrow(dim, 1, n - 1);
+  for (int64_t reach = 1; reach < n; reach *= 2) {
+    const int64_t count = n - reach;
+    sums = cat({sums.narrow(dim, 0, count) + factors * sums.narrow(dim, reach, count), sums.narrow(dim, count, reach)},
+               dim);
+    if (count > reach) factors = factors.narrow(dim, 0, count - reach) * factors.narrow(dim, reach, count - reach);
+  }
+  return sums;
+}
 
 // The gradient of products of which the first zero of a line is left out: what is before it is divided by as usual, and
 // behind it every product is zero. Its own derivative is right where there is no zero.
@@ -225,14 +241,21 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
   // Where there are zeros, nothing is divided: the product before k times s(k) = grad(k) + x(k + 1) s(k + 1), from the
   // end.
   const int64_t n = x.size(dim);
-  if (dispatch::active && n > kFewSteps) return cumprod_backward_by_zeros(grad, x, dim, result);
-  std::vector<Tensor> sums(n);
-  sums[n - 1] = grad.narrow(dim, n - 1, 1);
-  for (int64_t k = n - 2; k >= 0; --k) sums[k] = grad.narrow(dim, k, 1) + x.narrow(dim, k + 1, 1) * sums[k + 1];
+  const bool is_long = dispatch::active && n > kFewSteps;
+  if (is_long && !(grad_enabled() && n <= kFixedSizes)) return cumprod_backward_by_zeros(grad, x, dim, result);
+  Tensor joined;
+  if (is_long) {
+    joined = sums_by_doubling(grad, x, dim);
+  } else {
+    std::vector<Tensor> sums(n);
+    sums[n - 1] = grad.narrow(dim, n - 1, 1);
+    for (int64_t k = n - 2; k >= 0; --k) sums[k] = grad.narrow(dim, k, 1) + x.narrow(dim, k + 1, 1) * sums[k + 1];
+    joined = cat(sums, dim);
+  }
   DimVector edge(x.sizes());
   edge[wrap_dim(dim, x.dim())] = 1;
   const Tensor before = cat({ones(edge, x.options()), x.narrow(dim, 0, n - 1)}, dim).cumprod(dim);
-  return before * cat(sums, dim);
+  return before * joined;
 }
 
 Tensor cummaxmin_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& indices, int64_t dim) {
