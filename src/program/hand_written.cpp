@@ -25,10 +25,11 @@ void negated(Call& c) { c.give(compute(Arithmetic::Sub, Scalar(0), c.scalar(0)))
 void inverted(Call& c) { c.give(!c.boolean(0)); }
 void as_real(Call& c) { c.give(c.scalar(0).to<double>()); }
 
+template <double (*nearby)(double)>
 void as_whole(Call& c) {
   const Scalar& given = c.scalar(0);
   if (!given.is_floating()) return c.give(given.to<int64_t>());
-  const double value = given.to<double>();
+  const double value = nearby(given.to<double>());
   MICA_CHECK(std::fabs(value) < 9.2e18, "the number ", value, " is too large for a size");
   c.give(static_cast<int64_t>(value));
 }
@@ -212,7 +213,9 @@ constexpr Operator kOperators[] = {
     {"torch.sym_min(Scalar a, Scalar b) -> Scalar", two_numbers<Arithmetic::Min>},
     {"torch.sym_not(bool a) -> bool", inverted},
     {"torch.sym_float(Scalar a) -> float", as_real},
-    {"torch.sym_int(Scalar a) -> int", as_whole},
+    {"torch.sym_int(Scalar a) -> int", as_whole<std::trunc>},
+    {"math.ceil(Scalar a) -> int", as_whole<std::ceil>},
+    {"builtins.round(Scalar a) -> int", as_whole<std::nearbyint>},  // halves to the even number, as in Python
     {"sym_size.int(Tensor self, int dim) -> SymInt", size_of},
     {"sym_stride.int(Tensor self, int dim) -> SymInt", stride_of},
     {"sym_numel(Tensor self) -> SymInt", elements_of},

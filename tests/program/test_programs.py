@@ -1,6 +1,7 @@
 """Programs that torch.export wrote, run in C++ without Python: they compute what the modules do."""
 
 import json
+import math
 import subprocess
 import zipfile
 from pathlib import Path
@@ -257,6 +258,17 @@ def test_arithmetic_of_sizes(tmp_path):
     assert results(tmp_path, [torch.ones(4), torch.ones(9)])[0] == 13
     refused = run_cpp(tmp_path, inputs=[torch.ones(4), torch.ones(10)])
     assert refused.returncode == 1 and "of size 9 at dimension 0 beside its other sizes" in refused.stderr
+
+
+def test_sizes_that_are_rounded(tmp_path):
+    def shares(self, x):
+        n = x.shape[0]
+        return x[: math.ceil(n * 0.3)], x[: round(n * 0.75)], x[: math.floor(n * 0.3)], round(n * 0.25)
+
+    module = module_of(shares)
+    save(export(module, (torch.randn(14),), dynamic_shapes=(({0: Dim("n", min=4)},),)), tmp_path / "model.pt2")
+    for n in (14, 10, 6, 21):
+        same(results(tmp_path, [torch.arange(float(n))]), module(torch.arange(float(n))))
 
 
 @pytest.mark.parametrize("way", ["as exported", "decomposed"])

@@ -34,14 +34,31 @@ def test_factors_that_are_not_what_they_look_like():
     made = math.floor(n * 0.1)
     assert made.node.hint == 2 and not env.guards
     assert made.node.expr.value({"s0": 49}) == math.floor(49 * 0.1)
-    assert math.ceil(n * 0.1) == 3 and len(env.guards) == 1, "what is rounded up by such a factor is fixed"
+    for way, share in ((math.ceil, 0.1), (round, 0.3), (round, 0.75)):
+        made = way(n * share)
+        assert isinstance(made, torch.SymInt) and not env.guards
+        assert all(made.node.expr.value({"s0": k}) == way(k * share) for k in range(2, 99))
+    assert int(n * 0.1) == 2 and len(env.guards) == 1
+    assert not env.replace(n.node.expr).is_number
 
 
-def test_a_share_of_an_open_size_is_exported():
+def test_an_int_of_a_share_relies_on_the_whole_number():
+    program = export(
+        Of(lambda x: x[: int(x.shape[0] * 0.3)]), (torch.randn(14),), dynamic_shapes=(({0: Dim.DYNAMIC},),)
+    )
+    for n in (14, 15, 16):
+        x = torch.randn(n)
+        assert torch.equal(program.module()(x), x[:4])
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(torch.randn(17))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_share_of_an_open_size_is_exported(way):
     import io
 
     def share(x):
-        part = x[: math.floor(x.shape[0] * 0.3)]
+        part = x[: WAYS[way](x.shape[0] * 0.3)]
         return part, part.shape[0], torch.zeros(part.shape[0])
 
     program, file = export(Of(share), (torch.randn(20, 2),), dynamic_shapes=(({0: Dim.DYNAMIC},),)), io.BytesIO()

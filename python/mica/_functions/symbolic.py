@@ -254,6 +254,9 @@ class SymFloat(_Number):
     def __trunc__(self):
         return self._rounded("trunc", math.trunc)
 
+    def __int__(self):
+        return int(self.__trunc__())  # relies on the whole number, which several sizes have
+
     def __floor__(self):
         return self._rounded("floor", math.floor)
 

@@ -216,6 +216,8 @@ class _GraphWriter:
             name = f"_operator.{target.__name__}"
         elif target in (mica.sym_max, mica.sym_min, mica.sym_not, mica.sym_float, mica.sym_int):
             name = f"torch.{target.__name__}"
+        elif target in (math.ceil, round):  # torch saves no program that rounds sizes
+            name = f"{target.__module__}.{target.__name__}"
         else:
             raise NotImplementedError(
                 f"torch.export.save cannot write a call of {getattr(target, '__name__', target)}: .pt2 archives hold operators of torch.ops"

@@ -27,6 +27,7 @@ _OVERLOADS = {theirs: ours for ours, theirs in OVERLOADS.items()}
 _DOUBLE = {f"__{i}{name}__" for name in ("and", "or", "xor", "lshift", "rshift") for i in ("", "i")}
 _PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists")
 _SYMBOLIC = {"sym_max", "sym_min", "sym_not", "sym_float", "sym_int", "sym_ite", "sym_sum"}
+_ROUNDINGS = {"math.ceil": math.ceil, "builtins.round": round}
 _OPERATORS = {"add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_",
               "or_", "getitem"}  # fmt: skip
 
@@ -52,6 +53,8 @@ def found_target(name):
             raise NotImplementedError(f"the program calls {name}, which is no operator of Mica's") from None
     if parts[0] in ("_operator", "operator") and len(parts) == 2 and parts[1] in _OPERATORS:
         return getattr(operator, parts[1])
+    if name in _ROUNDINGS:
+        return _ROUNDINGS[name]
     if parts[0] == "torch" and parts[-1] in _SYMBOLIC:
         return getattr(mica, parts[-1])
     raise NotImplementedError(f"the program calls {name}, which Mica does not read from .pt2 archives")

@@ -3,7 +3,7 @@
 import ast
 import math
 
-from mica.fx.experimental._expressions import FUNCTIONS, call, make, symbol
+from mica.fx.experimental._expressions import FUNCTIONS, WHOLE, call, make, symbol
 
 __all__ = ["parse"]
 
@@ -61,12 +61,14 @@ def _read_call(node):
         return math.prod(args, start=make(1))
     if name == "Pow" and len(args) == 2:
         return _combined("Pow", *args)
+    if name == "ToFloat" and len(args) == 1:
+        return args[0]
     name = _ALIASES.get(name, name)
     if name in ("Max", "Min") and args:
         made = args[0]
         for each in args[1:]:
             made = call(name, made, each)
         return made
-    if name in FUNCTIONS and len(args) == (1 if name == "TruncToInt" else 2):
+    if name in FUNCTIONS and len(args) == (1 if name in WHOLE else 2):
         return call(name, *args)
     raise ValueError(f"sizes are not computed with {name}")

@@ -19,7 +19,7 @@ __all__ = [
     "power",
     "symbol",
     "truediv",
-    "truncated",
+    "whole",
 ]
 
 
@@ -67,7 +67,11 @@ FUNCTIONS = {
     "Max": max,
     "Min": min,
     "TruncToInt": math.trunc,
+    "CeilToInt": math.ceil,
+    "RoundToInt": round,
 }
+# Functions of one number, which may be a float, with a whole result.
+WHOLE = frozenset(["TruncToInt", "CeilToInt", "RoundToInt"])
 
 
 class Expression:
@@ -236,8 +240,8 @@ def _product(bounds):
 def _atom_bounds(atom, ranges):
     if isinstance(atom, Symbol):
         return ranges.get(atom, (0, None))
-    if atom.name == "TruncToInt":
-        return tuple(None if end is None else math.trunc(end) for end in atom.args[0].bounds(ranges))
+    if atom.name in WHOLE:
+        return tuple(None if end is None else FUNCTIONS[atom.name](end) for end in atom.args[0].bounds(ranges))
     (a, b), (c, d) = (each.bounds(ranges) for each in atom.args)
     if atom.name == "FloorDiv" and a is not None and a >= 0 and c is not None and c > 0:
         return (0 if d is None else a // d), (None if b is None else b // c)
@@ -256,7 +260,7 @@ def is_fractional(expr):
     """Whether an expression has quotients or powers that are no whole numbers."""
     calls = [atom for atoms in expr.terms for atom in atoms if isinstance(atom, Call)]
     return any(
-        call.name in ("TrueDiv", "FloatPow") or (call.name != "TruncToInt" and any(map(is_fractional, call.args)))
+        call.name in ("TrueDiv", "FloatPow") or (call.name not in WHOLE and any(map(is_fractional, call.args)))
         for call in calls
     ) or any(isinstance(factor, float) for factor in expr.terms.values())
 
@@ -325,9 +329,9 @@ def power(a, b):
     return Expression({(Call("FloatPow", (a, b)),): 1})
 
 
-def truncated(a):
-    """The whole number that is left of a float."""
-    return make(math.trunc(a.number)) if a.is_number else Expression({(Call("TruncToInt", (a,)),): 1})
+def whole(name, a):
+    """A whole number near a float, by one of the functions in WHOLE."""
+    return make(FUNCTIONS[name](a.number)) if a.is_number else Expression({(Call(name, (a,)),): 1})
 
 
 def maximum(a, b):
@@ -343,6 +347,8 @@ def minimum(a, b):
 
 
 def call(name, *args):
+    if name in WHOLE:
+        return whole(name, *args)
     functions = {
         "FloorDiv": floordiv,
         "Mod": modulo,
@@ -350,6 +356,5 @@ def call(name, *args):
         "FloatPow": power,
         "Max": maximum,
         "Min": minimum,
-        "TruncToInt": truncated,
     }
     return functions[name](*args)

@@ -1,13 +1,14 @@
 """What stands among the arguments of a traced graph: names of inputs, nests of them, and open sizes."""
 
 import inspect
+import math
 import operator
 import sys
 
 import mica
 from mica import _C
 from mica.fx._codegen import CodeGen
-from mica.fx.experimental._expressions import Symbol, is_fractional, symbol
+from mica.fx.experimental._expressions import WHOLE, Symbol, is_fractional, symbol
 from mica.fx.experimental._truths import Joined
 from mica.fx.node import Node
 from mica.utils._pytree import tree_flatten
@@ -83,6 +84,7 @@ def has_data(truth):
 
 
 _FUNCTIONS = {"FloorDiv": operator.floordiv, "Mod": operator.mod, "TrueDiv": operator.truediv, "FloatPow": operator.pow}
+_ROUNDINGS = {"CeilToInt": math.ceil, "RoundToInt": round}
 
 
 _ROOTS = (-0.5, 0.5, -0.25, 0.25)
@@ -272,8 +274,8 @@ class SizeNodes:
                 node = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")
         elif atom.name in _FUNCTIONS:
             node = self._call(_FUNCTIONS[atom.name], tuple(map(self.node, atom.args)))
-        elif atom.name == "TruncToInt":
-            node = self._call(mica.sym_int, tuple(map(self.node, atom.args)))
+        elif atom.name in WHOLE:
+            node = self._call(_ROUNDINGS.get(atom.name, mica.sym_int), tuple(map(self.node, atom.args)))
         else:
             node = self._call(mica.sym_max if atom.name == "Max" else mica.sym_min, tuple(map(self.node, atom.args)))
         self._note(node, expr)

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from mica.fx.experimental._expressions import Expression, Symbol, floordiv, make, modulo, truncated
+from mica.fx.experimental._expressions import WHOLE, Expression, Symbol, floordiv, make, modulo, whole
 
 __all__ = ["rounded"]
 
@@ -34,7 +34,7 @@ def _of_atom(atom):
         made = _fractions(atom.args[0])
         by = Fraction(atom.args[1].number)
         return None if made is None else {key: value / by for key, value in made.items()}
-    if atom.name == "TruncToInt":
+    if atom.name in WHOLE:
         return {(atom,): Fraction(1)}
     is_whole = atom.name in ("FloorDiv", "Mod", "Max", "Min") and all(map(_is_whole, atom.args))
     return {(atom,): Fraction(1)} if is_whole else None
@@ -69,13 +69,19 @@ def _quotient(expr):
     return Expression({key: int(value * below) for key, value in made.items()}), make(below)
 
 
+def _of_float(expr, way, ranges):
+    """The whole number near an expression whose factors, such as 0.7, stay floats."""
+    low, _ = expr.bounds(ranges)
+    if low is None or low < 0 or any(name.startswith("z") for name in expr.free_symbols):
+        return None
+    return whole({"ceil": "CeilToInt", "round": "RoundToInt"}.get(way, "TruncToInt"), expr)
+
+
 def rounded(expr, way, ranges):
     """The expression as a whole number: "floor", "ceil", "trunc" or "round"; None where it has no such form."""
     found = _quotient(expr)
     if found is None:
-        low, _ = expr.bounds(ranges)  # a factor such as 0.7 stays a float
-        is_above = low is not None and low >= 0 and not any(name.startswith("z") for name in expr.free_symbols)
-        return truncated(expr) if is_above and way in ("floor", "trunc") else None
+        return _of_float(expr, way, ranges)
     above, below = found
     if way == "floor":
         return floordiv(above, below)
@@ -85,7 +91,7 @@ def rounded(expr, way, ranges):
         low, _ = above.bounds(ranges)
         return floordiv(above, below) if low is not None and low >= 0 else None
     if not below.is_number or (below.number > 2 and below.number % 2 == 0):
-        return None
+        return _of_float(expr, way, ranges)
     if below.number == 2:  # halves go to the even neighbour: 1.5 and 2.5 are 2
         return floordiv(above, below) + floordiv(modulo(above, make(4)), make(3))
     return floordiv(above * 2 + below, below * 2)
