@@ -1,5 +1,7 @@
 """torch.compile(backend=function) with open sizes: which graphs are made for other sizes, and which are used again."""
 
+import math
+
 import mica as torch
 import pytest
 from mica import nn
@@ -359,3 +361,25 @@ def test_tensors_of_five_and_of_seven_dimensions():
     assert len(_graphs(lambda x: module(x).permute(2, 1, 4, 0, 3), calls, dynamic=True, fullgraph=True)) == 1
     calls = [(torch.randn(2, 3, 2, 4, 2, 3, n),) for n in (2, 5)]
     _graphs(lambda x: (x.sin() + 1).sum(0), calls, dynamic=True, fullgraph=True)
+
+
+@pytest.mark.parametrize("way", [math.floor, math.ceil, math.trunc, round])
+def test_whole_numbers_of_shares_are_open(way):
+    def function(x):
+        n = x.shape[0]
+        assert type(n / 2) in (int, float) and type(n * 0.3) in {float} and isinstance(n * 0.3, float)
+        return x[: way(n * 0.3)] + way(2 - 1 / (0.5 + n / 4)) + (n * 0.5)
+
+    # The half of the size is a number of each call.
+    assert len(_graphs(lambda x: x[: way(x.shape[0] * 0.3)] * 2, _rows(14, 10, 11, 15, 30), dynamic=True)) == 1
+    assert len(_graphs(function, _rows(14, 10, 14), dynamic=True)) == 2
+
+
+def test_shares_whose_factors_give_another_number_are_fixed():
+    def function(x):
+        return x[: math.ceil(x.shape[0] * 0.1 * 10)] * 1  # 3 * 0.1 * 10 is more than 3
+
+    assert math.ceil(3 * 0.1 * 10) == 4
+    padded = [(torch.randn(count, 2),) for count in (20, 3, 7, 6)]
+    _graphs(lambda x: torch.zeros(math.ceil(x.shape[0] * 0.1 * 10)) + 1, padded, dynamic=True)
+    _graphs(function, padded, dynamic=True)

@@ -10,7 +10,7 @@ import mica
 from mica import _C
 from mica._dynamo import _capture_names as _names
 from mica._dynamo import _open_inputs as _open
-from mica._dynamo._open_numbers import OpenNumber
+from mica._dynamo._open_numbers import OpenFloat, OpenNumber
 from mica._dynamo.exc import InternalTorchDynamoError
 from mica._subclasses import fake_tensor as _fakes
 from mica.amp.autocast_mode import _enter_autocast, _exit_autocast
@@ -138,6 +138,8 @@ class RecordedGraph(TorchFunctionMode):
             return slice(*map(self._argument, (value.start, value.stop, value.step)))
         if isinstance(value, enum.IntEnum):
             return int(value)
+        if type(value) is OpenFloat:
+            return float(value)
         return self._open_number(value) if type(value) is OpenNumber else value
 
     def _open_number(self, value):
