@@ -2,7 +2,7 @@
 
 import mica as torch
 import pytest
-from mica._dynamo.testing import CompileCounter
+from mica._dynamo.testing import CompileCounter, EagerAndRecordGraphs
 from mica.utils.flop_counter import FlopCounterMode
 
 GRAPHS = []
@@ -225,3 +225,51 @@ def test_a_compiled_module_trains_when_its_module_does():
     assert not compiled.training
     compiled.training = True
     assert module.training
+
+
+class Held:
+    """A holder of tensors that is none, and answers for functions that it is given to."""
+
+    def __init__(self, **tensors):
+        self.tensors = tensors
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.stack:
+            names = args[0][0].tensors
+            return cls(**{name: torch.stack([each.tensors[name] for each in args[0]], *args[1:]) for name in names})
+        if func is torch.clone:
+            return cls(**{name: each.clone() for name, each in args[0].tensors.items()})
+        return NotImplemented
+
+
+def test_calls_of_objects_that_hold_tensors_are_seen():
+    def f(x):
+        held = Held(a=x * 2, b=x + 1)
+        both = torch.stack([held, torch.clone(held)], 0)
+        return torch.vmap(lambda t: t.sum())(both.tensors["a"]) + both.tensors["b"].mean()
+
+    backend, x = EagerAndRecordGraphs(), torch.randn(3, 4)
+    assert torch.equal(torch.compile(f, backend=backend, fullgraph=True)(x), f(x))
+    (graph,) = backend.graphs
+    assert sum(node.target is torch.stack for node in graph.graph.nodes) == 2
+    with pytest.raises(TypeError, match="all __torch_function__ handlers returned NotImplemented"):
+        torch.compile(lambda x: torch.cat([Held(a=x), Held(a=x)]), backend=backend)(x)
+
+
+def test_slices_up_to_what_the_graph_computed():
+    """The number is asked for, so that a graph has it: sizes follow from it, also where they are computed once more."""
+
+    def f(x, ends):
+        low, high = max(ends[0], 0), min(ends[1] + 1, 6)
+        y, z = x * 2, torch.zeros(6)
+        z[low:high] = y[low - ends[0] : high - ends[0]]
+        return torch.stack([z, x])  # needs the open size to be six
+
+    backend = EagerAndRecordGraphs()
+    compiled = torch.compile(f, backend=backend, dynamic=True)
+    for numbers in ((1, 3), (0, 4), (1, 3)):
+        x, ends = torch.randn(6), torch.tensor(numbers)
+        assert torch.equal(compiled(x, ends), f(x, ends))
+    slices = [node.args[1] for graph in backend.graphs for node in graph.graph.nodes if node.name.startswith("setitem")]
+    assert [(each.start, each.stop) for each in slices] == [(1, 4), (0, 5)]

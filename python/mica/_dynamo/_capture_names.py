@@ -161,6 +161,21 @@ def tensor_factor(func, kwargs):
     return value if isinstance(value := kwargs.get("value"), _C.TensorBase) else None
 
 
+def holder_among(types, args, kwargs):
+    """The first argument that answers for functions of torch and is no tensor, such as a dict of tensors; None without one."""
+    kinds = tuple(kind for kind in types if not issubclass(kind, _C.TensorBase))
+
+    def found(values):
+        for value in values:
+            if isinstance(value, kinds):
+                return value
+            if isinstance(value, (list, tuple)) and (inner := found(value)) is not None:
+                return inner
+        return None
+
+    return found((*args, *kwargs.values())) if kinds else None
+
+
 def changes_arguments(func, kwargs):
     """Whether a call that returns nothing writes into its arguments, and does nothing else."""
     name = name_of(func)

@@ -135,12 +135,19 @@ class RecordedGraph(TorchFunctionMode):
         if hasattr(value, "dtype") and type(value).__module__ == "numpy" and not hasattr(value, "__len__"):
             return value.item()  # a number of NumPy's
         if isinstance(value, slice):
-            return slice(*map(self._argument, (value.start, value.stop, value.step)))
+            return slice(*map(self._bound, (value.start, value.stop, value.step)))
         if isinstance(value, enum.IntEnum):
             return int(value)
         if type(value) is OpenFloat:
             return float(value)
         return self._open_number(value) if type(value) is OpenNumber else value
+
+    def _bound(self, value):
+        """An end of a slice. Of a tensor that has been computed the number was asked for, which decides sizes: no other tensor
+        may take its place when the graph runs again."""
+        if isinstance(value, _C.TensorBase) and not isinstance(value, _fakes.FakeTensor) and value.numel() == 1:
+            return int(value)
+        return self._argument(value)
 
     def _open_number(self, value):
         """The node that computes a number which follows from open sizes; the number, if those are of another call."""

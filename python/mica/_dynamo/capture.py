@@ -149,6 +149,8 @@ class Capture(RecordedGraph):
             return self._looked(func, args, kwargs)
         if (array := self._array(func, args, kwargs)) is not None:
             return array
+        if (holder := _names.holder_among(types, args, kwargs)) is not None:
+            return self._of_class(holder, func, types, args, kwargs, args)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
         if any(tensor.is_nested for tensor in tensors):  # there are no fake ones
             return self._run_now(func, args, kwargs, f"{_names.name_of(func)}() of a nested tensor", whole=False)
@@ -180,11 +182,11 @@ class Capture(RecordedGraph):
                 return args[0].add_(mica.mul(args[1], args[2]).mul(factor))
         return self._recorded(func, args, kwargs, tensors)
 
-    def _of_class(self, other, func, types, args, kwargs, tensors):
-        """A call with a tensor of a class of the program's own: the calls that the class makes are seen."""
+    def _of_class(self, other, func, types, args, kwargs, given):
+        """A call with an object of a class that answers for it: the calls that the class makes are seen."""
         # The getter of an attribute is a new object each time, but of one descriptor.
         called = func.__self__ if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") else func
-        asked = (id(called), tuple(map(id, tensors)))
+        asked = (id(called), tuple(map(id, given)))
         if asked in self._asked:  # the class has handed the call on unchanged
             self.flush(f"{_names.name_of(func)}() of a {type(other).__name__}", whole=False)
             return self.aside(func, args, kwargs)
