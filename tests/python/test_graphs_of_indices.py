@@ -65,3 +65,25 @@ def test_a_place_that_a_graph_computes_is_not_kept():
 
     with pytest.raises(RuntimeError, match="trying to get value out of a tracing tensor"):
         make_fx(program)(torch.randn(4), torch.tensor([1, 0, 2]))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_sparse_gradients_of_tables(mode):
+    """A COO gradient of a table of rows is an operator of the graph, with torch's arguments."""
+    places, offsets = torch.tensor([1, 2, 4, 5, 4, 3]), torch.tensor([0, 3])
+
+    def bags(w, places, offsets):
+        return torch.nn.functional.embedding_bag(places, w, offsets, mode=mode, sparse=True).square().sum()
+
+    def rows(w, places, offsets):
+        return torch.nn.functional.embedding(places, w, padding_idx=2, sparse=True).square().sum()
+
+    for function in (bags, rows):
+        w, graphs = torch.randn(10, 4, requires_grad=True), []
+        compiled = aot_function(function, lambda graph, example, graphs=graphs: graphs.append(graph) or graph)
+        for numbers in (places, places.flip(0)):
+            (ours,) = torch.autograd.grad(compiled(w, numbers, offsets), w)
+            (theirs,) = torch.autograd.grad(function(w, numbers, offsets), w)
+            assert ours.layout == theirs.layout == torch.sparse_coo
+            torch.testing.assert_close(ours.to_dense(), theirs.to_dense())
+        assert "_sparse_coo_tensor_with_dims_and_tensors.default(1, 1, [10, 4]" in graphs[1].code

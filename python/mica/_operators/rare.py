@@ -61,6 +61,7 @@ from mica._operators.sparse_makers import (  # noqa: F401
     _convert_indices_from_coo_to_csr,
     _convert_indices_from_csr_to_coo,
     _sparse_compressed_tensor_with_dims,
+    _sparse_coo_tensor_with_dims_and_tensors,
     _validate_compressed_sparse_indices,
 )
 

@@ -1,4 +1,4 @@
-"""Compressed sparse tensors by their dimensions alone, the check of their indices and their other form, by torch's names."""
+"""Sparse tensors of parts that fit or by their dimensions alone, the check of their indices and their other form, by torch's names."""
 
 from mica import _C
 
@@ -6,6 +6,7 @@ SCHEMAS = """\
 _convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor
 _convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False) -> Tensor
 _sparse_compressed_tensor_with_dims(int nnz, int dense_dim, int[] size, int[] blocksize, ScalarType index_dtype, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False, bool? is_coalesced=None) -> Tensor
 _validate_compressed_sparse_indices(bool is_crow, Tensor compressed_idx, Tensor plain_idx, int cdim, int dim, int nnz) -> ()
 """
 
@@ -20,6 +21,23 @@ def _validate_compressed_sparse_indices(is_crow, compressed_idx, plain_idx, cdim
     _C._validate_sparse_compressed_tensor_args(
         compressed_idx, plain_idx, values, (*compressed_idx.shape[:-1], *sizes), layout
     )
+
+
+def _sparse_coo_tensor_with_dims_and_tensors(
+    sparse_dim,
+    dense_dim,
+    size,
+    indices,
+    values,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    is_coalesced=None,
+):
+    """A COO tensor of indices and values that fit its size; nothing is checked."""
+    return _C._sparse_coo_tensor_unsafe(indices, values, size, is_coalesced)
 
 
 def _sparse_compressed_tensor_with_dims(

@@ -240,7 +240,18 @@ Tensor embedding_sparse_backward(const Tensor& grad, const Tensor& indices, int6
   }
   // The gradient outlives this pass, and a program may change its indices before the next.
   if (flat.storage() == indices.storage()) flat = flat.clone();
-  return _sparse_coo_tensor_unsafe(flat.unsqueeze(0), values, {rows, width});
+  const Tensor places = flat.unsqueeze(0);
+  if (is_seen()) {
+    const int64_t sparse_dim = 1, dense_dim = 1, shape[] = {rows, width};
+    const IntArrayRef sizes(shape);
+    const TensorOptions options = values.options().layout(Layout::SparseCoo);
+    return seen_one("_sparse_coo_tensor_with_dims_and_tensors",
+                    {sparse_dim, dense_dim, sizes, places, values, options, std::optional<bool>()}, {values},
+                    [=](const TensorVec& t) -> TensorVec {
+                      return {_sparse_coo_tensor_unsafe(places, t[0], {rows, width})};
+                    });
+  }
+  return _sparse_coo_tensor_unsafe(places, values, {rows, width});
 }
 
 Tensor embedding_backward(const Tensor& grad, const Tensor& indices, IntArrayRef weight_sizes, int64_t padding_idx,
