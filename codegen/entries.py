@@ -264,6 +264,7 @@ class Writer(RareForms, DispatchedForms):
             self.put(
                 "{",
                 "  NoGradGuard below;",
+                "  const UncountedSteps steps(self);",
                 f"  shapes::{op.implementation}(out, {names(self.schema)});",
                 "  out.finish();",
                 "}",
@@ -276,7 +277,7 @@ class Writer(RareForms, DispatchedForms):
         elif op.writes_self:
             self.put(f"composite::{op.implementation}_({names(self.schema)});")
         else:
-            guard = "  NoGradGuard below;" if self.derivative else ""
+            guard = "  NoGradGuard below;\n  const UncountedSteps steps(self);" if self.derivative else ""
             value, rest = "self" if self.derivative else "entry::value_of(self)", names(self.schema, skip=1)
             self.put(
                 "{",
@@ -311,30 +312,34 @@ class Writer(RareForms, DispatchedForms):
                 self.put(f"plan.into({o}, {i});")
             self.launch()
             self.put("plan.finish();")
-        elif op.kind == "native":
-            for o in outs:
-                self.put(f'Out {o}_("{schema.name}", {o}, entry::inputs({inputs}));')
-            self.put(f"shapes::{op.implementation}({', '.join(o + '_' for o in outs)}, {names(schema)});")
-            for o in outs:
-                self.put(f"{o}_.finish();")
-        elif op.writes_out:
-            self.put(f"composite::{op.implementation}_out({', '.join([*outs, *(a.name for a in given)])});")
         else:
-            call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
-            frequencies = schema.name in ("fft_fftfreq", "fft_rfftfreq")
-            if is_factory(schema) and (schema.has_argument("start") or frequencies):
-                # A sequence fills a tensor of any shape with as many elements. For other tensors arange warns, and so do frequencies.
-                warns = "true" if schema.name == "arange" or frequencies else "false"
-                self.put(f"entry::write_sequence({outs[0]}, {call}, {warns});")
-            elif is_factory(schema):
-                self.put(f"entry::write_new({outs[0]}, {call});")
-            elif len(outs) == 1:
-                self.put(f'write_out("{schema.name}", {outs[0]}, {call});')
-            else:
-                self.put(f"auto results = {call};")
-                for i, o in enumerate(outs):
-                    self.put(f'write_out("{schema.name}", {o}, std::get<{i}>(results));')
-        if not op.writes_out:  # its last step is a call which marks what it writes to
-            self.put(*(f"mark_changed({o});" for o in outs))
+            steps = [f"const UncountedSteps {o}_steps({o});" for o in outs]
+            lines = self.out_of_native(outs, inputs) if op.kind == "native" else self.out_by_steps(outs, given)
+            self.put("{", *(f"  {line}" for line in (*steps, *lines)), "}")
+        self.put(*(f"mark_changed({o});" for o in outs))
         self.put(f"return {outs[0]};" if len(outs) == 1 else f"return {{{', '.join(outs)}}};")
         return f"{out_signature(schema, False)} {{\n" + "\n".join(self.take()) + "\n}\n"
+
+    def out_of_native(self, outs: list[str], inputs: str) -> list[str]:
+        """The lines of a shape rule and its kernel."""
+        call = f"shapes::{self.op.implementation}({', '.join(o + '_' for o in outs)}, {names(self.schema)});"
+        given = [f'Out {o}_("{self.schema.name}", {o}, entry::inputs({inputs}));' for o in outs]
+        return [*given, call, *(f"{o}_.finish();" for o in outs)]
+
+    def out_by_steps(self, outs: list[str], given: list) -> list[str]:
+        """The lines that write a composite's or a view's result by other operations."""
+        op, schema = self.op, self.schema
+        if op.writes_out:
+            return [f"composite::{op.implementation}_out({', '.join([*outs, *(a.name for a in given)])});"]
+        call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
+        frequencies = schema.name in ("fft_fftfreq", "fft_rfftfreq")
+        if is_factory(schema) and (schema.has_argument("start") or frequencies):
+            # A sequence fills a tensor of any shape with as many elements. For other tensors arange warns, and so do frequencies.
+            warns = "true" if schema.name == "arange" or frequencies else "false"
+            return [f"entry::write_sequence({outs[0]}, {call}, {warns});"]
+        if is_factory(schema):
+            return [f"entry::write_new({outs[0]}, {call});"]
+        if len(outs) == 1:
+            return [f'write_out("{schema.name}", {outs[0]}, {call});']
+        writes = [f'write_out("{schema.name}", {o}, std::get<{i}>(results));' for i, o in enumerate(outs)]
+        return [f"auto results = {call};", *writes]

@@ -1,4 +1,5 @@
 // Pointwise operations that choose between others, and checks that they make before anything is computed.
+#include "core/entry.h"
 #include "core/out.h"
 #include "core/pointwise.h"
 #include "mica/autograd.h"
@@ -74,6 +75,7 @@ void clamp_into(const Tensor& out, const Tensor& self, const Bound& min, const B
 
 template <class Bound>
 void clamp_in_place(const Tensor& self, const Bound& min, const Bound& max) {
+  const UncountedSteps steps(self);
   switch (bounds_of(self, min, max)) {
     case Bounds::Lower:
       mica::clamp_min_(self, given(min));

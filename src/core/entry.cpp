@@ -43,6 +43,14 @@ std::vector<DType> dtypes_of(TensorList list) {
   return dtypes;
 }
 
+UncountedSteps::UncountedSteps(const Tensor& changed)
+    : counter_(changed.impl()->own_version() ? nullptr : changed.impl()->storage.get()),
+      before_(counter_ ? counter_->version() : 0) {}
+
+UncountedSteps::~UncountedSteps() {
+  if (counter_ && counter_->version() != before_) counter_->set_version(before_);
+}
+
 namespace entry {
 
 Tensor plain(const Tensor& t) {
@@ -173,7 +181,10 @@ const Tensor& write_rare_out(const char* op, const Tensor& out, const Tensor& re
     take_history(out, alias);
     names::set(out, given);
   } else {
-    write_out(op, out, result);
+    {
+      const UncountedSteps steps(out);
+      write_out(op, out, result);
+    }
     mark_changed(out);
   }
   return out;

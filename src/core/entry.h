@@ -28,6 +28,21 @@ TensorVec unpack_list(const std::vector<SavedTensor>& list);
 std::vector<DimVector> sizes_of(TensorList list);
 std::vector<DType> dtypes_of(TensorList list);
 
+// A call is one change of a tensor, which its entry counts at the end. The changes that are counted while this object
+// lives are the call's steps, and are taken back. No step may save the tensor for a backward pass. A tensor that counts
+// apart from its storage keeps them.
+class UncountedSteps {
+ public:
+  explicit UncountedSteps(const Tensor& changed);
+  UncountedSteps(const UncountedSteps&) = delete;
+  UncountedSteps& operator=(const UncountedSteps&) = delete;
+  ~UncountedSteps();
+
+ private:
+  StorageImpl* counter_;
+  uint32_t before_;
+};
+
 namespace entry {
 
 inline uint32_t bits(const Tensor& t) { return t.defined() ? t.impl()->bits : 0; }

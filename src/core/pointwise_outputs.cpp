@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/allocate.h"
+#include "core/entry.h"
 #include "core/expanded.h"
 #include "core/geometry.h"
 #include "core/observe.h"
@@ -164,6 +165,7 @@ void PointwisePlan::finish() {
     for (int k = 0; k < ninputs_ && (thread_modes & mode_bit::kObserve); ++k)
       if (operands_[k].tensor) inputs.push_back(*operands_[k].tensor);
     inspect::BecauseOf overlap(*given_[i], inputs);
+    const UncountedSteps steps(*given_[i]);
     const bool repeats = op_.name == std::string_view("masked_fill") || writes_repeatedly(op_.name);
     if (repeats && !given_[i]->impl()->contiguous && given_[i]->sizes() == temporaries_[i].sizes() &&
         has_internal_overlap(given_[i]->sizes(), given_[i]->strides())) {

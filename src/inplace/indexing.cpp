@@ -1,4 +1,5 @@
 // Writing at given places. Everything is checked before the first element is written.
+#include "core/entry.h"
 #include "core/expanded.h"
 #include "core/kernel_arguments.h"
 #include "core/out.h"
@@ -16,6 +17,7 @@ namespace {
 template <class Body>
 void summing(const Tensor& self, const Tensor& source, const Body& body) {
   if (!is_narrow(self.dtype())) return body(self, source);
+  const UncountedSteps steps(self);
   const Tensor wide = self.to(DType::Float32);
   body(wide, source.to(DType::Float32));
   self.copy_(wide);
@@ -42,6 +44,7 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& given, boo
   check_apart(self, given);
   if (const Tensor* mask = whole_mask(self, indices); mask && !accumulate && given.dim() <= 1 && !expanded) {
     check_mask_shape(self, *mask, 0);
+    const UncountedSteps steps(self);
     const Tensor values = apart_from(given.to(self.device(), self.dtype()), self);
     if (values.numel() == 1) {
       check_dtype();
@@ -175,6 +178,7 @@ void put_(const Tensor& self, const Tensor& index, const Tensor& source, bool ac
          mica::cat("out of range: tried to access index ", *bad, " on a tensor of ", self.numel(), " elements."));
   if (index.numel() == 0 || self.is_meta()) return;
   const Tensor values = apart_from(source, self).reshape({-1});
+  const UncountedSteps steps(self);
   const TensorView* indices[] = {&at.view_of()};
   const Tensor dense = self.contiguous();
   auto put = [&](const Tensor& target, const Tensor& from) {
@@ -200,6 +204,7 @@ void masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& sourc
   MICA_CHECK(count.total <= source.numel(), "Number of elements of source < number of ones in mask: ", source.numel(),
              " < ", count.total);
   if (count.total == 0) return;
+  const UncountedSteps steps(self);
   const Tensor from = apart_from(source, self).contiguous(), dense = self.contiguous();
   MICA_KERNEL(self.device(), masked_scatter)(dense.view_of(), where.view_of(), from.view_of(), count.offsets.view_of());
   if (!dense.is_same(self)) self.copy_(dense);
@@ -208,6 +213,7 @@ void masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& sourc
 void fill_diagonal_(const Tensor& self, const Scalar& fill_value, bool wrap) {
   MICA_CHECK(self.dim() >= 2, "dimensions must larger than 1");
   check_number_fits(fill_value, self.dtype());
+  const UncountedSteps steps(self);
   const int64_t rows = self.sizes()[0], columns = self.sizes()[1];
   if (self.dim() > 2) {
     int64_t step = 0;

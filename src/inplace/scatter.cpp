@@ -2,6 +2,7 @@
 // index_reduce_.
 #include <limits>
 
+#include "core/entry.h"
 #include "core/out.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
@@ -120,6 +121,7 @@ void reduce_into(const Tensor& target, int64_t dim, const Tensor& index, const T
   MICA_CHECK_KIND(reduce != "mean" || target.dtype() != DType::Bool, NotImplemented,
                   "\"scatter_reduce_mean\" not implemented for 'Bool'");
   if (!checked.has_work()) return;
+  const UncountedSteps steps(target);
   const auto body = [&](const Tensor& self, const Tensor& src) {
     Scatter s(checked);
     s.self = self;
