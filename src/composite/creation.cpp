@@ -200,6 +200,15 @@ Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
   return made_with(t, options);
 }
 Tensor eye(int64_t n, const TensorOptions& options) { return composite::eye(n, n, options); }
+void eye_out(const Tensor& out, int64_t n, int64_t m) {
+  if (out.sizes() == IntArrayRef{n, m}) {
+    out.zero_();
+    out.diagonal().fill_(1);
+  } else {
+    entry::write_new(out, composite::eye(n, m, out.options()));
+  }
+}
+void eye_out(const Tensor& out, int64_t n) { composite::eye_out(out, n, n); }
 
 namespace {
 

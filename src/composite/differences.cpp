@@ -1,5 +1,8 @@
 // Finite differences and the integrals that undo them.
+#include <utility>
+
 #include "core/geometry.h"
+#include "core/out.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
 
@@ -20,29 +23,60 @@ void check_edge(const Tensor& self, const Tensor& edge, int64_t dim) {
                d, ") = ", self.size(d), ", but got tensor.size(", d, ") = ", edge.size(d));
 }
 
+// The two tensors whose difference is that of neighbours.
+std::pair<Tensor, Tensor> neighbours(const Tensor& t, int64_t dim) {
+  return {mica::slice(t, dim, 1), mica::slice(t, dim, 0, -1)};
+}
+
 Tensor difference(const Tensor& t, int64_t dim) {
-  const Tensor later = mica::slice(t, dim, 1), earlier = mica::slice(t, dim, 0, -1);
+  const auto [later, earlier] = neighbours(t, dim);
   return t.dtype() == DType::Bool ? mica::logical_xor(later, earlier) : later - earlier;
+}
+
+// A tensor, joined to its edges, whose differences along `dim` are to be taken so often.
+struct Differences {
+  Differences(const Tensor& self, int64_t n, int64_t along, const Tensor& prepend, const Tensor& append);
+  Tensor t;
+  int64_t dim, count;
+};
+
+Differences::Differences(const Tensor& self, int64_t n, int64_t along, const Tensor& prepend, const Tensor& append)
+    : t(self) {
+  MICA_CHECK(self.dim() >= 1, "diff expects input to be at least one-dimensional");
+  MICA_CHECK(n >= 0, "order must be non-negative but got ", n);
+  dim = wrap_dim(along, self.dim());
+  if (prepend.defined()) check_edge(self, prepend, dim);
+  if (append.defined()) check_edge(self, append, dim);
+  count = n;
+  if (n == 0) return;
+  if (prepend.defined() && append.defined())
+    t = mica::cat({prepend, self, append}, dim);
+  else if (prepend.defined())
+    t = mica::cat({prepend, self}, dim);
+  else if (append.defined())
+    t = mica::cat({self, append}, dim);
+  count = std::min(n, t.size(dim));
 }
 
 }  // namespace
 
 Tensor diff(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
-  MICA_CHECK(self.dim() >= 1, "diff expects input to be at least one-dimensional");
-  MICA_CHECK(n >= 0, "order must be non-negative but got ", n);
-  const int64_t d = wrap_dim(dim, self.dim());
-  if (prepend.defined()) check_edge(self, prepend, d);
-  if (append.defined()) check_edge(self, append, d);
+  Differences d(self, n, dim, prepend, append);
   if (n == 0) return self.clone();
-  Tensor t = self;
-  if (prepend.defined() && append.defined())
-    t = mica::cat({prepend, self, append}, d);
-  else if (prepend.defined())
-    t = mica::cat({prepend, self}, d);
-  else if (append.defined())
-    t = mica::cat({self, append}, d);
-  for (int64_t i = std::min(n, t.size(d)); i > 0; --i) t = difference(t, d);
-  return t;
+  for (; d.count > 0; --d.count) d.t = difference(d.t, d.dim);
+  return d.t;
+}
+void diff_out(const Tensor& out, const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend,
+              const Tensor& append) {
+  Differences d(self, n, dim, prepend, append);
+  for (; d.count > 1; --d.count) d.t = difference(d.t, d.dim);
+  if (d.count == 0) return write_out("diff", out, d.t);
+  const auto [later, earlier] = neighbours(d.t, d.dim);
+  if (d.t.dtype() == DType::Bool) {
+    mica::logical_xor_out(out, later, earlier);
+  } else {
+    mica::sub_out(out, later, earlier, 1);
+  }
 }
 
 // ---- gradient

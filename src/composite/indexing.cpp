@@ -1,5 +1,8 @@
 // Operations of the index family that are made of others. Those that change some places of a tensor change a copy here.
+#include "core/allocate.h"
+#include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/out.h"
 #include "mica/core/grad_mode.h"
 #include "mica/core/recording.h"
 #include "mica/generated/implementations.h"
@@ -10,11 +13,46 @@ namespace mica::composite {
 Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   return self.clone().index_put_(indices, values, accumulate);
 }
+
+namespace {
+
+// The out= form of an operation that changes a copy of `self` at some places of a dimension: out becomes the copy where
+// it can. Before that the call is made for a tensor without elements, which checks all but the places.
+template <class Change>
+void change_in_out(const char* op, const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
+                   const Tensor& source, const Change& change) {
+  const bool fits = out.sizes() == self.sizes() && out.dtype() == self.dtype() && out.device() == self.device() &&
+                    !self.is_meta() && !has_internal_overlap(out.sizes(), out.strides()) &&
+                    !may_share_memory(out, self) && !may_share_memory(out, index) && !may_share_memory(out, source);
+  if (fits) {
+    change(empty_contiguous(self.sizes(), self.dtype(), kMeta));
+    const int64_t size = self.dim() ? self.size(wrap_dim(dim, self.dim())) : 1;
+    if (!index_outside(plain_index(index, self.device()), 0, size)) {
+      out.copy_(self);
+      return change(out);
+    }
+  }
+  const Tensor changed = self.clone();
+  change(changed);
+  write_out(op, out, changed);
+}
+
+}  // namespace
+
 Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
   return self.clone().index_add_(dim, index, source, alpha);
 }
+void index_add_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                   const Scalar& alpha) {
+  change_in_out("index_add", out, self, dim, index, source,
+                [&](const Tensor& t) { t.index_add_(dim, index, source, alpha); });
+}
 Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   return self.clone().index_copy_(dim, index, source);
+}
+void index_copy_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  change_in_out("index_copy", out, self, dim, index, source,
+                [&](const Tensor& t) { t.index_copy_(dim, index, source); });
 }
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   return self.clone().index_fill_(dim, index, value);
@@ -26,27 +64,55 @@ Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const 
                     bool include_self) {
   return self.clone().index_reduce_(dim, index, source, reduce, include_self);
 }
+void index_reduce_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                      std::string_view reduce, bool include_self) {
+  change_in_out("index_reduce", out, self, dim, index, source,
+                [&](const Tensor& t) { t.index_reduce_(dim, index, source, reduce, include_self); });
+}
 Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   return self.clone().scatter_(dim, index, src);
 }
+void scatter_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  change_in_out("scatter", out, self, dim, index, src, [&](const Tensor& t) { t.scatter_(dim, index, src); });
+}
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   return self.clone().scatter_(dim, index, value);
+}
+void scatter_value_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
+  change_in_out("scatter", out, self, dim, index, {}, [&](const Tensor& t) { t.scatter_(dim, index, value); });
 }
 Tensor scatter_reduced(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                        std::string_view reduce) {
   return self.clone().scatter_(dim, index, src, reduce);
 }
+void scatter_reduced_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                         std::string_view reduce) {
+  change_in_out("scatter", out, self, dim, index, src, [&](const Tensor& t) { t.scatter_(dim, index, src, reduce); });
+}
 Tensor scatter_value_reduced(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
                              std::string_view reduce) {
   return self.clone().scatter_(dim, index, value, reduce);
 }
+void scatter_value_reduced_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
+                               const Scalar& value, std::string_view reduce) {
+  change_in_out("scatter", out, self, dim, index, {}, [&](const Tensor& t) { t.scatter_(dim, index, value, reduce); });
+}
 Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   return self.clone().scatter_add_(dim, index, src);
+}
+void scatter_add_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  change_in_out("scatter_add", out, self, dim, index, src, [&](const Tensor& t) { t.scatter_add_(dim, index, src); });
 }
 Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
                       bool include_self) {
   return self.clone().scatter_reduce_(dim, index, src, reduce, include_self);
 }
+void scatter_reduce_out(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                        std::string_view reduce, bool include_self) {
+  change_in_out("scatter_reduce", out, self, dim, index, src,
+                [&](const Tensor& t) { t.scatter_reduce_(dim, index, src, reduce, include_self); });
+}
+
 Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
   return self.clone().put_(index, source, accumulate);
 }

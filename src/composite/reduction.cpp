@@ -1,6 +1,7 @@
 #include "core/entry.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/out_dtype.h"
 #include "core/pointwise.h"
 #include "mica/backend.h"
 #include "mica/core/recording.h"
@@ -184,7 +185,10 @@ Tensor norm_except_dim(const Tensor& v, int64_t pow, int64_t dim) {
 
 Tensor dist(const Tensor& self, const Tensor& other, const Scalar& p) { return (self - other).norm(p); }
 
-Tensor renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm) {
+namespace {
+
+// What the slices along a dimension are multiplied by.
+Tensor renorm_factor(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm) {
   MICA_CHECK(!p.is_complex(), "renorm: p must be real-valued");
   MICA_CHECK(p.to_double() > 0, "renorm: non-positive-norm not supported");
   MICA_CHECK(!maxnorm.is_complex(), "renorm: maxnorm must be real-valued");
@@ -199,7 +203,17 @@ Tensor renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& ma
       mica::norm(self, p, others.ref(), true, narrow ? ::std::optional<DType>(DType::Float32) : ::std::nullopt);
   // The small term keeps the scaled norm below the limit in spite of rounding.
   const Tensor factor = mica::where(mica::gt(norms, maxnorm), maxnorm / (norms + Scalar(1e-7)), Scalar(1.0));
-  return self * factor.to(to_real(self.dtype()));
+  return factor.to(to_real(self.dtype()));
+}
+
+}  // namespace
+
+Tensor renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm) {
+  return self * renorm_factor(self, p, dim, maxnorm);
+}
+void renorm_out(const Tensor& out, const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm) {
+  check_dtype_of_out("renorm", out.dtype(), self.dtype());
+  mica::mul_out(out, self, renorm_factor(self, p, dim, maxnorm));
 }
 
 Tensor normalize(const Tensor& input, double p, IntArrayRef dim, double eps) {

@@ -14,6 +14,7 @@ from schema import TableError
 X = torch.arange(12, dtype=torch.float32).view(3, 4) / 4 - 1
 Y = X.flip(0) + 0.5
 Z = torch.complex(X, Y)
+ROWS, PLACES = torch.tensor([2, 0, 2]), torch.tensor([[2, 0, 1, 0], [0, 1, 0, 2]])
 
 # name -> the call, with the keyword out.
 CALLS = {
@@ -56,12 +57,28 @@ CALLS = {
     "view_copy of a dtype": lambda **out: torch.view_copy(X, torch.int32, **out),
     "expand_copy": lambda **out: torch.expand_copy(X[0], (3, 4), **out),
     "unfold_copy": lambda **out: torch.unfold_copy(X, 1, 2, 1, **out),
+    "index_add": lambda **out: torch.index_add(X, 0, ROWS, Y, alpha=2, **out),
+    "index_copy": lambda **out: torch.index_copy(X, 1, ROWS, Y[:, :3], **out),
+    "index_reduce": lambda **out: torch.index_reduce(X, 0, ROWS, Y, "amax", **out),
+    "scatter": lambda **out: torch.scatter(X, 0, PLACES, Y, **out),
+    "scatter of a number": lambda **out: torch.scatter(X, 1, PLACES, 1.5, **out),
+    "scatter by products": lambda **out: torch.scatter(X, 0, PLACES, 1.5, reduce="multiply", **out),
+    "scatter by sums": lambda **out: torch.scatter(X, 0, PLACES, Y, reduce="add", **out),
+    "scatter_add": lambda **out: torch.scatter_add(X, 0, PLACES, Y, **out),
+    "scatter_reduce": lambda **out: torch.scatter_reduce(X, 0, PLACES, Y, "mean", include_self=False, **out),
+    "diff": lambda **out: torch.diff(X, **out),
+    "diff of diffs": lambda **out: torch.diff(X, 2, 0, append=Y, **out),
+    "diff of bools": lambda **out: torch.diff(X > 0, **out),
+    "diff of nothing": lambda **out: torch.diff(X, 0, **out),
+    "renorm": lambda **out: torch.renorm(X, 2, 0, 0.5, **out),
+    "eye": lambda **out: torch.eye(3, 4, **out),
+    "square eye": lambda **out: torch.eye(3, **out),
     "zeros": lambda **out: torch.zeros(3, 4, **out),
     "ones": lambda **out: torch.ones(3, 4, **out),
     "full": lambda **out: torch.full((3, 4), 2.5, **out),
 }
 # What makes tensors of nothing. The result's dtype and device are those of out=.
-FACTORIES = ("zeros", "ones", "full")
+FACTORIES = ("zeros", "ones", "full", "eye", "square eye")
 
 
 def spread(like):
@@ -84,7 +101,7 @@ def test_values(name):
         version = out._version
         assert call(out=out) is out
         assert alike(out, expected)
-        assert out._version > version
+        assert out._version == version + 1, "a call is one change"
     assert fits.data_ptr() == address
     assert torch.equal(apart.as_strided((apart.numel(),), (2,), 1), torch.full((apart.numel(),), 77.0).to(apart.dtype))
 
@@ -106,7 +123,7 @@ def test_dtypes_of_out(name):
     call = CALLS[name]
     expected, wide = call(), torch.complex128 if call().is_complex() else torch.float64
     out = torch.full(expected.shape, 7, dtype=torch.int16)
-    if name not in FACTORIES:
+    if name not in (*FACTORIES, "diff of bools"):
         with pytest.raises((RuntimeError, TypeError)):
             call(out=out)
         assert (out == 7).all()
@@ -128,6 +145,9 @@ def test_dtypes_of_out(name):
         "matmul": "Expected out tensor to have dtype float, but got double instead",
         "matmul of vectors": "result dtype Double does not match input dtype Float",
         "t_copy": "Expected out tensor to have dtype float, but got double instead",
+        "index_add": "Expected out tensor to have dtype float, but got double instead",
+        "scatter of a number": "Expected out tensor to have dtype float, but got double instead",
+        "renorm": "Expected out tensor to have dtype float, but got double instead",
     }.items(),
 )
 def test_words_about_a_dtype(name, words):
@@ -182,7 +202,7 @@ def test_meta(name):
     if name.startswith("float_power of numbers"):
         return
     expected = CALLS[name]()
-    values = {k: globals()[k] for k in "XYZ"}
+    values = {k: globals()[k] for k in ("X", "Y", "Z", "ROWS", "PLACES")}
     try:
         globals().update({k: on_meta(v) for k, v in values.items()})
         out = torch.empty(expected.shape, dtype=expected.dtype, device="meta")
@@ -217,6 +237,28 @@ def test_memory_shared_with_inputs():
     x = fresh()
     torch.narrow_copy(x, 0, 0, 2, out=x[1:3])
     assert torch.equal(x[1:3], fresh()[:2])
+
+
+def test_places_in_out():
+    """out= becomes the copy in which places are changed, unless it is an input or an index is none."""
+    x, y = X.clone(), Y.clone()
+    assert torch.equal(torch.index_add(x, 0, ROWS, y, out=x), torch.index_add(X, 0, ROWS, Y))
+    assert torch.equal(torch.scatter(X, 0, PLACES, y, out=y), torch.scatter(X, 0, PLACES, Y))
+    places = torch.tensor([1, 0])
+    assert torch.index_copy(places, 0, places, torch.tensor([5, 7]), out=places).tolist() == [7, 5]
+    out = torch.full((3, 4), 7.0)
+    for call, words in (
+        (lambda: torch.index_add(X, 0, torch.tensor([0, 3]), Y[:2], out=out), "index 3 is out of bounds"),
+        (lambda: torch.index_copy(X, 0, torch.tensor([0, 3]), Y[:2], out=out), "index 3 is out of bounds"),
+        (lambda: torch.scatter(X, 0, torch.tensor([[0, 3]]), Y, out=out), "index 3 is out of bounds"),
+        (lambda: torch.scatter_add(X, 0, torch.tensor([[0, -1]]), Y, out=out), "index -1 is out of bounds"),
+        (lambda: torch.scatter(X, 0, PLACES, Y.double(), out=out), "dtype"),
+        (lambda: torch.index_add(X, 0, ROWS[:2], Y, out=out), "Number of indices"),
+        (lambda: torch.scatter(X, 2, PLACES, Y, out=out), "Dimension out of range"),
+    ):
+        with pytest.raises((RuntimeError, IndexError), match=words):
+            call()
+        assert (out == 7).all() and out._version == 0
 
 
 def test_strides_of_a_tensor_that_grows():
