@@ -3,6 +3,7 @@
 import types
 
 import mica
+from mica import _C
 from mica._functions.wrapping import asked_among
 from mica._library import operator as _operators
 from mica._library.schema import parse_schema
@@ -29,6 +30,19 @@ def _handled(operator, asked, args, kwargs):
     from mica.overrides import handle_torch_function
 
     return handle_torch_function(operator, asked, *args, **kwargs)
+
+
+def _is_seen():
+    """Whether a mode is asked next that sees operators themselves: one of the program's, or a capture."""
+    depth = _C._len_torch_function_stack()
+    return depth > 0 and _C._get_function_stack_at(depth - 1)._sees_operators and _C._has_torch_function(())
+
+
+def _seen(operator, args, kwargs):
+    """The answer of a mode that sees a call of the operator."""
+    relevant = [*args, *kwargs.values()]
+    relevant += [item for value in relevant if isinstance(value, (list, tuple)) for item in value]
+    return _handled(operator, relevant, args, kwargs)
 
 
 def _places_of_lists(schema):
@@ -82,6 +96,8 @@ class OpOverload(OperatorBase):
             args, kwargs = _with_parts(self._lists, args, kwargs)
         if asked := _asked(args, kwargs):
             return _handled(self, asked, args, kwargs)
+        if _is_seen():
+            return _seen(self, args, kwargs)
         return self._op(*args, **kwargs)
 
     redispatch = property(lambda self: lambda keyset, *args, **kwargs: self(*args, **kwargs))
@@ -146,6 +162,8 @@ class OpOverloadPacket:
             args, kwargs = _with_parts(self._lists, args, kwargs)
         if asked := _asked(args, kwargs):
             return _handled(self, asked, args, kwargs)
+        if _is_seen():
+            return _seen(self, args, kwargs)
         return self._op(*args, **(aten_table.with_dtypes(kwargs) if kwargs else kwargs))
 
     def __getattr__(self, name):

@@ -151,6 +151,9 @@ class TorchFunctionMode:
     Within __torch_function__ the mode itself is not active, so it may call what it was handed.
     """
 
+    # Whether a call of torch.ops.aten.add.Tensor comes as that operator. Mica's own modes look at the function it calls.
+    _sees_operators = True
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ import types
 import mica
 from mica import _C
 from mica._dynamo.full_graph import branches, instruction
-from mica._library.operator import Operator as _Operator
+from mica._ops import OpOverload, OpOverloadPacket
 
 getitem = operator.getitem
 nothing = contextlib.nullcontext
@@ -86,16 +86,19 @@ def let_breaks_be_errors(enabled):
 
 
 def name_of(func):
+    """The name of a function, of an attribute by its getter, and of an operator without the overload's."""
+    if isinstance(func, OpOverload):
+        func = func.overloadpacket
     name = getattr(func, "__name__", type(func).__name__)
     return func.__self__.__name__ if name == "__get__" else name
 
 
 def kind_of(func, args):
     """Whether a call is recorded ("call", or "random" if it draws), looks ("plain") or ends a graph ("break")."""
-    name = getattr(func, "__name__", "")
-    if name == "__get__":
+    if getattr(func, "__name__", "") == "__get__":
         attribute = func.__self__.__name__
         return "call" if attribute in _ATTRIBUTES else "break" if attribute in _VALUE_ATTRIBUTES else "plain"
+    name = name_of(func)
     if name in _PLAIN and (name != "type" or len(args) == 1):
         return "plain"
     if name == "where" and len(args) == 1:  # the same as nonzero
@@ -183,9 +186,10 @@ def changes_arguments(func, kwargs):
         return True
     if name == "__setitem__" or (name.startswith("_foreach_") and name.endswith("_")):
         return True
-    if not isinstance(func, _Operator):
+    if not isinstance(func, (OpOverload, OpOverloadPacket)):
         return False
-    arguments = func._public()._schema.arguments
+    schemas = [func._schema] if isinstance(func, OpOverload) else func._schemas.values()
+    arguments = [argument for schema in schemas for argument in schema.arguments]
     return any(each.alias_info is not None and each.alias_info.is_write for each in arguments)
 
 
@@ -204,7 +208,7 @@ def call(func, args, kwargs):
                 args = (args[1], args[0])
             return "call_function", written, args, {}, written.__name__
         return "call_method", name, args, kwargs, name.strip("_") or name
-    return "call_function", func, args, kwargs, name.rpartition(".")[2] or name
+    return "call_function", func, args, kwargs, getattr(func, "__name__", name).replace(".", "_")
 
 
 def _is_method(func):

@@ -86,7 +86,7 @@ class Operator:
             args, kwargs = mica.utils._pytree.tree_map_only(mica.Tensor, mica.Tensor.contiguous, (args, kwargs))
         tensors = _tensors(args) + _tensors(kwargs.values())
         if mica.overrides.has_torch_function(tensors):
-            return mica.overrides.handle_torch_function(self, tensors, *args, **kwargs)
+            return mica.overrides.handle_torch_function(self._as_asked(), tensors, *args, **kwargs)
         if self.dispatch_rules:
             types = tuple({type(t): None for t in tensors if type(t) is not mica.Tensor})
             rule = self._dispatch_rule(types)
@@ -101,6 +101,11 @@ class Operator:
         if mica.is_grad_enabled() and any(t.requires_grad for t in tensors):
             return self._with_gradient(device, args, kwargs)
         return self.run(device, args, kwargs)
+
+    def _as_asked(self):
+        """What __torch_function__ is handed: the operator of torch.ops. Mica's own modes look at this object."""
+        mode = mica.overrides._get_current_function_mode()
+        return self if mode is not None and not mode._sees_operators else self._public()
 
     def _wants_dense(self):
         """Whether compiled functions should call the operator with contiguous tensors. That is not possible for one that writes

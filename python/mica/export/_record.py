@@ -54,6 +54,8 @@ _WHOLE_CALLS = frozenset(["new_tensor", "lstm", "gru", "rnn_tanh", "rnn_relu"])
 class Recorder(ProgramGraph, TorchFunctionMode):
     """Sees the calls of a program, and says which node each becomes."""
 
+    _sees_operators = False
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if self.is_aside:
             return func(*args, **(kwargs or {}))

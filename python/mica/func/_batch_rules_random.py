@@ -131,6 +131,8 @@ class DrawForEach(mica.overrides.TorchFunctionMode):
     """The mode that is active while vmap runs. As `randomness` says, it refuses functions that draw random numbers, or lets
     them draw for every example."""
 
+    _sees_operators = False
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = _draws().get(func)

@@ -108,6 +108,8 @@ def _short(dtype):
 
 
 class _Watching(TorchFunctionMode):
+    _sees_operators = False
+
     def __init__(self, found):
         super().__init__()
         self._found = found

@@ -153,6 +153,8 @@ class _Recorder(TorchDispatchMode):
 class _Functions(TorchFunctionMode):
     """Sees the calls that TorchScript's tracer has as one node, and a dispatch mode in parts."""
 
+    _sees_operators = False
+
     _WHOLE = {name: name for name in ("linear", "matmul", "einsum", "layer_norm", "group_norm", "adaptive_avg_pool1d",
                                       "adaptive_avg_pool2d", "adaptive_avg_pool3d")} | {"__matmul__": "matmul"}  # fmt: skip
 

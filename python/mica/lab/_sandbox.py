@@ -110,6 +110,8 @@ class _Recorder:
         recorder = self
 
         class Recording(TorchFunctionMode):
+            _sees_operators = False
+
             def __torch_function__(self, func, types, args=(), kwargs=None):
                 result = func(*args, **(kwargs or {}))
                 for value in result if isinstance(result, tuple | list) else (result,):

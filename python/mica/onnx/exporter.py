@@ -27,6 +27,8 @@ _CHECKED_BYTES = 2**31 - 2**24  # the checker takes models whose message is belo
 
 
 class _Recorder(TorchFunctionMode):
+    _sees_operators = False
+
     def __init__(self, writer):
         super().__init__()
         self.writer = writer

@@ -21,6 +21,8 @@ _DROPOUTS = frozenset(["dropout_", "alpha_dropout_", "feature_dropout_", "featur
 class UnseenCalls(TorchFunctionMode):
     """Calls that the dispatch of operators does not show: values are refused, detach is recorded."""
 
+    _sees_operators = False
+
     def __init__(self, mode, error_on_values=True):
         super().__init__()
         self._mode, self._refuses = mode, error_on_values
