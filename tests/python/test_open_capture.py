@@ -113,9 +113,24 @@ def test_marked_sizes():
         return x.sin() + x.shape[0]
 
     assert len(_graphs(function, marked(torch._dynamo.mark_dynamic, 0), fullgraph=True)) == 1
-    assert len(_graphs(function, marked(torch._dynamo.maybe_mark_dynamic, -2))) == 1
+    assert len(_graphs(function, marked(torch._dynamo.maybe_mark_dynamic, 0))) == 1
     assert len(_graphs(function, marked(torch._dynamo.mark_static, 0), dynamic=True)) == 3
     assert len(_graphs(function, marked(torch._dynamo.mark_static), dynamic=True)) == 3
+
+
+@pytest.mark.parametrize("axis", [-1, 2, 3, (0, 5)])
+def test_a_mark_on_a_dimension_that_is_not_there_has_no_effect(axis):
+    x = torch.randn(4, 3)
+    torch._dynamo.mark_dynamic(x, axis)
+    layer = nn.Linear(3, 2)
+    assert torch.equal(torch.compile(layer, backend="eager", fullgraph=True)(x), layer(x))
+    (width,) = {
+        node.meta["val"].shape[1] for node in torch.export.export(layer, (x,)).graph.nodes if node.name == "input"
+    }
+    assert width == 3
+    scalar = torch.tensor(2.0)
+    torch._dynamo.mark_dynamic(scalar, 0)
+    assert torch.compile(lambda s: s * 2, backend="eager")(scalar) == 4
 
 
 def test_a_marked_size_that_has_to_be_a_number_is_an_error():

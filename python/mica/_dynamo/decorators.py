@@ -147,7 +147,7 @@ def mark_static(t, index=None):
 
 
 def _marked(tensor, index, kind):
-    axes = [axis % tensor.dim() for axis in ([index] if isinstance(index, int) else index)]
+    axes = [index] if isinstance(index, int) else list(index)  # as in torch, one that is not there has no effect
     vars(tensor).setdefault(kind, set()).update(axes)
     return axes
 

@@ -155,6 +155,7 @@ def marked_sizes(m, args, kwargs):
         for axis in own.get("_dynamo_dynamic_indices", ()):
             low, high = bounds.get(axis, (None, None))
             marks[axis] = Dim.DYNAMIC if low is None and high is None else Dim.DYNAMIC(min=low, max=high)
+        marks = {axis: mark for axis, mark in marks.items() if axis in range(leaf.dim())}
         if marks:
             found[leaf] = marks
     return found.dynamic_shapes(m, args, kwargs) if len(found) else None
