@@ -101,6 +101,22 @@ def test_an_example_that_the_program_itself_refuses_is_exported():
         program.module()(X)
 
 
+@pytest.mark.parametrize("join", [torch.add, torch.mul, torch.where])
+def test_places_are_rather_as_many_as_others_than_one(join):
+    """A size of 1 would be repeated, and fit any other."""
+
+    def function(x, y):
+        a, b = x.nonzero(), y.nonzero()
+        return join(a > 0, a, b) if join is torch.where else join(a, b)
+
+    x, y = N([1, 0, 2, 0]), N([0, 3, 0, 4])
+    program = export(as_module(function), (x, y))
+    assert same(program.module()(x, y), function(x, y))
+    assert same(program.module()(x + 1, y + 1), function(x + 1, y + 1))
+    with pytest.raises(RuntimeError, match=r"Eq\(u0, u1\)"):
+        program.module()(x, y + 1)
+
+
 def test_a_size_of_data_and_an_open_size_are_equal():
     program = export(as_module(rows), (N(3), X), dynamic_shapes=((None, {0: Dim.DYNAMIC}),))
     for count in (2, 3, 7):

@@ -184,8 +184,18 @@ def candidates(env, sizes, totals, numbers, wholes=()):
             multiples += [(number // common, name)] if number != common else []
     single += [{name: Multiple(of)} for of, name in sorted(multiples)]  # the smallest relies on the least
     single = [each for i, each in enumerate(single) if each and each not in single[:i]]
+    single.sort(key=_is_of_number)  # two that follow from data are rather equal than both of a fixed size
     pairs = [{**a, **b} for a, b in itertools.combinations(single, 2) if not a.keys() & b.keys()]
-    return single + (pairs if len(single) <= 12 else [])
+    found = single + (pairs if len(single) <= 12 else [])
+    return sorted(found, key=_has_one)  # a size of 1 would fit because it is repeated
+
+
+def _is_of_number(facts):
+    return any(isinstance(fact, Expression) and fact.is_number for fact in facts.values())
+
+
+def _has_one(facts):
+    return any(isinstance(fact, Expression) and fact == make(1) for fact in facts.values())
 
 
 def trial_values(facts, values):
