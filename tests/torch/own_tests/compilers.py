@@ -5,6 +5,7 @@ have it under.
 """
 
 import contextlib
+import itertools
 import logging
 import types
 
@@ -134,6 +135,7 @@ GIVEN = {
     ),
     "_dynamo.utils.range_iterator": type(iter(range(0))),
     "_dynamo.utils.disable_cache_limit": _decorator,
+    "_functorch.aot_autograd.AOT_COUNTER": itertools.count(),  # by which torch's logs number graphs
     "_export.config": types.SimpleNamespace(patch=lambda **options: contextlib.nullcontext()),  # which of two tracers
     "_functorch._aot_autograd.autograd_cache.AOTAutogradCache": types.SimpleNamespace(
         clear=_nothing
