@@ -1,5 +1,6 @@
 """Operators that programs define: the functions that are registered for each, and which of them a call runs."""
 
+import functools
 import os
 import threading
 
@@ -87,11 +88,6 @@ class Operator:
         tensors = _tensors(args) + _tensors(kwargs.values())
         if mica.overrides.has_torch_function(tensors):
             return mica.overrides.handle_torch_function(self._as_asked(), tensors, *args, **kwargs)
-        if self.dispatch_rules:
-            types = tuple({type(t): None for t in tensors if type(t) is not mica.Tensor})
-            rule = self._dispatch_rule(types)
-            if rule is not None:
-                return rule(self._public(), types, args, kwargs)
         device = _device_of(tensors, args, kwargs)
         if self.autocast and mica.is_autocast_enabled(device) and device in self.autocast:
             from mica.amp.autocast_mode import _cast
@@ -125,7 +121,8 @@ class Operator:
 
         mode = _get_current_dispatch_mode()
         if type(mode) not in self.dispatch_rules:
-            return next((self.dispatch_rules[kind] for kind in types if kind in self.dispatch_rules), None)
+            found = next((kind for kind in types if kind in self.dispatch_rules), None)
+            return None if found is None else functools.partial(self.dispatch_rules[found], found)
 
         def outside_the_mode(*arguments):
             with _pop_mode_temporarily():
@@ -182,7 +179,13 @@ class Operator:
         return args[0] if mica.Tag.inplace in self.tags else None
 
     def run(self, device, args, kwargs):
-        """The registered function for the device, without a thought of gradients. A mode is asked first."""
+        """The registered function for the device, without a thought of gradients. A rule for a mode or a class, or a mode, is asked
+        first."""
+        if self.dispatch_rules:
+            tensors = _tensors(args) + _tensors(kwargs.values())
+            types = tuple({type(t): None for t in tensors if type(t) is not mica.Tensor})
+            if (rule := self._dispatch_rule(types)) is not None:
+                return rule(self._public(), types, *self._without_defaults(args, kwargs))
         if mica._C._len_torch_dispatch_stack() and self._key(device) != "CompositeImplicitAutograd":
             from mica.utils._dispatch_calls import ask_innermost, overloaded_types
 

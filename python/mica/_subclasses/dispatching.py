@@ -13,6 +13,7 @@ from mica._functions.families import DTYPES_OF_TYPES, is_functional, own_name
 from mica._subclasses import recorded
 from mica._subclasses.outer_tensors import answer_of
 from mica._subclasses.recorded import has_torch_dispatch
+from mica.utils._dispatch_calls import answer_of_class
 
 # Questions about sizes and marks alone are answered by the tensor itself.
 _METADATA = frozenset([
@@ -202,7 +203,8 @@ def item_of(tensor):
         )
     before = _C._set_dispatch_aside(False)
     try:
-        return tensor.__torch_dispatch__(mica.ops.aten._local_scalar_dense.default, (type(tensor),), (tensor,), {})
+        asked = mica.ops.aten._local_scalar_dense.default
+        return answer_of_class(type(tensor), asked, (type(tensor),), (tensor,), {})
     finally:
         _C._set_dispatch_aside(before)
 
@@ -273,7 +275,7 @@ def _asked(tensor, operator, types, args, kwargs):
 
 
 def _answer(tensor, operator, types, args, kwargs):
-    answer = tensor.__torch_dispatch__(operator, types, args, kwargs)  # one that is a plain function gets the tensor
+    answer = answer_of_class(type(tensor), operator, types, args, kwargs)
     if answer is NotImplemented:
         raise TypeError(
             f"Multiple dispatch failed for '{operator}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"

@@ -11,7 +11,7 @@ import threading
 import mica
 from mica import _C
 from mica._subclasses.outer_tensors import answer_of, place_alias
-from mica.utils._dispatch_calls import ask_innermost, dispatch_of
+from mica.utils._dispatch_calls import answer_of_class, ask_innermost
 from mica.utils._python_dispatch import TorchDispatchMode
 
 # Calls that the class answers and that leave no node.
@@ -76,7 +76,7 @@ def enable_reentrant_dispatch():
 def ask_classes(operator, types, args, kwargs):
     """The answer of the first class that has one. Subclasses are asked before their bases."""
     for kind in sorted(types, key=lambda kind: -len(kind.__mro__)):
-        answer = dispatch_of(kind, args, kwargs)(operator, types, args, kwargs)
+        answer = answer_of_class(kind, operator, types, args, kwargs)
         if answer is not NotImplemented:
             return answer
     tried = "\n".join(f"  - tensor subclass {kind}" for kind in types)
@@ -91,7 +91,7 @@ def _alias(tensor):
         return None
     before = _C._set_dispatch_aside(False)
     try:
-        answer = tensor.__torch_dispatch__(mica.ops.aten.detach.default, (type(tensor),), (tensor,), {})
+        answer = answer_of_class(type(tensor), mica.ops.aten.detach.default, (type(tensor),), (tensor,), {})
     finally:
         _C._set_dispatch_aside(before)
     if not isinstance(answer, _C.TensorBase) or answer is tensor:

@@ -1,7 +1,7 @@
 """The way of an operation to a TorchDispatchMode: which operator it is, and its arguments as torch hands them over."""
 
 import functools
-import inspect
+from types import FunctionType
 
 import mica
 from mica import _C
@@ -84,10 +84,15 @@ def overloaded_types(args, kwargs):
     return tuple(_firsts(args, kwargs))
 
 
-def dispatch_of(kind, args, kwargs):
-    """The __torch_dispatch__ of a class, taken from its first tensor of the call: a plain function is bound to it."""
-    own = kind.__torch_dispatch__
-    return _firsts(args, kwargs).get(kind, kind).__torch_dispatch__ if inspect.isfunction(own) else own
+def answer_of_class(kind, operator, types, args, kwargs):
+    """What a class says to a call of an operator: by the rule that was registered for both, or its __torch_dispatch__."""
+    rule = getattr(getattr(operator, "_op", None), "dispatch_rules", {}).get(kind)
+    if rule is not None:
+        return rule(kind, operator, types, args, kwargs)
+    asked = kind.__torch_dispatch__
+    if isinstance(asked, FunctionType):  # a method of its tensors; one that is static is the same on a tensor
+        asked = _firsts(args, kwargs).get(kind, kind).__torch_dispatch__
+    return asked(operator, types, args, kwargs)
 
 
 def ask(mode, operator, types, args, kwargs):
@@ -96,7 +101,7 @@ def ask(mode, operator, types, args, kwargs):
     for kind in types if result is NotImplemented else ():
         _C._push_on_torch_dispatch_stack(mode)  # so that it sees what the class calls
         try:
-            result = dispatch_of(kind, args, kwargs)(operator, types, args, kwargs)
+            result = answer_of_class(kind, operator, types, args, kwargs)
         finally:
             _C._pop_torch_dispatch_stack()
         if result is not NotImplemented:
