@@ -2,6 +2,7 @@
 
 import mica as torch
 import pytest
+from mica import nn
 from mica.utils._python_dispatch import TorchDispatchMode
 
 
@@ -130,3 +131,17 @@ def test_a_class_is_asked_as_its_method_is_written(kind):
     z = x.clone().requires_grad_()
     (z * z).backward(Own(torch.ones(1)))
     assert type(z.grad) is Own and z.grad.inner.tolist() == [8]
+
+
+@pytest.mark.parametrize("kind", ["static", "class", "tensor"])
+def test_weights_of_a_class_are_converted(kind):
+    Own = of_class(kind)
+    layer = nn.Linear(2, 2)
+    layer.weight = nn.Parameter(Own(layer.weight.detach()))
+    weight = layer.weight
+    for convert, dtype in [(layer.cpu, torch.float32), (layer.double, torch.float64)]:
+        convert()
+        assert layer.weight is weight and type(weight) is Own and isinstance(weight, nn.Parameter)
+        assert weight.inner.dtype is dtype
+    other = nn.Parameter(weight, requires_grad=False)
+    assert other is not weight and type(other) is Own and isinstance(other, nn.Parameter) and not other.requires_grad

@@ -37,7 +37,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
             data = _C.empty(0)
-        if type(data) is Tensor or isinstance(data, Parameter):
+        if type(data) is Tensor or issubclass(type(data), Parameter):  # others may be marked as parameters
             return Tensor._make_subclass(cls, data, requires_grad)
         # A tensor of another subclass keeps its class, and is marked as a parameter.
         made = data.detach().requires_grad_(requires_grad)
