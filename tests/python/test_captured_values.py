@@ -35,6 +35,48 @@ def product():
     return forward
 
 
+class Own(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.as_subclass(Own),
+        lambda x: torch.Tensor._make_subclass(Own, x),
+        lambda x: torch.Tensor.__new__(Own, x),
+        Own,
+    ],
+)
+def test_a_tensor_of_a_class_is_made_of_a_value(make, fullgraph):
+    def function(x):
+        made = make(x * 2)
+        return made, made.sin() + 1
+
+    x = torch.arange(3.0)
+    made, after = torch.compile(function, backend=keep_graph, fullgraph=fullgraph)(x)
+    assert type(made) is Own and made.tolist() == [0, 2, 4]
+    assert type(after) is Own and torch.equal(after.as_subclass(torch.Tensor), (x * 2).sin() + 1)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_nested_tensors_are_made_of_values(dynamic):
+    def function(values, lengths):
+        offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+        made = torch.nested.nested_tensor_from_jagged(values * 2, offsets)
+        other = torch.nested.nested_tensor([values[:2] + 1, values[2:] - 1], layout=torch.jagged)
+        both = torch.cat([made, made.sin()], -1)
+        return both, made.sum(1), torch.nested.to_padded_tensor(made, 0.0), other.values()
+
+    compiled = torch.compile(function, backend=keep_graph, fullgraph=True, dynamic=dynamic)
+    for rows in (9, 11):
+        args = torch.randn(rows, 5), torch.tensor([2, 3, rows - 5])
+        for made, expected in zip(compiled(*args), function(*args), strict=True):
+            made, expected = (each.values() if each.is_nested else each for each in (made, expected))
+            assert made.device.type == "cpu" and torch.equal(made, expected)
+
+
 def test_a_function_of_autograd_keeps_a_value(product):
     def function(x):
         n = torch.arange(3).cumsum(0)

@@ -26,6 +26,15 @@ def _flush_active(create_graph):
         now.flush("a backward pass", whole=whole, twice=create_graph)
 
 
+def _before_class(tensor):
+    """A tensor of a class is made of another one, with the memory that it has now: of a promise, that of its value."""
+    if (now := active()) is not None and now.active and getattr(tensor, "fake_mode", None) is now.fakes:
+        now.flush("a tensor of another class is made of one", whole=False)
+
+
+_C._set_before_class(_before_class)
+
+
 # Functions that tell or change where a random stream stands.
 _STREAMS = {
     name: getattr(_C.Generator, name)

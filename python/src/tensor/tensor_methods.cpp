@@ -148,7 +148,7 @@ static bool check_subclass(PyObject* cls) {
 }
 
 static PyObject* as_subclass(PyObject* self, PyObject* cls) try {
-  if (!check_subclass(cls)) return nullptr;
+  if (!check_subclass(cls) || !fulfil_for_class(self)) return nullptr;
   return wrap_as(reinterpret_cast<PyTypeObject*>(cls), mica::alias(unwrap(self)));
 } catch (...) {
   return raise_current_exception();
@@ -166,6 +166,7 @@ static PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) try 
   if (!is_tensor(data))
     return PyErr_Format(PyExc_TypeError, "_make_subclass(): argument 'data' (position 2) must be Tensor, not %s",
                         Py_TYPE(data)->tp_name);
+  if (!fulfil_for_class(data)) return nullptr;
   Tensor t;
   {
     NoGradGuard bare;

@@ -334,6 +334,7 @@ static Owned legacy_arguments(PyObject* args, PyObject* kwargs) {
 
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
   Owned packed = legacy_arguments(args, kwargs);
+  if (PyTuple_GET_SIZE(packed.get()) > 0 && !fulfil_for_class(PyTuple_GET_ITEM(packed.get(), 0))) return nullptr;
   Tensor t = legacy_tensor(checked(packed.get()), default_dtype(), tensor_type_device(), false);
   return type == tensor_type ? wrap(std::move(t)) : wrap_as(type, std::move(t));
 } catch (...) {
@@ -357,6 +358,8 @@ bool add_tensor_constructors(PyObject* module) {
       {"tensor", as_cfunction(tensor), METH_FASTCALL | METH_KEYWORDS,
        "A new tensor of the numbers in nested sequences, which are copied. A storage is shared."},
       {"_legacy_new", legacy_new, METH_VARARGS, nullptr},
+      {"_set_before_class", set_before_class, METH_O,
+       "What is called with a tensor before one of a class is made of it."},
       {}};
   return PyModule_AddFunctions(module, functions) == 0;
 }

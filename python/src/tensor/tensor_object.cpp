@@ -73,6 +73,19 @@ PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
   return o;
 }
 
+static PyObject* before_class = nullptr;  // _before_class(tensor), of mica._dynamo.capture
+
+bool fulfil_for_class(PyObject* source) {
+  if (!before_class || Py_TYPE(source) == tensor_type || !is_tensor(source)) [[likely]]
+    return true;
+  return Owned(PyObject_CallOneArg(before_class, source)).get() != nullptr;
+}
+
+PyObject* set_before_class(PyObject*, PyObject* function) {
+  Py_XSETREF(before_class, Py_NewRef(function));
+  Py_RETURN_NONE;
+}
+
 // Called when the object is about to lose its last Python reference. Returns true if the impl has to own it from now
 // on.
 static bool should_outlive_python(TensorObject* self) {

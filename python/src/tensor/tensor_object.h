@@ -33,6 +33,11 @@ inline PyObject* wrap(const Tensor* tensor) { return wrap(*tensor); }
 // A new object of a subclass for a tensor that has no object yet.
 PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor);
 
+// To be called before another object is made of a tensor's: a promise of a captured function gets its value first.
+// False after a Python error.
+bool fulfil_for_class(PyObject* source);
+PyObject* set_before_class(PyObject*, PyObject* function);
+
 // Tells the collector about a tensor that may be part of a cycle: one with attributes, hooks or a graph with Python
 // objects.
 void track(PyObject* tensor);
