@@ -170,3 +170,25 @@ def test_constants_in_graphs_of_aten(tracing_mode):
     assert "lift_fresh_copy" in graph.code and "_local_scalar_dense" not in graph.code
     for _ in range(2):
         assert graph(mica.ones(3)).tolist() == f(mica.ones(3)).tolist() == [9, 12, 15]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[5:15],
+        lambda x: x[:3],
+        lambda x: x.view(4, 5)[1:3, 2:4],
+        lambda x: x.view(4, 5)[1:3, 2:4].t(),
+    ],
+)
+def test_views_lie_where_they_do_in_all_of_their_memory(view):
+    x = view(mica.arange(20.0))
+    fake = FakeTensorMode().from_tensor(x)
+    assert fake.stride() == x.stride() and fake.storage_offset() == x.storage_offset()
+    assert fake.untyped_storage().nbytes() == 80
+    function = lambda x: x.as_strided((2, 2), (1, 2), 10) + 1  # noqa: E731
+    for compiled in (
+        make_fx(function, tracing_mode="fake")(x),
+        mica.compile(function, backend=lambda graph, inputs: graph, fullgraph=True),
+    ):
+        assert mica.equal(compiled(x), function(x))

@@ -58,6 +58,17 @@ def _active_modes():
     return [_C._get_dispatch_stack_at(i) for i in range(_C._len_torch_dispatch_stack())]
 
 
+def _on_meta(t):
+    """A tensor without data that lies where a real one does. as_strided may reach all of the memory that a view is in."""
+    with _C.DisableTorchFunction():
+        made = _C.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+        place = t.storage_offset()
+        if type(t) is _C.Tensor and (place or t._is_view()) and min(t.stride(), default=0) >= 0:
+            memory = _C.empty(t.untyped_storage().nbytes() // t.element_size(), dtype=t.dtype, device="meta")
+            made = _C.empty(0, dtype=t.dtype, device="meta").set_(memory.untyped_storage(), place, t.shape, t.stride())
+        return made
+
+
 class FakeTensorConverter:
     """Makes fake tensors of real ones, one for each."""
 
@@ -73,9 +84,7 @@ class FakeTensorConverter:
         if known is None:
             with mica.no_grad(), mica.utils._python_dispatch._disable_current_modes():
                 opened = None if shape_env is None else open_sizes.open_input(t, shape_env, symbolic_context, source)
-                meta = (
-                    _C.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") if opened is None else opened[0]
-                )
+                meta = _on_meta(t) if opened is None else opened[0]
             known = _as_fake(meta, fake_mode, t.device)
             if opened is not None:
                 open_sizes.attach(known, *opened[1:])
