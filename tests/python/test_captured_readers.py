@@ -149,3 +149,18 @@ def _ahead(graph, inputs):
     from mica._functorch.compilers import nop
 
     return aot_module_simplified(graph, inputs, nop)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_functions_that_read_lengths_and_places_of_tensors(fullgraph):
+    """They run between two graphs, and are no error where there is to be one, as in torch."""
+
+    def function(x, targets, lengths, places):
+        x = (x * 2).log_softmax(2)
+        loss = nn.functional.ctc_loss(x, targets, torch.full((2,), 5), lengths)
+        return loss * 2, *torch.tensor_split(x + 1, places)
+
+    args = torch.randn(5, 2, 6), torch.randint(1, 6, (2, 3)), torch.tensor([3, 2]), torch.tensor([1, 3])
+    captured = torch.compile(function, backend=BACKENDS[0], fullgraph=fullgraph)(*args)
+    for made, expected in zip(captured, function(*args), strict=True):
+        assert torch.equal(made, expected)
