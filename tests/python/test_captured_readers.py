@@ -164,3 +164,13 @@ def test_functions_that_read_lengths_and_places_of_tensors(fullgraph):
     captured = torch.compile(function, backend=BACKENDS[0], fullgraph=fullgraph)(*args)
     for made, expected in zip(captured, function(*args), strict=True):
         assert torch.equal(made, expected)
+
+
+@pytest.mark.parametrize("backend", [BACKENDS[0], "eager"])
+def test_a_function_within_another_trace_is_a_part_of_it(backend):
+    from mica.fx.experimental.proxy_tensor import make_fx
+
+    captured = torch.compile(lambda x: x.sin() + x.shape[0], backend=backend, fullgraph=True)
+    graph = make_fx(lambda x: captured(x) * 2, tracing_mode="symbolic")(torch.randn(3, 4))
+    x = torch.randn(5, 6)
+    assert torch.equal(graph(x), (x.sin() + 5) * 2)

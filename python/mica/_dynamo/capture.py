@@ -55,7 +55,9 @@ class Captured:
 
         if config.disable:
             return self.function(*args, **kwargs)
-        if active() is not None or _promises.is_exported():  # it is part of another graph
+        if (
+            active() is not None or _promises.is_exported() or _open.are_open((args, kwargs))
+        ):  # it is part of another graph
             return _running.call(self.function, args, kwargs)
         args, kwargs = _arrays.as_captured((args, kwargs))
         capture = Capture(self, args, kwargs)
