@@ -174,3 +174,16 @@ def test_a_function_within_another_trace_is_a_part_of_it(backend):
     graph = make_fx(lambda x: captured(x) * 2, tracing_mode="symbolic")(torch.randn(3, 4))
     x = torch.randn(5, 6)
     assert torch.equal(graph(x), (x.sin() + 5) * 2)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_tensor_is_put_into_the_memory_of_another(fullgraph):
+    def function(x, y):
+        y.set_(x * 2)
+        return y + 1, torch.empty(0).set_(x * 3) * 2
+
+    x, y = torch.randn(4, 5), torch.empty(0)
+    made = torch.compile(function, backend=BACKENDS[0], fullgraph=fullgraph)(x, y)
+    assert torch.equal(y, x * 2)
+    for each, expected in zip(made, (x * 2 + 1, x * 3 * 2), strict=True):
+        assert torch.equal(each, expected)

@@ -29,7 +29,7 @@ _BREAKS = frozenset([
 _LET_PASS = frozenset([
     "item", "numpy", "__int__", "__float__", "__index__", "__complex__", "__array__", "__contains__", "__iter__", "nonzero",
     "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "requires_grad_", "__getitem__", "__setitem__",
-    "where", "__set__", "detach_", "register_hook", "register_post_accumulate_grad_hook", "untyped_storage",
+    "where", "__set__", "detach_", "register_hook", "register_post_accumulate_grad_hook", "untyped_storage", "set_",
 ])  # fmt: skip
 # Calls that look at facts about a tensor, and not at its values.
 _PLAIN = frozenset([
