@@ -145,3 +145,37 @@ def test_programs_are_printed_with_types_and_lines():
     assert lines[3].endswith(" in forward, code: return x.sin() + 1")
     assert lines[4] == '            sin: "f32[s77, 3]" = torch.ops.aten.sin.default(x);  x = None'
     assert lines[-1] == "" or lines[-1].startswith("Range constraints: ")
+
+
+class FirstHalf(nn.Module):
+    def forward(self, x, y):
+        return y[: x.size(0) // 2]
+
+
+class Halves(nn.Module):
+    def __init__(self, reads_size_first):
+        super().__init__()
+        self.one, self.two, self.reads_size_first = FirstHalf(), FirstHalf(), reads_size_first
+
+    def forward(self, x, y):
+        if self.reads_size_first:
+            half = x.size(0) // 2
+            return y[half:] + self.one(x, y) + self.two(x, y)
+        return self.one(x, y) + self.two(x, y) + y[x.size(0) // 2 :]
+
+
+@pytest.mark.parametrize("kept", [("one",), ("two",), ("one", "two")])
+@pytest.mark.parametrize("reads_size_first", [True, False])
+def test_numbers_of_sizes_are_computed_where_they_are_read(kept, reads_size_first):
+    """A program has them once; modules whose calls stay as they are take and return what they did."""
+    size = 2 * Dim("half", max=2048)
+    program, x = Halves(reads_size_first), torch.ones(10)
+    exported = export(program, (x, x), dynamic_shapes=((size,), (size,)), preserve_module_call_signature=kept)
+    module = unflatten(exported)
+    for count in (8, 10, 14):
+        args = torch.randn(count), torch.randn(count)
+        assert torch.equal(module(*args), program(*args))
+    for name in kept:
+        assert torch.equal(getattr(module, name)(*args), getattr(program, name)(*args))
+        setattr(module, name, getattr(program, name))
+    assert torch.equal(module(*args), program(*args))

@@ -162,7 +162,7 @@ class ModulePart:
             given = list(part.known)
         part.add(nodes)
         if signature is not None:
-            part.return_kept(signature, results)
+            part.return_kept(signature, results, self)
         else:
             values = tuple(part.known[node] for node in results)
             part.graph.output(values[0] if len(values) == 1 else values)
@@ -193,6 +193,16 @@ class ModulePart:
             item.meta["val"] = result.meta.get("val")
             self.known[result] = item
 
+    def computes(self, node):
+        """Whether the graph has the value of a node of the program's. A number that follows from sizes of what it has is
+        computed anew."""
+        if node not in self.known:
+            is_number = isinstance(node.meta.get("val"), (int, mica.SymInt, mica.SymBool, mica.SymFloat))
+            if node.op != "call_function" or not is_number or not all(map(self.computes, node.all_input_nodes)):
+                return False
+            self.known[node] = self.graph.node_copy(node, self.value)
+        return True
+
     # ---- calls whose arguments and results stay nested as they were
 
     def _named(self, argument):
@@ -215,7 +225,7 @@ class ModulePart:
                 made.meta = copy.copy(node.meta)
                 part.known.setdefault(node, made)
             given.append(node)
-        missing = [node.name for node in reads if node not in part.known]
+        missing = [node.name for node in reads if not part.computes(node)]
         if missing:
             raise NotImplementedError(
                 f"unflatten: {part.fqn} reads {', '.join(missing)}, which are no arguments of its call. Export the program "
@@ -223,12 +233,12 @@ class ModulePart:
             )
         return given
 
-    def return_kept(self, signature, results):
+    def return_kept(self, signature, results, around):
         """The output of the module's graph, one value for each leaf of its result."""
         nodes = [self._named(argument) for argument in signature.outputs]
         leaves = [each.value if isinstance(each, ConstantArgument) else node and self.value(node)
                   for each, node in zip(signature.outputs, nodes, strict=True)]  # fmt: skip
-        hidden = [node.name for node in results if node not in nodes]
+        hidden = [node.name for node in results if node not in nodes and not around.computes(node)]
         if hidden:
             raise NotImplementedError(
                 f"unflatten: {', '.join(hidden)} of {self.fqn} are read outside of it, and are none of its results. Export "
