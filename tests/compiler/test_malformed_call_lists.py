@@ -17,9 +17,9 @@ def test_malformed_lists():
     assert torch.equal(steps.run([x]), x + 1) and steps.run([torch.ones(3)]) is NotImplemented
     for bad in (
         (), (1,), (3, 2, (step,), (1, 1)), (1, 2, (step,), (1, 2)), (1, 2, (step[:3],), (1, 1)), (1, 2, [step], (1, 1)),
-        (1, 2, ((name, ((9, 0),), None, (0,), (), False),), (1, 1)), (1, 2, (step,), (4, ((1, 1),), ())),
-        (1, 2, ((name, ((1, 0),), ("a", "b"), (0,), (), False),), (1, 1)),
-        (1, 2, ((name, ((1, 0),), (3,), (0,), (), False),), (1, 1)),
+        (1, 2, ((name, ((9, 0),), None, (3, None), (), False),), (1, 1)), (1, 2, (step,), (4, ((1, 1),), ())),
+        (1, 2, ((name, ((1, 0),), ("a", "b"), (3, None), (), False),), (1, 1)),
+        (1, 2, ((name, ((1, 0),), (3,), (3, None), (), False),), (1, 1)),
         (1, 2, ((name, ((1, 0),), None, (0,), (7,), False),), (1, 1)),
         (1, 2, ((name, ((1, 0),), None, (1, 1, "form"), (), False),), (1, 1)),
         (-1, 2, (), (1, 1)), ("a", 2, (), (1, 1)), (1, 2, (step,), 5),
@@ -29,11 +29,11 @@ def test_malformed_lists():
     for bad in ([], [x, x], [1], (x,)):
         with pytest.raises(TypeError):
             steps.run(bad)
-    failing = _C._CallList((1, 2, ((name, ((1, 0), (0, "text")), None, (0,), (), False),), (1, 0)), False)
+    failing = _C._CallList((1, 2, ((name, ((1, 0), (0, "text")), None, (3, None), (), False),), (1, 0)), False)
     with pytest.raises(TypeError):
         failing.run([x])
     assert (
-        _C._CallList((1, 2, ((name, ((1, 0), (0, "a")), None, (0,), (), False),), (1, 0)), True).run([x])
+        _C._CallList((1, 2, ((name, ((1, 0), (0, "a")), None, (3, None), (), False),), (1, 0)), True).run([x])
         is NotImplemented
     )
     unset = _C._CallList((1, 2, (), (1, 1)), True)

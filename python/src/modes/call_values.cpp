@@ -67,11 +67,16 @@ PyObject* CallValue::made(const Slots& slots) const {
   return nullptr;
 }
 
+bool CallValue::is(PyObject* object, const Slots& slots) const {
+  return object == (kind_ == Kind::kSlot ? slots[slot_].get() : constant_);
+}
+
 ResultPattern::ResultPattern(PyObject* encoded, size_t slots)
     : kind_(static_cast<Kind>(number_of(item_of(encoded, 0), 4))) {
-  if (kind_ == Kind::kAnything) return;
   PyObject* content = item_of(encoded, 1);
-  if (kind_ == Kind::kConstant) {
+  if (kind_ == Kind::kThis) {
+    itself_.emplace(content, slots);
+  } else if (kind_ == Kind::kConstant) {
     content_ = content;
   } else if (kind_ == Kind::kTensor) {
     slot_ = number_of(content, slots);
@@ -85,8 +90,8 @@ ResultPattern::ResultPattern(PyObject* encoded, size_t slots)
 
 bool ResultPattern::take(PyObject* result, Slots& slots) const {
   switch (kind_) {
-    case Kind::kAnything:
-      return true;
+    case Kind::kThis:
+      return itself_->is(result, slots);
     case Kind::kConstant:
       return is_same_value(result, content_);
     case Kind::kTensor:

@@ -2,6 +2,7 @@
 // Python as tuples (mica/_dynamo/replay/call_lists.py).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "object.h"
@@ -21,7 +22,8 @@ using Slots = std::vector<Owned>;
 class CallValue {
  public:
   CallValue(PyObject* encoded, size_t slots);
-  PyObject* made(const Slots& slots) const;  // a new reference
+  PyObject* made(const Slots& slots) const;             // a new reference
+  bool is(PyObject* object, const Slots& slots) const;  // whether a constant or what is in a slot is this very object
 
  private:
   enum class Kind : uint8_t { kConstant, kSlot, kList, kTuple, kDict };
@@ -32,17 +34,19 @@ class CallValue {
 };
 
 // What a call has to return:
-// (0,) anything, (1, slot, form) a tensor, (2, patterns) a list or tuple, (3, constant) an equal number or text
+// (0, value) the tensor of a slot or a constant itself, (1, slot, form) a tensor, (2, patterns) a list or tuple, (3,
+// constant) an equal number or text
 class ResultPattern {
  public:
   ResultPattern(PyObject* encoded, size_t slots);
   bool take(PyObject* result, Slots& slots) const;  // whether it fits; tensors are put into their slots
 
  private:
-  enum class Kind : uint8_t { kAnything, kTensor, kItems, kConstant };
+  enum class Kind : uint8_t { kThis, kTensor, kItems, kConstant };
   Kind kind_;
   uint32_t slot_ = 0;
   PyObject* content_ = nullptr;  // the form, or the constant
+  std::optional<CallValue> itself_;
   std::vector<ResultPattern> items_;
 };
 

@@ -101,7 +101,7 @@ PyObject* KeyMaker::make(PyObject* value) {
   }
   if (is_tensor(value)) return nullptr;
   if (PyList_Append(objects_, value) < 0) return nullptr;
-  return Py_BuildValue("(sN)", "object", PyLong_FromVoidPtr(value));
+  return Py_BuildValue("(sNO)", "object", PyLong_FromVoidPtr(value), kind);
 }
 
 // ---- a call that is watched

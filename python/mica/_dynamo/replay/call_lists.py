@@ -15,7 +15,7 @@ from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS, CapturedCall
 from mica._dynamo.replay.thread_settings import settings_but_grad
 
 _CONSTANT, _SLOT, _LIST, _TUPLE, _DICT = range(5)  # values, and below what a call returns, as in call_values.h
-_ANYTHING, _TENSOR, _ITEMS, _EQUAL = range(4)
+_THIS, _TENSOR, _ITEMS, _EQUAL = range(4)
 # What these say of tensors depends on their forms alone, which are compared.
 _OF_FORMS = frozenset((
     "shape", "size", "stride", "dim", "ndim", "ndimension", "numel", "nelement", "__len__", "dtype", "device", "layout",
@@ -277,7 +277,7 @@ class Recorder:
         if not isinstance(result, _C.TensorBase):
             return (_EQUAL, result)
         if id(result) in self._slots or id(result) in self._state:
-            return (_ANYTHING,)
+            return (_THIS, self._value(result))
         if type(result) is not _C.Tensor or result.layout is not mica.strided or result.dim() > 64:
             raise Refused("a result of an operation is not plain and dense")
         if result.requires_grad:
@@ -313,6 +313,8 @@ def _slots_in(values):
 def _slots_of_pattern(pattern):
     if pattern[0] == _TENSOR:
         yield pattern[1]
+    elif pattern[0] == _THIS:
+        yield from _slots_in((pattern[1],))
     elif pattern[0] == _ITEMS:
         for each in pattern[1]:
             yield from _slots_of_pattern(each)

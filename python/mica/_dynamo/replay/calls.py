@@ -12,7 +12,7 @@ from mica._dynamo.replay.cuda_graphs import CudaGraphs
 from mica._dynamo.replay.likeness import Proven
 from mica._dynamo.replay.observe import Observation, Refused
 from mica._dynamo.replay.state import Snapshot
-from mica._dynamo.replay.structure import LARGE, Arguments, requires_grad
+from mica._dynamo.replay.structure import LARGE, Arguments, gives_back, requires_grad
 from mica._dynamo.replay.thread_settings import settings
 from mica._dynamo.utils import counters
 
@@ -243,7 +243,10 @@ class Replayed:
         observation = Observation()
         result = observation.run(self.call, args, kwargs)
         after = [_C._change_count(each) for each in (*state, *tensors)]
-        reason = observation.reason or snapshot.difference() or self._not_worthwhile(observation)
+        reason = observation.reason or snapshot.difference() or arguments.change(args, kwargs)
+        reason = reason or self._not_worthwhile(observation)
+        if reason is None and gives_back(result, args, kwargs):
+            reason = "a result is a list or a dict among its arguments"
         kind.draws = not mica.equal(draws, mica.get_rng_state())
         draws = zip(draws_on_gpus, _states_on_gpus((*state, *tensors)), strict=True)
         kind.draws_on_gpus = any(not mica.equal(*states) for states in draws)

@@ -32,6 +32,14 @@ class Arguments:
         if self.key is None:
             raise Refused(_reason_without_key((args, kwargs)))
 
+    def change(self, args, kwargs):
+        """What a call with these arguments has changed of them, which a replay would not change; None if nothing."""
+        tensors, objects = [], []
+        key = _C._call_key(args, kwargs, PLAIN_TENSORS, CONSTANTS, tensors, objects)
+        if key == self.key and all(now is before for now, before in zip(tensors, self.tensors, strict=True)):
+            return None
+        return "it changes a list or a dict among its arguments, or what a tensor among them is"
+
 
 def _reason_without_key(value):
     """Why arguments have no key: the first tensor that is not plain and dense says so."""
@@ -48,9 +56,34 @@ def _reason_without_key(value):
     return None
 
 
+def gives_back(result, args, kwargs):
+    """Whether a result is, or holds, a list or a dict that was among the arguments."""
+    given = {id(each) for each in _containers_in((args, tuple(kwargs.values())))}
+    return bool(given) and any(id(each) in given for each in _containers_in(result))
+
+
+def _containers_in(value):
+    """The lists and dicts that a value holds, and itself if it is one."""
+    found, queue, seen = [], [value], set()
+    while queue:
+        value = queue.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, (list, dict)):
+            found.append(value)
+        if isinstance(value, (list, tuple)):
+            queue += value
+        elif isinstance(value, dict):
+            queue += dict.values(value)
+        elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
+            queue += vars(value).values()
+    return found
+
+
 def _without_ids(key):
     if isinstance(key, tuple):
-        return ("object",) if len(key) == 2 and key[0] == "object" else tuple(map(_without_ids, key))
+        return ("object", key[2]) if key[:1] == ("object",) else tuple(map(_without_ids, key))
     return key
 
 
