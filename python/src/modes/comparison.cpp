@@ -48,6 +48,18 @@ bool is_same_sequence(PyObject* sequence, PyObject* items) {
   return true;
 }
 
+// Whether a set has these items in this order. A set that equals another may have 1 where that has 1.0.
+bool is_same_set(PyObject* set, PyObject* items) {
+  if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(items)) return false;
+  const auto* s = reinterpret_cast<const PySetObject*>(set);
+  Py_ssize_t i = 0;
+  for (const setentry* entry = s->table; entry <= s->table + s->mask; ++entry) {
+    if (!entry->key || entry->hash == -1) continue;  // free, or left by what was taken out
+    if (!is_same_value(entry->key, PyTuple_GET_ITEM(items, i++))) return false;
+  }
+  return true;
+}
+
 std::string_view bytes_of(PyObject* bytes) {
   return {PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))};
 }
@@ -113,10 +125,12 @@ bool is_same_setting(PyObject* function, PyObject* before, PyObject* args) {
   return now && is_same_value(now.get(), before);
 }
 
-// Whether a weak reference is to the object at an address. A reference to an object that has gone is to none.
-bool is_same_reference(PyObject* reference, PyObject* address) {
+// Whether a weak reference is to the object at an address, and that of a class. A reference to an object that has gone
+// is to none.
+bool is_same_reference(PyObject* reference, PyObject* address, PyObject* type) {
   PyObject* now = PyWeakref_GetObject(reference);
-  return (now == Py_None ? nullptr : now) == PyLong_AsVoidPtr(address);
+  if (now == Py_None) return PyLong_AsVoidPtr(address) == nullptr;
+  return now == PyLong_AsVoidPtr(address) && reinterpret_cast<PyObject*>(Py_TYPE(now)) == type;
 }
 
 // A number that is another one after every change of a dict, or 0 where Python has none. A dict whose number is the
@@ -154,13 +168,12 @@ bool is_same(const Record& r) {
     }
     case Record::kClass:
       return is_same_dict(reinterpret_cast<PyTypeObject*>(r.object)->tp_dict, r.before, r.last);
-    case Record::kSet:  // of numbers and texts
-      if (PySet_GET_SIZE(r.object) == 0) return PySet_GET_SIZE(r.before) == 0;
-      return PyObject_RichCompareBool(r.object, r.before, Py_EQ) == 1;
+    case Record::kSet:
+      return is_same_set(r.object, r.before);
     case Record::kFunction:
       return is_same_function(r.object, r.before);
     case Record::kWeak:
-      return is_same_reference(r.object, r.before);
+      return is_same_reference(r.object, r.before, r.last);
     case Record::kPrefix:
       return is_same_beginning(r.object, r.before, r.last);
     case Record::kOrder:
@@ -224,11 +237,11 @@ bool take_apart(PyObject* record, Record& r) {
       return PyType_Check(r.object) && has_lists &&
              (reinterpret_cast<PyTypeObject*>(r.object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
     case Record::kSet:
-      return PyAnySet_Check(r.object) && PyFrozenSet_CheckExact(r.before);
+      return PyAnySet_Check(r.object) && PyTuple_CheckExact(r.before);
     case Record::kFunction:
       return PyFunction_Check(r.object) && PyTuple_CheckExact(r.before) && PyTuple_GET_SIZE(r.before) == 4;
     case Record::kWeak:
-      return PyWeakref_CheckRefExact(r.object) && PyLong_CheckExact(r.before);
+      return PyWeakref_CheckRef(r.object) && PyLong_CheckExact(r.before) && r.last;
     case Record::kType:
       return PyType_Check(r.before);
     case Record::kOrder:
@@ -251,7 +264,8 @@ Comparison::Comparison(std::vector<Record> records) : records_(std::move(records
       order_.push_back(i);
     } else if (r.kind == Record::kTensor || r.kind == Record::kForm) {
       const auto bytes = static_cast<uint32_t>(PyBytes_GET_SIZE(r.before));
-      tensors_.push_back({r.object, i, static_cast<uint32_t>(facts_.size()), bytes, r.kind == Record::kForm});
+      tensors_.push_back({r.object, i, static_cast<uint32_t>(facts_.size()), bytes, r.kind == Record::kForm,
+                          has_attributes(r.object)});
       facts_.insert(facts_.end(), PyBytes_AS_STRING(r.before), PyBytes_AS_STRING(r.before) + bytes);
     } else if (r.kind == Record::kType) {
       typed_.push_back(i);
@@ -292,6 +306,7 @@ Py_ssize_t Comparison::find_difference() {
     if (i + kAhead / 2 < tensors_.size()) __builtin_prefetch(unwrap(tensors_[i + kAhead / 2].tensor).impl());
     const Facts& f = tensors_[i];
     const std::string_view before(facts_.data() + f.begin, f.bytes);
+    if (has_attributes(f.tensor) != f.has_attributes) return f.number;  // those that it has have a record of their own
     if (!(f.is_form ? has_form : has_facts)(unwrap(f.tensor), before)) return f.number;
   }
   for (size_t i = 0; i < types_.size(); ++i) {

@@ -65,6 +65,7 @@ class Comparison {
     uint32_t number;        // of the record
     uint32_t begin, bytes;  // in facts_
     bool is_form;
+    bool has_attributes;  // whether the program has hung something on it
   };
   struct Set {
     PyObject* set;

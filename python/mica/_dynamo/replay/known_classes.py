@@ -8,26 +8,25 @@ import pathlib
 import re
 import threading
 import types
-import weakref
 
 import mica
-from mica._dynamo.replay.names import is_own
+from mica._dynamo.replay.names import is_of_python, is_own
 from mica._dynamo.replay.observe import Refused
 from mica._dynamo.replay.structure import CONSTANTS
 
 # Objects whose state does not affect what a function computes, or that cannot change.
 _OPAQUE = (
-    *CONSTANTS, re.Pattern, slice, pathlib.PurePath,
+    *CONSTANTS, re.Pattern, pathlib.PurePath,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, types.CodeType,
     type(threading.Lock()), type(threading.RLock()), type(NotImplemented), mica.Generator,
-    contextvars.ContextVar, _collections._tuplegetter, weakref.ref,
+    contextvars.ContextVar, _collections._tuplegetter,
 )  # fmt: skip
 # Objects in C that hold others, which never are others, but may change.
 HOLDERS = (
     types.MethodType, functools.partial, staticmethod, classmethod, property, types.MappingProxyType,
 )  # fmt: skip
-_OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc", "logging")
+_OPAQUE_MODULES = ("typing", "inspect", "abc", "_abc")
 # What a class of Python may be made of besides object: all of it is compared, or cannot change.
 _BASES = (
     collections.OrderedDict, collections.defaultdict, dict, list, tuple, set, frozenset, int, float, complex, str, bytes,
@@ -43,7 +42,10 @@ MADE_BY_PYTHON = frozenset((
 
 
 def is_opaque(value, kind):
-    return isinstance(value, _OPAQUE) or kind is object or kind.__module__ in _OPAQUE_MODULES
+    if isinstance(value, _OPAQUE):
+        # A program's own kind of numbers or texts has attributes besides.
+        return not kind.__flags__ & 1 << 9 or is_own(kind.__module__) or is_of_python(kind.__module__)
+    return kind is object or kind.__module__ in _OPAQUE_MODULES
 
 
 @functools.lru_cache(4096)

@@ -6,6 +6,9 @@ import sys
 
 # Names of functions that take other names as texts.
 _BY_TEXT = frozenset(("getattr", "hasattr", "__getattribute__", "__dict__", "attrgetter", "methodcaller"))
+# Names of what no snapshot holds: what a call of them says may change unseen.
+_UNCOMPARED = ("import_module", "getrecursionlimit", "__subclasses__", "__globals__", "cell_contents")
+_BY_ADDRESS = ("id", "hash")  # what they say of an argument is another thing for each tensor
 _EXTENDED, _IMPORT = opcode.opmap["EXTENDED_ARG"], opcode.opmap["IMPORT_NAME"]
 _GLOBAL, _NAME = opcode.opmap["LOAD_GLOBAL"], opcode.opmap["LOAD_NAME"]
 
@@ -32,7 +35,13 @@ def refusal_of(code, names):
         return "it looks at the functions that called it"
     if is_of_python(names.get("__name__")):
         return None
-    return next((f"it calls {each}" for each in ("import_module", "getrecursionlimit") if each in code.co_names), None)
+    if (asked := next((each for each in _UNCOMPARED if each in code.co_names), None)) is not None:
+        return f"it asks for {asked}"
+    return next((f"it calls {each}" for each in _BY_ADDRESS if _calls_builtin(code, names, each)), None)
+
+
+def _calls_builtin(code, names, name):
+    return name in globals_in(code) and name not in names and code.co_name != "__hash__"
 
 
 @functools.lru_cache(4096)

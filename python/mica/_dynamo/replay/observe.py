@@ -59,7 +59,9 @@ _PLAIN_OWNERS = (
     type({}.keys()), type({}.values()), type({}.items()), _C.TensorBase, _C._Function,
 )  # fmt: skip
 _UNSAID = frozenset(("warn", "warn_explicit"))
-_PLAIN_TYPE_NAMES = frozenset(("lock", "RLock", "_thread.lock", "_RLock", "Pattern", "Match", "_lru_cache_wrapper"))
+_LOCKS = frozenset(("lock", "RLock", "_thread.lock", "_RLock"))
+_ASKS_OF_LOCKS = frozenset(("acquire", "acquire_lock", "locked", "locked_lock", "_is_owned"))
+_PLAIN_TYPE_NAMES = _LOCKS | {"Pattern", "Match", "_lru_cache_wrapper"}
 
 
 def refusal_of(called):
@@ -68,6 +70,8 @@ def refusal_of(called):
     owner = getattr(called, "__self__", None)
     module = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(called, "__module__", None)
     if module is None and owner is not None:
+        if name in _ASKS_OF_LOCKS and type(owner).__name__ in _LOCKS:
+            return "it asks whether a lock is held"
         if isinstance(owner, _PLAIN_OWNERS) or type(owner).__name__ in _PLAIN_TYPE_NAMES:
             return _refusal_in_mica(name) if isinstance(owner, (_C.TensorBase, _C._Function)) else None
         module = type(owner).__module__

@@ -5,13 +5,11 @@ the arguments, and goes on through attributes, containers and classes. A snapsho
 the same objects or equal numbers and texts. `_C._Snapshot` compares them.
 """
 
-import builtins
 import collections
 import enum
 import functools
 import gc
 import logging
-import sys
 import threading
 import types
 import weakref
@@ -22,14 +20,13 @@ from mica._dynamo.replay import known_classes
 from mica._dynamo.replay import records as of
 from mica._dynamo.replay.names import (
     asks_by_text,
-    globals_in,
-    imported_by,
     is_of_python,
     is_own,
     names_in,
     refusal_of,
 )
 from mica._dynamo.replay.observe import Refused
+from mica._dynamo.replay.read_names import ReadNames
 from mica._dynamo.replay.reused import Reused
 from mica._dynamo.replay.structure import CONSTANTS, PLAIN_TENSORS
 from mica._functions import settings as _settings
@@ -42,7 +39,7 @@ _MOST = 200_000  # records
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 
 
-class Snapshot:
+class Snapshot(ReadNames):
     """What the functions of an observed call can read, when it is taken: from the function itself, then from objects among
     its arguments. `base` is the first part of an earlier snapshot of the function, which is taken over where it holds.
     """
@@ -52,8 +49,10 @@ class Snapshot:
         many records there may be.
         """
         self._tensors_kind, self._facts = (of.TENSOR, _C._tensor_facts) if places else (of.FORM, _C._tensor_form)
-        self._places, self._most, self._keeps = places, most, True
+        self._places, self._most = places, most
         self.weakly_read = []  # weak references to objects that are read through such references
+        # Objects that must not be kept alive: arguments, and those that are read through weak references.
+        self._not_kept = set(map(id, objects))
         self.reaches_roots = False  # whether something that is read refers to an argument, and so keeps it alive
         self._codes, self._queue, self._roots = observation.codes, [], set(map(id, objects))
         self._settings = observation.settings
@@ -73,14 +72,13 @@ class Snapshot:
             # references, must not.
             keeps_alive = self.weakly_read or not self._roots.isdisjoint(self._seen)
             self.base = None if keeps_alive else Reused(self)
-        self._keeps = False
         self._queue += objects
         self._drain()
         self._visit_closures()
         self.records = tuple(self._records)
         self.compared = _C._Snapshot(self.records)  # for C
         self.known = frozenset(self._seen)  # the ids of all objects that were met, which are not kept alive
-        del self._seen, self._records, self._roots, self._found
+        del self._seen, self._records, self._roots, self._found, self._not_kept
 
     def _visit_function_and_names(self, function):
         self._queue.append(function)
@@ -108,68 +106,6 @@ class Snapshot:
 
     def holds(self):
         return self.compared.first_difference() < 0
-
-    # ---- where reading begins
-
-    def _visit_names(self, code, names):
-        asked, imported = names_in(code), imported_by(code, names)
-        own = is_own(names.get("__name__", ""))
-        trusted = own or is_of_python(names.get("__name__"))  # to look for modules that it has imported
-        modules = [names[name] for name in asked if isinstance(names.get(name), types.ModuleType)]
-        for name in imported:
-            modules.append(sys.modules[name])
-            if not is_own(name):
-                self._records.append((of.ENTRY, sys.modules, name, sys.modules[name]))
-        for name in asked:
-            if name in names:
-                self._record_entry(names, name, shallow=own)
-        if not own:
-            self._record_builtins(code, names)
-        by_text, seen = not own and asks_by_text(code), set()
-        while modules:
-            module = modules.pop()
-            if id(module) in seen:
-                continue
-            seen.add(id(module))
-            if type(module) is not types.ModuleType and is_own(module.__name__):
-                self._record_settings(module)
-            if by_text and module.__name__.rpartition(".")[2] in asked:
-                self._visit_whole_module(module)
-            for name in asked:
-                if name in vars(module) and not (module is sys and trusted):
-                    self._record_entry(vars(module), name, shallow=is_own(module.__name__))
-                    if isinstance(vars(module)[name], types.ModuleType):
-                        modules.append(vars(module)[name])
-
-    def _record_settings(self, module):
-        """Record what a module has whose attributes are computed of what it holds, as torch._dynamo.config has."""
-        self._record_dict(vars(module))
-        for value in vars(module).values():
-            if type(value) is dict:
-                self._record_dict(value)
-
-    def _record_builtins(self, code, names):
-        """Record that globals do not hide the builtins that code looks up, and what these are."""
-        known = vars(builtins)
-        for name in globals_in(code):
-            if name not in names:
-                self._records += [(of.ENTRY, names, name, ...), (of.ENTRY, known, name, known.get(name, ...))]
-                self._queue.append(known.get(name))
-
-    def _record_entry(self, names, name, shallow=False):
-        """Record an entry of globals or of a module. `shallow`: of the object, record what it holds and nothing further."""
-        value = names[name]
-        if value is sys.modules:
-            raise Refused("it looks modules up")
-        self._records.append((of.ENTRY, names, name, value))
-        if not shallow or isinstance(value, (types.FunctionType, type)):
-            self._queue.append(value)
-        elif type(value) is dict:
-            self._record_dict(value)
-        elif type(value) in (list, tuple):
-            self._record_sequence(value)
-        elif not isinstance(value, types.ModuleType) and type(getattr(value, "__dict__", None)) is dict:
-            self._record_dict(vars(value))
 
     def _visit_closures(self):
         """Visit functions that ran but were not reached from anywhere, such as one that a decorator keeps. Their code
@@ -212,8 +148,8 @@ class Snapshot:
             self._visit_logger(value)
         elif kind is types.FunctionType:
             self._visit_function(value)
-        elif kind is weakref.ref:
-            self._visit_reference(value)
+        elif isinstance(value, weakref.ref):
+            self._visit_reference(value, kind)
         elif kind in (types.MethodWrapperType, types.BuiltinFunctionType):
             if not isinstance(value.__self__, types.ModuleType):
                 self._queue.append(value.__self__)
@@ -221,6 +157,8 @@ class Snapshot:
             self._visit_cache(value)
         elif isinstance(value, enum.Enum):
             self._visit_member(value, kind)
+        elif kind is slice:
+            self._queue += (value.start, value.stop, value.step)
         elif known_classes.is_opaque(value, kind):
             return
         elif isinstance(value, known_classes.HOLDERS):
@@ -230,30 +168,8 @@ class Snapshot:
         else:
             self._visit_object(value, kind)
 
-    def _visit_module(self, module):
-        """Record what code that ran may ask a module for. Which code does is not known."""
-        if self._asks_by_text:
-            self._visit_whole_module(module)
-        for name in sorted(self._names.intersection(vars(module)) - {"modules"}):
-            self._record_entry(vars(module), name, shallow=is_own(module.__name__))
-
-    def _visit_whole_module(self, module):
-        """Record all that a module has, since it may be asked for names that are made. Of Mica's and Python's that is what
-        the names stand for, not what these objects hold."""
-        if module is builtins or is_of_python(module.__name__):
-            return
-        self._record_dict(vars(module))
-        if not is_own(module.__name__):
-            self._queue += [
-                value
-                for name, value in vars(module).items()
-                if name not in known_classes.MADE_BY_PYTHON
-                and not isinstance(value, types.ModuleType)
-                and name != "__builtins__"
-            ]
-
     def _visit_cache(self, cached):
-        """Record what a functools.lru_cache has kept. It may keep more later."""
+        """Record what a functools.lru_cache has kept, and for which arguments. It may keep more later."""
         module = getattr(cached, "__module__", None)
         if is_own(module) or is_of_python(module) or not cached.cache_info().currsize:
             return
@@ -261,11 +177,11 @@ class Snapshot:
         if cached.cache_parameters()["maxsize"] is None:
             entries = held[known_classes.dict_of(cached, held)]
             self._records.append((of.PREFIX, entries, tuple(entries.keys()), tuple(entries.values())))
-            self._queue += entries.values()
+            self._queue += (*entries.keys(), *entries.values())
         else:
             pairs = known_classes.pairs_of(cached, held)
             self._records.append((of.PAIRS, cached, pairs))
-            self._queue += pairs[1::2]
+            self._queue += pairs
 
     def _visit_member(self, member, kind):
         if not is_of_python(kind.__module__) and not is_own(kind.__module__):
@@ -284,6 +200,8 @@ class Snapshot:
             raise Refused("it can read what each thread has for itself")
         if isinstance(value, BaseException):
             raise Refused("it can read an exception that was kept")
+        if kind in (*weakref.ProxyTypes, weakref.finalize):
+            raise Refused(f"it can read a weakref.{kind.__name__}")
         known = False
         if isinstance(value, dict):
             self._record_dict(value)
@@ -291,13 +209,16 @@ class Snapshot:
             self._queue += [key for key in value if type(key) not in CONSTANTS]
             if isinstance(value, collections.OrderedDict) and len(value) > 1:
                 self._records.append((of.ORDER, value, tuple(value)))
+            if isinstance(value, collections.defaultdict):
+                self._records.append((of.SETTING, getattr, value.default_factory, (value, "default_factory")))
+                self._queue.append(value.default_factory)
             known = True
         elif isinstance(value, (list, tuple)):
             self._record_sequence(value)
             self._queue += value
             known = True
         elif isinstance(value, (set, frozenset)) and all(map(known_classes.is_compared_in_c, value)):
-            self._records.append((of.SET, value, frozenset(value)))
+            self._records.append((of.SET, value, tuple(value)))
             self._queue += [each for each in value if type(each) not in CONSTANTS]
             known = True
         own = getattr(value, "__dict__", None)
@@ -313,17 +234,20 @@ class Snapshot:
             raise Refused(f"it can read a {kind.__qualname__}, which has __slots__")
         if known_classes.has_state_in_c(kind):
             raise Refused(f"it can read a {kind.__qualname__}, which holds more than Python sees")
-        if self._keeps and not self.weakly_read:  # such a record keeps the object alive
+        if id(value) not in self._not_kept:  # such a record keeps the object alive
             self._records.append((of.TYPE, value, kind))
         self._queue.append(kind)
 
-    def _visit_reference(self, reference):
+    def _visit_reference(self, reference, kind):
         """Visit the object of a weak reference without keeping it alive."""
-        target = reference()
-        self._records.append((of.WEAK, reference, 0 if target is None else id(target)))
+        target = weakref.ref.__call__(reference)
+        self._records.append((of.WEAK, reference, 0 if target is None else id(target), type(target)))
         if target is not None and id(target) not in self._seen:
             self.weakly_read.append(reference)
+            self._not_kept.add(id(target))
             self._queue.append(target)
+        if kind is not weakref.ref and not is_own(kind.__module__) and not is_of_python(kind.__module__):
+            self._visit_object(reference, kind)
 
     def _visit_tensor(self, tensor):
         if tensor.layout is not mica.strided or tensor.is_quantized or tensor.dim() > 64:
@@ -339,6 +263,9 @@ class Snapshot:
         for each in kind.__mro__:
             if each is not kind and id(each) not in self._seen:
                 self._queue.append(each)
+        if type(kind) is not type:
+            self._records.append((of.TYPE, kind, type(kind)))
+            self._queue.append(type(kind))
         if kind.__module__ in known_classes.CONTEXTUAL:
             raise Refused(f"it can read {kind.__module__}.{kind.__name__}, which computes by settings of the thread")
         if not kind.__flags__ & 1 << 9 or is_of_python(kind.__module__):
