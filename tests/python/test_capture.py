@@ -378,3 +378,23 @@ def test_calls_that_write_into_tensors_and_return_nothing():
     assert first.tolist() == [0, 1, 2] and second.tolist() == [3, 4, 5]
     assert split(x).tolist() == [[4, 5, 6]]
     assert len(backend.graphs) == len(pieces.graphs) == 1
+
+
+def test_optimizers_of_sparse_gradients():
+    """A sparse tensor has no fake counterpart. Asking for its shape needs none."""
+    table, indices = torch.nn.Embedding(10, 4, sparse=True), torch.tensor([[1, 2, 2], [0, 3, 1]])
+    other = torch.nn.Embedding(10, 4, sparse=True)
+    other.load_state_dict(table.state_dict())
+    optimizers = [torch.optim.SparseAdam(each.parameters(), 0.1) for each in (table, other)]
+
+    def step(table, optimizer):
+        optimizer.zero_grad()
+        loss = table(indices).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = torch.compile(step, backend=lambda graph, example: graph.forward)
+    for _ in range(3):
+        assert torch.equal(step(table, optimizers[0]), compiled(other, optimizers[1]))
+    assert torch.equal(table.weight, other.weight)

@@ -202,7 +202,8 @@ class Capture(RecordedGraph):
 
     def _looked(self, func, args, kwargs):
         """The answer of a function that only looks at a tensor, such as its shape. Open sizes are open numbers in it."""
-        if args and type(args[0]) is _C.Tensor and (name := _names.name_of(func)) in _names.SIZES:
+        sized = args and type(args[0]) is _C.Tensor and args[0].layout is mica.strided
+        if sized and (name := _names.name_of(func)) in _names.SIZES:
             fake = self._fake(args[0])
             if "_sizes" in fake.__dict__:
                 return getattr(fake, name) if name == "shape" else getattr(fake, name)(*args[1:], **kwargs)
