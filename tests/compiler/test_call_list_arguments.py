@@ -1,5 +1,7 @@
 """Compiled functions on the CPU whose calls C makes again: what functions change of their arguments, and which they are."""
 
+import weakref
+
 import mica as torch
 import pytest
 from calls_made_again import agree, made_by_c
@@ -112,3 +114,46 @@ def test_results_that_are_arguments_are_made_again():
         assert torch.equal(compiled(x, y), plain(x, y))
     assert made_by_c(compiled) > 0
     agree(torch.compile(torch.sin), torch.sin)
+
+
+def test_states_of_generators():
+    def plain(x):
+        state = torch.get_rng_state()
+        drawn = torch.rand(3)
+        torch.set_rng_state(state)
+        return drawn + x, torch.rand(3) + x
+
+    generator = torch.Generator()
+
+    def of_its_own(x):
+        state = generator.get_state()
+        drawn = torch.rand(3, generator=generator)
+        generator.set_state(state)
+        return drawn + x, torch.rand(3, generator=generator) + x
+
+    for function in (plain, of_its_own):
+        compiled = torch.compile(function)
+        for _ in range(9):
+            assert torch.equal(*compiled(torch.ones(3)))
+
+
+def test_tensors_that_change_places():
+    def plain(x):
+        first, second = torch.sin(x), torch.cos(x)
+        torch.utils.swap_tensors(first, second)
+        return first, second
+
+    compiled = torch.compile(plain)
+    for _ in range(9):
+        assert [each[0].item() for each in compiled(torch.zeros(3))] == [1.0, 0.0]
+
+
+def test_tensors_that_are_let_go_within():
+    def plain(x):
+        made = torch.sin(x)
+        reference = weakref.ref(made)
+        cosine = torch.cos(made)
+        del made
+        return cosine * (2.0 if reference() is None else 3.0)
+
+    agree(torch.compile(plain), plain, 9)

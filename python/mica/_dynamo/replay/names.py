@@ -3,6 +3,7 @@
 import functools
 import opcode
 import sys
+import weakref
 
 # Names of functions that take other names as texts.
 _BY_TEXT = frozenset(("getattr", "hasattr", "__getattribute__", "__dict__", "attrgetter", "methodcaller"))
@@ -37,6 +38,8 @@ def refusal_of(code, names):
         return None
     if (asked := next((each for each in _UNCOMPARED if each in code.co_names), None)) is not None:
         return f"it asks for {asked}"
+    if any(names.get(each) is weakref or names.get(each) is weakref.ref for each in code.co_names):
+        return "it may make weak references"  # a tensor that a call has made lives longer while the call is recorded
     return next((f"it calls {each}" for each in _BY_ADDRESS if _calls_builtin(code, names, each)), None)
 
 

@@ -35,8 +35,9 @@ _TAKEN = {
     "gc": set(),
 }
 _REFUSED_OF_MICA = (
-    "backward", "manual_seed", "set_rng_state", "synchronize", "_graph_", "_set_backend_flag", "set_num_", "set_default",
-    "_set_determinism", "get_num_", "initial_seed", "memory_", "print_options",
+    "backward", "seed", "set_state", "get_state", "clone_state", "get_offset", "set_offset", "synchronize", "_graph_",
+    "_set_backend_flag", "set_num_", "set_default", "_set_determinism", "get_num_", "memory_", "print_options",
+    "_swap_tensor_impl", "_set_warn_always", "_set_fill_uninitialized", "flush_denormal", "zero_grad",
     "get_default_device", "_multithreading_",
 )  # fmt: skip
 # Functions of Mica's that say how the thread is, with the arguments for which they are asked again. What else the thread has
