@@ -84,3 +84,16 @@ def test_a_size_that_is_a_multiple():
 def test_a_root_of_the_math_module_fixes_the_size():
     with pytest.raises(torch._dynamo.exc.UserError, match="specialized it to be a constant"):
         export(Calls(lambda x: x / math.sqrt(x.shape[1])), (torch.randn(2, 6, 4),), dynamic_shapes=(ALL,))
+
+
+def test_whole_numbers_that_are_floating():
+    """1.0 * n is no whole number, though no symbol says so."""
+
+    def calls(x):
+        n = x.shape[1] * 1.0
+        return torch.full((x.shape[1],), n), x.long() + n, torch.where(x > 0, x.long(), n)
+
+    program = export(Calls(calls), (torch.ones(2, 6, 4),), dynamic_shapes=(ALL,))
+    for way in (program, program.run_decompositions()):
+        for made, meant in zip(way.module()(x := torch.ones(3, 5, 4)), calls(x), strict=True):
+            assert made.dtype == meant.dtype == torch.float32 and torch.equal(made, meant)

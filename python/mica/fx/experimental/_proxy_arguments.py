@@ -97,6 +97,7 @@ class SizeNodes:
         self._graph, self._env = graph, env
         self._inputs, self._made = {}, {}  # symbol -> (placeholder, axis or None); expression -> node
         self._truths = {}  # truth that data hold -> node
+        self._reals = {}  # node of a whole number -> node of the same floating number
         self._multiples = {}  # symbol -> (placeholder, axis, factor of the symbol)
         self.lifted = (
             None  # of a graph within another one: [(number, its placeholder)] of those that belong to that one
@@ -140,6 +141,7 @@ class SizeNodes:
         self._multiples = {name: found for name, found in self._multiples.items() if found[0] not in gone}
         self._made = {expr: node for expr, node in self._made.items() if node not in gone}
         self._truths = {truth: node for truth, node in self._truths.items() if node not in gone}
+        self._reals = {whole: node for whole, node in self._reals.items() if not gone.intersection((whole, node))}
 
     def has(self, symbol):
         return symbol in self._inputs or symbol in self._multiples
@@ -185,7 +187,8 @@ class SizeNodes:
         if self._env is None:
             return value
         if isinstance(value, (mica.SymInt, mica.SymFloat)):
-            return self.node(self._env.replace(value.node._expr))
+            node = self.node(self._env.replace(value.node._expr))
+            return self._real(node) if isinstance(value, mica.SymFloat) else node
         if isinstance(value, mica.SymBool):
             return self._truth(value.node._expr) if has_data(value.node._expr) else bool(value)
         if type(value) is float:
@@ -195,14 +198,24 @@ class SizeNodes:
             return found if isinstance(found, int) else self.node(self._env.replace(found))
         return value
 
+    def _real(self, node):
+        """A floating number, whose expression may be that of a whole one: 1.0 * n."""
+        if not isinstance(node, Node):
+            return float(node)
+        if not isinstance(node.meta.get("val"), mica.SymInt):
+            return node
+        if node not in self._reals:
+            self._reals[node] = self._call(mica.sym_float, (node,))
+        return self._reals[node]
+
     def _float(self, value):
         """A number that only data decide, or one that an operation of the engine's has made of a size: n, 2 / (n - 1)."""
         if value in self._env.stand_ins:
-            return self.node(self._env.stand_ins[value].node.expr)
+            return self._real(self.node(self._env.stand_ins[value].node.expr))
         if self.large < abs(value) < 2**53 and value.is_integer():
             found = self._env.worlds.known(int(value))
             if not isinstance(found, int):
-                return self.node(self._env.replace(found))
+                return self._real(self.node(self._env.replace(found)))
         for number, expr in self._env.worlds.numbers():
             for power in _ROOTS:  # what scales products of rows of open length: n ** -0.5
                 if abs(value - number**power) < 1e-13 * number**power:
