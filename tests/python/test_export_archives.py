@@ -1,6 +1,9 @@
 """The records of .pt2 archives, and programs that are moved to another device."""
 
 import io
+import json
+import subprocess
+import sys
 
 import mica as torch
 import pytest
@@ -95,3 +98,57 @@ def test_names_of_export():
     signature = exported().graph_signature
     kinds = [type(each.arg) for each in signature.input_specs]
     assert torch.export.graph_signature.CustomObjArgument not in kinds
+
+
+class Changes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        y = x.clone()
+        y[0].fill_(2.0)
+        y.t()[1].mul_(3)
+        y[x > 1] = -1.0
+        self.seen = self.seen + y[0]
+        return y
+
+
+@pytest.mark.parametrize("way", ["as exported", "decomposed"])
+def test_archives_know_every_tensor(way):
+    """torch reads no archive that has a name of a tensor without its sizes."""
+    program = torch.export.export(Changes(), (torch.randn(3, 3),))
+    buffer = io.BytesIO()
+    torch.export.save(program if way == "as exported" else program.run_decompositions(), buffer)
+    graph = json.loads(PT2ArchiveReader(buffer).read_string("models/model.json"))["graph_module"]["graph"]
+    made = [out["as_tensor"]["name"] for node in graph["nodes"] for out in node["outputs"]]
+    assert made and set(made) <= graph["tensor_values"].keys()
+
+
+def test_named_tuples_of_operations():
+    class Sorts(nn.Module):
+        def forward(self, x):
+            return x.sort(), x.cummax(0)
+
+    program, buffer = torch.export.export(Sorts(), (torch.ones(3),)), io.BytesIO()
+    torch.export.save(program, buffer)
+    text = PT2ArchiveReader(buffer).read_string("models/model.json")
+    # A process that has not seen these classes yet reads the program, too.
+    code = "import io, sys, mica as torch; p = torch.export.load(io.BytesIO(sys.stdin.buffer.read())).module(); "
+    code += "print([type(each).__name__ for each in p(torch.ones(3))])"
+    done = subprocess.run([sys.executable, "-c", code], input=buffer.getvalue(), capture_output=True)
+    assert done.stdout.decode().strip() == "['sort', 'cummax']", done.stderr.decode()
+    assert "torch.return_types.sort" in text
+    with pytest.raises(NotImplementedError, match="is not registered"):
+        torch.utils._pytree.treespec_loads(
+            '[1, {"type": "torch.return_types.no", "context": "null", "children_spec": []}]'
+        )
+
+
+def test_tensordot_by_its_operator():
+    x, y = torch.randn(2, 3, 4), torch.randn(4, 3, 5)
+    made = torch.ops.aten.tensordot.default(x, y, [1, 2], [1, 0])
+    assert torch.equal(made, torch.tensordot(x, y, ([1, 2], [1, 0])))
+    out = torch.empty(2, 5)
+    assert torch.ops.aten.tensordot.out(x, y, [1, 2], [1, 0], out=out) is out and torch.equal(out, made)
+    assert torch.ops.aten.tensordot(x, y, [2], [0]).shape == (2, 3, 3, 5)

@@ -68,7 +68,6 @@ _FUNCTIONS = frozenset(
         "sparse_coo_tensor",
         "sparse_csc_tensor",
         "sparse_csr_tensor",
-        "tensordot",
         "unique_consecutive",
     ]
 )
@@ -131,6 +130,10 @@ def _upsampling(name):
         return resized(input, output_size, mode.replace("_", "-"), align_corners, name.endswith("_aa"), scales)
 
     return upsample
+
+
+def op_tensordot(self, other, dims_self, dims_other, *, out=None):
+    return mica.tensordot(self, other, (dims_self, dims_other), out=out)
 
 
 def _written(name, made, out):

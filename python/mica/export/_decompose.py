@@ -1,5 +1,6 @@
 """Exported programs in functional operators: composites are taken apart, and changes in place become results."""
 
+import contextlib
 import dataclasses
 
 import mica
@@ -30,7 +31,7 @@ from mica.fx.experimental.proxy_tensor import (
     track_tensor_tree,
 )
 from mica.fx.interpreter import Interpreter
-from mica.fx.node import Node
+from mica.fx.node import Node, map_arg
 from mica.utils._python_dispatch import _disable_current_modes
 from mica.utils._pytree import tree_map, tree_map_only
 
@@ -94,6 +95,7 @@ def decomposed(program, table):
             raise NotImplementedError(f"run_decompositions: Mica sees no operator that makes what {users} reads")
     _name_norms(graph)
     graph, changed = _changes(graph)
+    _note_values(graph, mode)
     specs = {each.arg.name: each for each in program.graph_signature.input_specs}
     user = [
         OutputSpec(each.kind, type(each.arg)(out.name) if isinstance(each.arg, _NAMED) else each.arg, each.target)
@@ -246,6 +248,18 @@ def _changes(graph):
             found.append((node.args[0].name, node.args[1]))
             graph.erase_node(node)
     return graph, found
+
+
+def _note_values(graph, mode):
+    """Let nodes that are there because changes became results know their values, which archives hold, as the others do."""
+    for node in graph.nodes:
+        known = all("val" in each.meta for each in node.all_input_nodes)
+        if node.op != "call_function" or "val" in node.meta or not known:
+            continue
+        args, kwargs = map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+        # What fake tensors cannot compute stays unknown.
+        with contextlib.suppress(NotImplementedError, RuntimeError), _disable_current_modes(), mode, mica.no_grad():
+            node.meta["val"] = node.target(*args, **kwargs)
 
 
 def _lift(graph, constants):

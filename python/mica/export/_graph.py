@@ -228,7 +228,8 @@ class ProgramGraph:
         leaves = [leaf.clone() if any(leaf is old for old in olds) else leaf for leaf in leaves]
         for old, new in pairs:
             nodes = (self.node_of(old), self.node_of(new))
-            self.graph.create_node("call_function", mica.ops.aten.copy_.default, nodes, {}, "copy__default")
+            node = self.graph.create_node("call_function", mica.ops.aten.copy_.default, nodes, {}, "copy__default")
+            node.meta["val"] = nodes[0].meta.get("val")
         return leaves
 
     def _assert_sizes(self):

@@ -3,6 +3,7 @@
 import json
 
 from mica.utils._pytree import LeafSpec, TreeSpec, tree_unflatten
+from mica.utils._pytree import _definition as register_on_sight
 from mica.utils._pytree_nodes import (
     NO_SERIALIZED_TYPE_NAME_FOUND,
     SERIALIZED_TYPE_TO_PYTHON_TYPE,
@@ -10,6 +11,7 @@ from mica.utils._pytree_nodes import (
 )
 
 _PROTOCOL = 1
+_RETURN_TYPES = "torch.return_types."  # named tuples of operations
 
 
 def _to_json(spec):
@@ -41,6 +43,12 @@ def _from_json(data):
     name = data["type"]
     if name is None and data["context"] is None and not data["children_spec"]:
         return LeafSpec()
+    if name.startswith(_RETURN_TYPES) and name not in SERIALIZED_TYPE_TO_PYTHON_TYPE:
+        from mica import return_types
+
+        kind = getattr(return_types, name.removeprefix(_RETURN_TYPES), None)
+        if isinstance(kind, type):
+            register_on_sight(kind)
     if name not in SERIALIZED_TYPE_TO_PYTHON_TYPE:
         raise NotImplementedError(f"Deserializing {name} in pytree is not registered.")
     kind = SERIALIZED_TYPE_TO_PYTHON_TYPE[name]
