@@ -5,8 +5,11 @@ import json
 import math
 import operator
 import zipfile
+import zlib
 
 import mica
+from mica._higher_order_ops.operators import OPERATORS
+from mica._ops import OpOverload, OpOverloadPacket
 from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode, _as_fake
 from mica.export import exported_program as _program
@@ -25,6 +28,17 @@ _FORMATS = {number: name for name, number in FORMATS.items()}
 _LAYOUTS = {number: name for name, number in LAYOUTS.items()}
 _OVERLOADS = {theirs: ours for ours, theirs in OVERLOADS.items()}
 _DOUBLE = {f"__{i}{name}__" for name in ("and", "or", "xor", "lshift", "rshift") for i in ("", "i")}
+# What reading fails with where a file is not as torch.export.save writes it.
+_DAMAGE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists")
 _SYMBOLIC = {"sym_max", "sym_min", "sym_not", "sym_float", "sym_int", "sym_ite", "sym_sum"}
 _ROUNDINGS = {"math.ceil": math.ceil, "builtins.round": round}
@@ -47,10 +61,13 @@ def found_target(name):
     is_plain = not any(part.startswith("__") and part not in _DOUBLE for part in parts)
     if parts[:2] == ["torch", "ops"] and len(parts) in (4, 5) and is_plain:
         try:
-            packet = getattr(getattr(mica.ops, parts[2]), parts[3])
-            return getattr(packet, parts[4]) if len(parts) == 5 else packet
+            found = getattr(getattr(mica.ops, parts[2]), parts[3])
+            found = getattr(found, parts[4]) if len(parts) == 5 else found
         except AttributeError:
-            raise NotImplementedError(f"the program calls {name}, which is no operator of Mica's") from None
+            found = None
+        if isinstance(found, (OpOverload, OpOverloadPacket)) or found in OPERATORS.values():
+            return found
+        raise NotImplementedError(f"the program calls {name}, which is no operator of Mica's")
     if parts[0] in ("_operator", "operator") and len(parts) == 2 and parts[1] in _OPERATORS:
         return getattr(operator, parts[1])
     if name in _ROUNDINGS:
@@ -317,7 +334,7 @@ def load(f, extra_files=None):
             state = _tensors(archive, root, "weights", f"{model}_weights_config.json")
             constants = _tensors(archive, root, "constants", f"{model}_constants_config.json")
             program = _program_of(document, state, constants)
-        except (KeyError, TypeError, IndexError, json.JSONDecodeError) as error:
+        except _DAMAGE as error:
             raise ArchiveError(f"the archive is damaged: {type(error).__name__} {error}") from error
         sample = f"{root}data/sample_inputs/{model}.pt"
         if sample in archive.namelist():

@@ -7,7 +7,7 @@ import mica
 from mica.export import _guards
 from mica.export._module_inputs import modules_as_nests
 from mica.export.graph_signature import InputKind, OutputKind
-from mica.fx._codegen import CodeGen
+from mica.fx._codegen import CodeGen, is_name
 from mica.fx._pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule, _assign_attr
@@ -167,10 +167,12 @@ class ExportedProgram:
         positional, named = self.call_spec.in_spec.children_specs
         args, kwargs = positional.children_specs, named.context
         given = self._module_call_graph[0].signature.forward_arg_names
-        if given and len(given) == len(args) + len(kwargs):
-            return list(given)
-        known = self._parameter_names[: len(args)]
-        return [*known, *(f"arg_{i}" for i in range(len(known), len(args))), *kwargs]
+        if not given or len(given) != len(args) + len(kwargs):
+            known = self._parameter_names[: len(args)]
+            given = [*known, *(f"arg_{i}" for i in range(len(known), len(args))), *kwargs]
+        if (other := next((each for each in given if not is_name(each)), None)) is not None:
+            raise ValueError(f"a program's code cannot name an argument {other!r}: it is no name in Python")
+        return list(given)
 
     @property
     def call_spec(self):

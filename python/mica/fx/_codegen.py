@@ -2,6 +2,7 @@
 
 import builtins
 import enum
+import json
 import keyword
 import math
 import re
@@ -10,7 +11,7 @@ import mica
 from mica.fx._annotations import annotation_of
 from mica.fx.node import Node, qualified_name
 
-__all__ = ["CodeGen", "PythonCode"]
+__all__ = ["CodeGen", "PythonCode", "is_name"]
 
 
 class PythonCode:
@@ -78,8 +79,13 @@ _IN_PLACE = {
 def _attribute(base, target):
     """base.a.b, also where a part is not an identifier and needs getattr."""
     for part in target.split("."):
-        base = f"{base}.{part}" if part.isidentifier() and not keyword.iskeyword(part) else f'getattr({base}, "{part}")'
+        base = f"{base}.{part}" if is_name(part) else f"getattr({base}, {json.dumps(part, ensure_ascii=False)})"
     return base
+
+
+def is_name(text):
+    """Whether a text may stand in code as a name. What may not stands in quotes, so that no text of a file is run."""
+    return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text)
 
 
 class CodeGen:
@@ -264,7 +270,9 @@ class _Writer:
 
     def arguments(self, node, skip=0):
         parts = [self.text(each) for each in node.args[skip:]]
-        return ", ".join([*parts, *(f"{key} = {self.text(value)}" for key, value in node.kwargs.items())])
+        for key, value in node.kwargs.items():
+            parts.append(f"{key} = {self.text(value)}" if is_name(key) else f"**{{{key!r}: {self.text(value)}}}")
+        return ", ".join(parts)
 
     def is_statement(self, node):
         return (
