@@ -13,7 +13,6 @@ import threading
 
 from mica import _C
 from mica._functions.families import own_name
-from mica._ops import OpOverload
 from mica.func._rule_table import RULES, Plain, rule, rule_for  # noqa: F401 - files of rules import them from here
 
 Tensor = _C.Tensor
@@ -209,8 +208,7 @@ of_operator = None  # set by _batched_autograd: an operator of a program's own b
 
 
 def dispatch(func, args, kwargs):
-    if isinstance(func, OpOverload):  # of a program's own: those of torch have called their functions
-        func = func.op
+    func = getattr(func, "op", func)  # of an OpOverload of a program's own; those of torch have called their functions
     name = own_name(func)
     if name == "__get__":
         return _attribute(func.__self__.__name__, args[0])
