@@ -13,7 +13,8 @@ std::string name_in_table(std::string_view target) {
   constexpr std::string_view kAten = "torch.ops.aten.", kHigher = "torch.ops.", kDefault = ".default";
   if (target.starts_with("torch.ops.higher_order.")) return std::string(target.substr(kHigher.size()));
   if (target.starts_with("operator.")) return cat("_", target);
-  if (target.starts_with("torch.sym_") || target.starts_with("_operator.")) return std::string(target);
+  for (const std::string_view of_numbers : {"torch.sym_", "_operator.", "math.", "builtins."})
+    if (target.starts_with(of_numbers)) return std::string(target);
   if (!target.starts_with(kAten)) return "";
   target.remove_prefix(kAten.size());
   if (target.ends_with(kDefault)) target.remove_suffix(kDefault.size());
