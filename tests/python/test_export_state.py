@@ -236,3 +236,13 @@ def test_constants_are_the_tensors_themselves():
         assert torch.equal(run(x), module(x)) and torch.equal(program.module()(x), module(x))
         changed.add_(1)
     assert torch.equal(run(x), module(x)) and program.constants["plain"] is module.plain
+
+
+def test_random_numbers_are_not_drawn():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).train()
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    for shapes in (None, ({0: torch.export.Dim.DYNAMIC},)):
+        torch.manual_seed(0)
+        torch.export.export(module, (torch.ones(3, 4),), dynamic_shapes=shapes)
+        assert torch.equal(torch.rand(3), expected)

@@ -119,7 +119,8 @@ def _export(mod, args, kwargs, dynamic_shapes, wishes):
     elif dynamic_shapes is None:
         dynamic_shapes = marked_sizes(mod, args, kwargs)
     named = named_sizes(dynamic_shapes, values, mod.forward)
-    program, is_traced = _exported(mod, args, kwargs, named, values, wishes)
+    with mica.random.fork_rng(devices=[]):  # the example's run draws none of the program's random numbers
+        program, is_traced = _exported(mod, args, kwargs, named, values, wishes)
     if is_traced and not fake_modes(mod, args, kwargs):
         _compare(mod, program, args, kwargs)
     return program

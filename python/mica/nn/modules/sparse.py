@@ -100,11 +100,11 @@ class Embedding(Module):
         return F.embedding(
             input,
             self.weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.sparse,
+            padding_idx=self.padding_idx,  # by name, as classes of weights get them from torch's function
+            max_norm=self.max_norm,
+            norm_type=self.norm_type,
+            scale_grad_by_freq=self.scale_grad_by_freq,
+            sparse=self.sparse,
         )
 
     def extra_repr(self):
