@@ -64,3 +64,30 @@ def test_distances():
     assert [each.item() for each in compute_sqnr((x, y), (y, x))] == pytest.approx([20.0, 20.0432], abs=1e-4)
     assert compute_sqnr(x.double(), y.double()) is None
     assert compute_sqnr([x.int()], [y.int()]) == [None]
+
+
+def test_options_of_a_table_of_rows_are_named():
+    """Classes of weights take the indices and the weight by position, and all else by name."""
+
+    class Weight(mica.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func is mica.nn.functional.embedding:
+                seen.append((len(args), sorted(kwargs)))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    seen, table = [], nn.Embedding(4, 2)
+    table.weight = nn.Parameter(table.weight.detach().as_subclass(Weight))
+    assert table(mica.tensor([1, 3])).shape == (2, 2)
+    assert seen == [(2, ["max_norm", "norm_type", "padding_idx", "scale_grad_by_freq", "sparse"])]
+
+
+def test_values_of_modules_are_set_by_their_kinds():
+    from mica.export.unflatten import _assign_attr, _AttrKind
+
+    module = nn.Module()
+    _assign_attr(nn.Parameter(mica.ones(2)), module, "part.weight", _AttrKind.PARAMETER)
+    _assign_attr(mica.zeros(2), module, "part.mean", _AttrKind.BUFFER, persistent=False)
+    _assign_attr(3, module, "scale", _AttrKind.CONSTANT)
+    assert list(module.state_dict()) == ["part.weight"] and module.scale == 3
+    assert dict(module.named_buffers())["part.mean"].tolist() == [0, 0]

@@ -246,3 +246,11 @@ def test_random_numbers_are_not_drawn():
         torch.manual_seed(0)
         torch.export.export(module, (torch.ones(3, 4),), dynamic_shapes=shapes)
         assert torch.equal(torch.rand(3), expected)
+
+
+def test_modules_of_programs_whose_patterns_are_matched():
+    """As in torch, a module that torchao asks a program for has no node that checks the inputs."""
+    names = {"program": export(nn.Linear(2, 2), (torch.ones(1, 2),))}
+    for path, checks in (("/packages/torchao/passes.py", False), ("/packages/other/passes.py", True)):
+        exec(compile("made = program.module()", path, "exec"), names)
+        assert any(node.op == "call_module" for node in names["made"].graph.nodes) == checks

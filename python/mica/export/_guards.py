@@ -1,10 +1,26 @@
 """Whether inputs are those that a program was exported for: what is fixed of them is compared, and what is open is bound."""
 
+import sys
+
 import mica
 from mica import _C
 from mica.fx.experimental._expressions import Call
 
 __all__ = ["GuardsFn", "check", "paths"]
+
+
+# Files whose callers match graphs as they are: as in torch, their modules have no node that checks inputs.
+_MATCHING = ("executorch", "modai", "on_device_ai", "torchao")
+
+
+def is_for_patterns():
+    """Whether a package that matches patterns of graphs calls for a module."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if any(path in frame.f_code.co_filename for path in _MATCHING):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class GuardsFn(mica.nn.Module):

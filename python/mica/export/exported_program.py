@@ -200,6 +200,7 @@ class ExportedProgram:
 
     def module(self, check_guards=True):
         """A module that runs the graph, with the weights as its parameters and buffers."""
+        check_guards = check_guards and not _guards.is_for_patterns()
         root, graph, values = mica.nn.Module(), Graph(), {}
         for node in self.graph.nodes:
             if node.op == "get_attr":  # a graph of a branch or a loop

@@ -1,6 +1,7 @@
 """Exported programs with the modules that they were made of: one graph for each, within that of its parent."""
 
 import abc
+import enum
 
 from mica.export._grad_regions import inline_regions
 from mica.export._module_parts import (
@@ -10,11 +11,36 @@ from mica.export._module_parts import (
     without_second_names,
 )
 from mica.export.exported_program import _in_order, _Nested, _ProgramModule
-from mica.fx.graph_module import _assign_attr
+from mica.fx.graph_module import _assign_attr as assign_attr
 from mica.fx.node import map_arg
+from mica.nn.modules.module import Module
 from mica.utils._pytree import tree_flatten
 
 __all__ = ["FlatArgsAdapter", "InterpreterModule", "InterpreterModuleDispatcher", "UnflattenedModule", "unflatten"]
+
+
+class _AttrKind(enum.Enum):
+    """What a value is to the module that gets it, as packages say it (torchao)."""
+
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    CONSTANT = "constant"
+    MODULE = "module"
+
+
+def _assign_attr(from_obj, to_module, target, attr_kind, persistent=True):
+    """Set a value of a module by its name with dots. Modules on the way there that are missing are made."""
+    prefix, _, field = target.rpartition(".")
+    for part in prefix.split(".") if prefix else ():
+        if not hasattr(to_module, part):
+            setattr(to_module, part, Module())
+        to_module = getattr(to_module, part)
+    if attr_kind is _AttrKind.PARAMETER:
+        to_module.register_parameter(field, from_obj)
+    elif attr_kind is _AttrKind.BUFFER:
+        to_module.register_buffer(field, from_obj, persistent=persistent)
+    else:
+        setattr(to_module, field, from_obj)
 
 
 class FlatArgsAdapter(abc.ABC):
@@ -86,7 +112,7 @@ def unflatten(module, flat_args_adapter=None):
         for each in path:
             owner = getattr(owner, each, None)
         if owner is None or not hasattr(owner, last):
-            _assign_attr(part.own(value), part.root, name)
+            assign_attr(part.own(value), part.root, name)
     part.graph.set_codegen(_Nested())
     made = UnflattenedModule(part.root, part.graph)
     for name in ("_in_spec", "_out_spec", "_expected", "_ranges", "_relations"):
