@@ -226,3 +226,17 @@ def test_a_message_has_torchs_words_and_the_values(name):
     text = str(error.value)
     assert text.startswith(words), text
     assert values in text, text
+
+
+def test_numbers_beyond_64_bits():
+    x = torch.ones(3)
+    for call in (
+        lambda: x / 10**20,
+        lambda: x.int() * -(10**20),
+        lambda: x.fill_(10**20),
+        lambda: torch.arange(10**20),
+    ):
+        with pytest.raises(OverflowError, match="int too big to convert"):
+            call()
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        x.sum(10**20)

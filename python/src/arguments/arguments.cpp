@@ -57,7 +57,7 @@ static int64_t overflow_checked(PyObject* o) {
   int overflow;
   int64_t value = PyLong_AsLongLongAndOverflow(o, &overflow);
   if (overflow) {
-    PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long long");
+    PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
     throw PythonError();
   }
   if (value == -1 && PyErr_Occurred()) throw PythonError();
@@ -96,7 +96,7 @@ Scalar scalar_from_object(PyObject* o) {
       PyErr_Clear();
     }
     if (overflow) {
-      PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long long");
+      PyErr_SetString(PyExc_OverflowError, "int too big to convert");
       throw PythonError();
     }
     return Scalar(value);
