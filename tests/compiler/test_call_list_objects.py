@@ -114,6 +114,17 @@ def class_of_an_object_behind_a_weak_reference():
     return lambda: reference().factor, lambda: setattr(kept, "__class__", Changed)
 
 
+def dict_of_an_object():
+    kept = Kept()
+    kept.factor = 2.0
+    return lambda: kept.factor, lambda: setattr(kept, "__dict__", {"factor": 3.0})
+
+
+def dict_of_a_module():
+    first, second = torch.nn.Linear(1, 2), torch.nn.Linear(1, 3)
+    return lambda: float(first.out_features), lambda: setattr(first, "__dict__", vars(second))
+
+
 def weak_proxy():
     kept = [Kept()]
     proxy = weakref.proxy(kept[0])
@@ -240,7 +251,7 @@ def variable_of_a_function_that_does_not_run():
 STATES = (
     attribute_of_a_number, attribute_of_a_text, class_of_a_number, attribute_of_a_metaclass, length_of_a_class,
     instance_check_of_a_metaclass, subclasses_of_a_class, what_a_dict_makes, class_of_an_object_beside_a_weak_reference,
-    class_of_an_object_behind_a_weak_reference, weak_proxy, finalizer, value_of_a_weak_dict, attribute_of_a_weak_reference,
+    class_of_an_object_behind_a_weak_reference, dict_of_an_object, dict_of_a_module, weak_proxy, finalizer, value_of_a_weak_dict, attribute_of_a_weak_reference,
     handler_of_logs, object_in_a_slice, lock_that_is_held, lock_that_is_tried, name_that_a_module_answers_for,
     name_that_a_module_has_later, numbers_in_a_set, order_of_a_set, attribute_of_a_tensor,
     variable_of_a_function_that_does_not_run,

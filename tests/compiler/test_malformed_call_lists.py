@@ -54,7 +54,7 @@ def test_malformed_records():
     assert _C._Snapshot(good).first_difference() == -1
     for bad in (
         (7, function, (1, 2, 3)), (7, print, _C._function_state(function)), (11, held, ("a",), ()), (11, [], ("a",), (1,)),
-        (12, held, ("a",)), (12, ordered, ["a"]), (13, 1, int.__mro__), (13, int, []), (14, function, 1, ()),
+        (10, held, 1), (10, held, dict, 1), (12, held, ("a",)), (12, ordered, ["a"]), (13, 1, int.__mro__), (13, int, []), (14, function, 1, ()),
         (14, abc.get_cache_token, 1), (14, abc.get_cache_token, 1, []), (15, cached, (1,)), (15, 1, ()), (16, held, ()), (-1, held, ()), (0,), 1,
     ):  # fmt: skip
         with pytest.raises(TypeError, match="record 0 is malformed"):

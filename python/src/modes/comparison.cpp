@@ -15,6 +15,11 @@
 
 namespace mica::python {
 
+PyObject* dict_of_attributes(PyObject* object) {
+  PyObject** place = _PyObject_GetDictPtr(object);
+  return place ? *place : nullptr;
+}
+
 bool is_same_value(PyObject* now, PyObject* before) {
   if (now == before) return true;
   if (!now || !before || Py_TYPE(now) != Py_TYPE(before)) return false;
@@ -161,7 +166,8 @@ bool is_same(const Record& r) {
     case Record::kForm:
       return has_form(unwrap(r.object), bytes_of(r.before));
     case Record::kType:
-      return Py_TYPE(r.object) == reinterpret_cast<PyTypeObject*>(r.before);
+      return Py_TYPE(r.object) == reinterpret_cast<PyTypeObject*>(r.before) &&
+             (!r.last || dict_of_attributes(r.object) == r.last);
     case Record::kEntry: {
       PyObject* now = PyDict_GetItemWithError(r.object, r.before);
       return now ? is_same_value(now, r.last) : r.last == Py_Ellipsis;
@@ -243,7 +249,7 @@ bool take_apart(PyObject* record, Record& r) {
     case Record::kWeak:
       return PyWeakref_CheckRef(r.object) && PyLong_CheckExact(r.before) && r.last;
     case Record::kType:
-      return PyType_Check(r.before);
+      return PyType_Check(r.before) && (!r.last || PyDict_Check(r.last));
     case Record::kOrder:
       return PyODict_Check(r.object) && PyTuple_CheckExact(r.before);
     case Record::kBases:
@@ -282,7 +288,7 @@ Comparison::Comparison(std::vector<Record> records) : records_(std::move(records
     return std::less<PyObject*>()(records_[a].object, records_[b].object);
   });
   for (const uint32_t i : typed_)
-    types_.push_back({records_[i].object, reinterpret_cast<const PyTypeObject*>(records_[i].before)});
+    types_.push_back({records_[i].object, reinterpret_cast<const PyTypeObject*>(records_[i].before), records_[i].last});
   for (uint32_t at = 0; at < order_.size(); ++at) {
     PyObject* dict = dict_of(records_[order_[at]]);
     if (watched_.empty() || watched_.back().dict != dict) watched_.push_back({dict, 0, at, 0});
@@ -310,8 +316,10 @@ Py_ssize_t Comparison::find_difference() {
     if (!(f.is_form ? has_form : has_facts)(unwrap(f.tensor), before)) return f.number;
   }
   for (size_t i = 0; i < types_.size(); ++i) {
-    if (i + kAhead < types_.size()) __builtin_prefetch(types_[i + kAhead].first);
-    if (Py_TYPE(types_[i].first) != types_[i].second) return typed_[i];
+    if (i + kAhead < types_.size()) __builtin_prefetch(types_[i + kAhead].object);
+    const Typed& each = types_[i];
+    if (Py_TYPE(each.object) != each.type || (each.dict && dict_of_attributes(each.object) != each.dict))
+      return typed_[i];
   }
   for (const Set& each : sets_)
     if (!has_entries(each.set, each.entries) && !is_same(records_[each.number])) return each.number;

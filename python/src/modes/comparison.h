@@ -37,6 +37,9 @@ struct Record {
   PyObject *object, *before, *last;
 };
 
+// The dict that an object's attributes are in, or null. A program may assign another one to __dict__.
+PyObject* dict_of_attributes(PyObject* object);
+
 // A function's code, its defaults, those by name, and its attributes: None in the place of what there is not.
 PyObject* function_state(PyObject* function);
 
@@ -67,6 +70,11 @@ class Comparison {
     bool is_form;
     bool has_attributes;  // whether the program has hung something on it
   };
+  struct Typed {
+    PyObject* object;
+    const PyTypeObject* type;
+    const PyObject* dict;  // of its attributes, or null
+  };
   struct Set {
     PyObject* set;
     uint32_t number;                // of the record
@@ -79,7 +87,7 @@ class Comparison {
   std::vector<uint32_t> order_;  // the numbers of all records of dicts, by dict
   std::vector<Facts> tensors_;
   std::vector<char> facts_;
-  std::vector<std::pair<PyObject*, const PyTypeObject*>> types_;
+  std::vector<Typed> types_;
   std::vector<uint32_t> typed_;  // the numbers of records of types, by the objects' addresses
   std::vector<Set> sets_;
   std::vector<uint32_t> others_;

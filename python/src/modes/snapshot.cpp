@@ -74,6 +74,12 @@ PyObject* class_entries(PyObject*, PyObject* type) {
   return Py_BuildValue("(NN)", PyList_AsTuple(keys.get()), PyList_AsTuple(values.get()));
 }
 
+// Whether a dict is where an object's attributes are: a class may say something else of __dict__.
+PyObject* has_this_dict(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2) return PyErr_Format(PyExc_TypeError, "_has_this_dict() takes an object and a dict");
+  return PyBool_FromLong(PyDict_Check(args[1]) && dict_of_attributes(args[0]) == args[1]);
+}
+
 PyObject* state_of_function(PyObject*, PyObject* function) {
   if (!PyFunction_Check(function))
     return PyErr_Format(PyExc_TypeError, "_function_state() takes a function of Python's");
@@ -90,7 +96,11 @@ bool snapshot_holds(PyObject* snapshot) {
 
 bool add_snapshots(PyObject* module) {
   static PyMethodDef functions[] = {
-      {"_class_entries", class_entries, METH_O, nullptr}, {"_function_state", state_of_function, METH_O, nullptr}, {}};
+      {"_class_entries", class_entries, METH_O, nullptr},
+      {"_function_state", state_of_function, METH_O, nullptr},
+      {"_has_this_dict", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(has_this_dict)), METH_FASTCALL,
+       nullptr},
+      {}};
   static PyMethodDef methods[] = {{"first_difference", first_difference, METH_NOARGS,
                                    "The number of the first record that no longer holds, or -1."},
                                   {}};

@@ -6,7 +6,7 @@ A record is a tuple of its kind, an object and what the object held. The kinds a
     ORDER                  the keys of an OrderedDict in their order, which the dict beneath does not know
     SEQUENCE, SET, CELL    what a list or tuple, a set, a variable of an enclosing function holds
     TENSOR, FORM           all of a tensor but its values; the same without addresses
-    CLASS, BASES, TYPE     a class's entries and where it inherits from; the class of an object
+    CLASS, BASES, TYPE     a class's entries and where it inherits from; the class of an object, and the dict of its attributes
     FUNCTION               a function's code, defaults and attributes
     WEAK                   the address of a weak reference's object
     SETTING                what a function of C says of the thread or the process, for some arguments
@@ -33,7 +33,7 @@ def sentence(record):
     if kind == FUNCTION:
         return f"the defaults, the code or the attributes of {value.__qualname__} have changed"
     if kind == TYPE:
-        return f"an object is no {record[2].__name__} any more"
+        return f"an object is no {record[2].__name__} any more, or has another __dict__"
     if kind == WEAK:
         return "an object behind a weak reference has gone"
     if kind == CELL:

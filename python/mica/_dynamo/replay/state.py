@@ -235,7 +235,9 @@ class Snapshot(ReadNames):
         if known_classes.has_state_in_c(kind):
             raise Refused(f"it can read a {kind.__qualname__}, which holds more than Python sees")
         if id(value) not in self._not_kept:  # such a record keeps the object alive
-            self._records.append((of.TYPE, value, kind))
+            self._records.append(
+                (of.TYPE, value, kind, own) if _C._has_this_dict(value, own) else (of.TYPE, value, kind)
+            )
         self._queue.append(kind)
 
     def _visit_reference(self, reference, kind):
