@@ -4,6 +4,7 @@ import mica as torch
 import pytest
 from mica import nn
 from mica._functorch.aot_autograd import aot_function
+from mica._subclasses import FakeTensorMode
 from mica.export import Dim, export
 from mica.fx.experimental.proxy_tensor import make_fx
 from mica.nn import functional as F
@@ -83,3 +84,28 @@ def test_gumbel_softmax_is_written_as_operators(hard, tmp_path):
     torch.export.save(program, tmp_path / "program.pt2")
     torch.manual_seed(1)
     torch.testing.assert_close(torch.export.load(tmp_path / "program.pt2").module()(x), theirs)
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        lambda x, n: x.repeat_interleave(n, 0, output_size=12),
+        lambda x, n: torch.repeat_interleave(x[:, 0], n, output_size=12),
+        lambda x, n: torch.repeat_interleave(n, output_size=12),
+        lambda x, n: torch.ops.aten.repeat_interleave.Tensor(n, output_size=12),
+        lambda x, n: x.repeat_interleave(n, 0, output_size=4 * x.shape[0]),
+    ],
+)
+def test_a_program_says_how_many_repetitions_there_are(repeat):
+    x, n, graphs = torch.randn(3, 2), torch.tensor([2, 4, 6]), []
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    function = lambda x, n: repeat(x * 2, n) + 1  # noqa: E731
+    with FakeTensorMode() as mode:
+        made = function(mode.from_tensor(x), mode.from_tensor(n))
+    assert made.shape == function(x, n).shape
+    assert torch.equal(torch.compile(function, backend=keep, fullgraph=True)(x, n), function(x, n))
+    assert len(graphs) == 1 and any("repeat_interleave" in node.name for node in graphs[0].graph.nodes)

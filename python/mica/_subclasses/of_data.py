@@ -66,9 +66,20 @@ def result(mode, func, name, args, kwargs):
         return _by_own_name(mode.__torch_dispatch__(func, (), (args[0], places)), count, env)
     if name not in NAMES and func is not mica.ops.aten.repeat_interleave.Tensor:
         return None
+    if func is mica.ops.aten.repeat_interleave.Tensor and (total := kwargs.get("output_size")) is not None:
+        return _of_size(mode, args[0], total)  # the program has said it
     if env is None or env.refuses_data or name not in _RULES:
         raise mica._subclasses.fake_tensor.DynamicOutputShapeException(func)
     return _RULES[name](mode, env, *args, **kwargs)
+
+
+def _of_size(mode, like, size):
+    """A fake list like another one, of a size that is known, which may be open."""
+    if mode.shape_env is not None:
+        return open_sizes.sized(mode, like, (mode.shape_env.worlds.known(size),), like.dtype)
+    with mica.utils._python_dispatch._disable_current_modes(), _C.DisableTorchFunction():
+        meta = _C.empty(size, dtype=like.dtype, device="meta")
+    return mica._subclasses.fake_tensor._as_fake(meta, mode, like.fake_device)
 
 
 def _made(mode, like, sizes, dtype):
@@ -150,10 +161,8 @@ def _bincount(mode, env, x, weights=None, minlength=0):
     return _made(mode, x, (count,), dtype)
 
 
-def _repeat_interleave(mode, env, repeats, dim=None, *, output_size=None):
-    total = output_size
-    if total is None:
-        total = _remembered(repeats, "repeat_interleave", lambda: env.create_unbacked_symint(least=0).node._expr)
+def _repeat_interleave(mode, env, repeats):
+    total = _remembered(repeats, "repeat_interleave", lambda: env.create_unbacked_symint(least=0).node._expr)
     return _made(mode, repeats, (total,), repeats.dtype)
 
 
