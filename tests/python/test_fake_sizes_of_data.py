@@ -5,6 +5,7 @@ import pytest
 from mica import nn
 from mica._functorch.aot_autograd import aot_function
 from mica._subclasses import FakeTensorMode
+from mica._subclasses.fake_tensor import DataDependentOutputException
 from mica.export import Dim, export
 from mica.fx.experimental.proxy_tensor import make_fx
 from mica.nn import functional as F
@@ -109,3 +110,13 @@ def test_a_program_says_how_many_repetitions_there_are(repeat):
     assert made.shape == function(x, n).shape
     assert torch.equal(torch.compile(function, backend=keep, fullgraph=True)(x, n), function(x, n))
     assert len(graphs) == 1 and any("repeat_interleave" in node.name for node in graphs[0].graph.nodes)
+
+
+def test_lengths_and_places_in_fake_tensors_are_values():
+    x, lengths = torch.randn(5, 2, 6), torch.tensor([3, 2])
+    with FakeTensorMode() as mode:
+        x, lengths = mode.from_tensor(x), mode.from_tensor(lengths)
+        with pytest.raises(DataDependentOutputException):
+            F.ctc_loss(x, torch.ones(2, 3).long(), torch.full((2,), 5), lengths)
+        with pytest.raises(DataDependentOutputException):
+            torch.tensor_split(x, lengths)

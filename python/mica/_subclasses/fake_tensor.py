@@ -58,6 +58,10 @@ def _active_modes():
     return [_C._get_dispatch_stack_at(i) for i in range(_C._len_torch_dispatch_stack())]
 
 
+# What functions say that read lengths or places in tensors on the CPU: ctc_loss, tensor_split.
+_READS = ("read or written memory of meta", "to be on cpu, but it's on meta")
+
+
 def _on_meta(t):
     """A tensor without data that lies where a real one does. as_strided may reach all of the memory that a view is in."""
     with _C.DisableTorchFunction():
@@ -289,6 +293,8 @@ class FakeTensorMode(TorchDispatchMode):
         try:
             return func(*args, **kwargs)
         except RuntimeError as error:
+            if any(words in str(error) for words in _READS):
+                raise DataDependentOutputException(func) from error
             if not self.allow_non_fake_inputs or "same device" not in str(error):
                 raise
         args, kwargs = tree_map_only(_C.TensorBase, self._as_fake_input, (args, kwargs))
