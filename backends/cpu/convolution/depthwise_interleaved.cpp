@@ -26,7 +26,7 @@ using V = hn::Vec<D>;
 
 // Adds row J of the source to all outputs that it meets: to output y through the tap J - y * S.
 template <int R, int K, int S, int J>
-HWY_INLINE void add_source_row(const float* at, int64_t step, const V (&weights)[K], V (&sums)[R]) {
+HWY_INLINE void add_interleaved_row(const float* at, int64_t step, const V (&weights)[K], V (&sums)[R]) {
   if constexpr (J < (R - 1) * S + K) {
     const V row = hn::LoadU(D(), at);
 #pragma GCC unroll 8
@@ -34,7 +34,7 @@ HWY_INLINE void add_source_row(const float* at, int64_t step, const V (&weights)
       if (J >= k && (J - k) % S == 0 && (J - k) / S < R)
         sums[(J - k) / S] = hn::MulAdd(row, weights[k], sums[(J - k) / S]);
     }
-    add_source_row<R, K, S, J + 1>(at + step, step, weights, sums);
+    add_interleaved_row<R, K, S, J + 1>(at + step, step, weights, sums);
   }
 }
 
@@ -65,7 +65,7 @@ HWY_INLINE void tile(const ChannelTiles& t, int64_t y, int64_t x) {
     V weights[K];
 #pragma GCC unroll 8
     for (int k = 0; k < K; ++k) weights[k] = hn::LoadU(d, t.weights + (k * K + kx) * lanes);
-    add_source_row<R, K, S, 0>(from, t.from_step, weights, sums);
+    add_interleaved_row<R, K, S, 0>(from, t.from_step, weights, sums);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) hn::StoreU(sums[r], d, to + r * t.row_step);

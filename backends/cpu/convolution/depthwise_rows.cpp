@@ -327,7 +327,7 @@ float dot(const float* a, int64_t a_stride, const float* b, int64_t b_stride, in
   return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
-DepthwiseLoops describe() {
+DepthwiseLoops describe_rows() {
   return {channel_row, channel_terms, channel_dot, plane_row, plane_rows, place_rows, split_rows, dot};
 }
 
@@ -338,9 +338,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mica::cpu::convolution {
-HWY_EXPORT(describe);
+HWY_EXPORT(describe_rows);
 const DepthwiseLoops& depthwise_loops() {
-  static const DepthwiseLoops loops = HWY_DYNAMIC_DISPATCH(describe)();
+  static const DepthwiseLoops loops = HWY_DYNAMIC_DISPATCH(describe_rows)();
   return loops;
 }
 }  // namespace mica::cpu::convolution

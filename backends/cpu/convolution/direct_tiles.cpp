@@ -170,7 +170,9 @@ void run(const DirectTile& t) {
   }
 }
 
-DirectKernel describe() { return {kTileRows, kTileVectors * static_cast<int>(hn::Lanes(D())), run, kLongRunRows}; }
+DirectKernel describe_tiles() {
+  return {kTileRows, kTileVectors * static_cast<int>(hn::Lanes(D())), run, kLongRunRows};
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -179,9 +181,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mica::cpu::convolution {
-HWY_EXPORT(describe);
+HWY_EXPORT(describe_tiles);
 const DirectKernel& direct_kernel() {
-  static const DirectKernel kernel = HWY_DYNAMIC_DISPATCH(describe)();
+  static const DirectKernel kernel = HWY_DYNAMIC_DISPATCH(describe_tiles)();
   return kernel;
 }
 }  // namespace mica::cpu::convolution

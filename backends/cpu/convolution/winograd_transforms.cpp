@@ -213,7 +213,7 @@ bool filter_gradients(const float* from, int64_t plane, int64_t shares, int64_t 
   return is_zero(check);
 }
 
-WinogradTransforms describe() {
+WinogradTransforms describe_transforms() {
   return {static_cast<int64_t>(hn::Lanes(D())), input, output, gradient, filters, filter_gradients};
 }
 
@@ -225,9 +225,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mica::cpu::convolution {
 
-HWY_EXPORT(describe);
+HWY_EXPORT(describe_transforms);
 const WinogradTransforms& winograd_transforms() {
-  static const WinogradTransforms transforms = HWY_DYNAMIC_DISPATCH(describe)();
+  static const WinogradTransforms transforms = HWY_DYNAMIC_DISPATCH(describe_transforms)();
   return transforms;
 }
 

@@ -17,8 +17,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kNormGrain = 16384;  // elements that are worth a thread
-
 template <class T>
 struct BatchNorm {
   using C = Computed<T>;

@@ -15,8 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kNormGrain = 16384;  // elements that are worth a thread
-constexpr int64_t kRowsAtOnce = 256;   // rows of 16-bit floats that are converted together
+constexpr int64_t kRowsAtOnce = 256;  // rows of 16-bit floats that are converted together
 
 // grad_input = grad * a + (input - mean) * b + c
 template <class C>

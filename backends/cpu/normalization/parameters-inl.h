@@ -14,6 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
+constexpr int64_t kNormGrain = 16384;  // elements that are worth a thread, where channels are normalised
+
 // A contiguous weight or bias as C, converted once; null where the tensor is undefined.
 template <class C>
 struct Parameter {

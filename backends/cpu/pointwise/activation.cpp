@@ -16,11 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// A parameter of the operation in every lane.
-template <class D>
-HWY_INLINE hn::VFromD<D> lanes_of(D d, double value) {
-  return hn::Set(d, static_cast<hn::TFromD<D>>(value));
-}
 template <class D, class V>
 HWY_INLINE V between(D d, V x, double low, double high) {
   return smaller_or_nan(lanes_of(d, high), larger_or_nan(lanes_of(d, low), x));

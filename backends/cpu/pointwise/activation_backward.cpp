@@ -17,11 +17,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-template <class D>
-HWY_INLINE hn::VFromD<D> lanes_of(D d, double value) {
-  return hn::Set(d, static_cast<hn::TFromD<D>>(value));
-}
-
 // ---- functions of the result
 
 MICA_LANES_2(SigmoidBackwardLanes, hn::Mul(x, hn::Mul(hn::Sub(lanes_of(d, 1), y), y)))

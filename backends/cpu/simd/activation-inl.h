@@ -14,6 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// A parameter of the operation in every lane.
+template <class D>
+HWY_INLINE hn::VFromD<D> lanes_of(D d, double value) {
+  return hn::Set(d, static_cast<hn::TFromD<D>>(value));
+}
+
 // With t = exp(-|x|) in (0, 1] nothing overflows and the denominator 1 + t, an exact pair, stays in [1, 2].
 template <class D, class V>
 HWY_INLINE V sigmoid_from_decay(D d, V x, V t) {
