@@ -94,6 +94,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       set(disabled 0x1FF)
     endif()
     set(MICA_KERNEL_HEADERS ${PROJECT_SOURCE_DIR}/backends/cpu/simd/precompiled.h)
+    set(MICA_MERGES_VECTOR_KERNELS ON)
     # g++ 12 finds its own immintrin.h to read values that nothing has set. Highway silences that where it reads the
     # header, which a precompiled one forgets. Builds of all sets, as CI's, do warn of such values.
     target_compile_options(mica_kernel_flags INTERFACE -Wno-uninitialized -Wno-maybe-uninitialized)

@@ -5,10 +5,11 @@ option(MICA_MERGE "Compile several short sources of a folder as one" ON)
 
 # Sets `output` to files that include `sources`, at most `size` each, in build/merged. They name what they include from
 # the root of the sources or from their own place, so that several checkouts share what ccache keeps. Kernels that
-# Highway compiles once per target stay alone: such a file is included again by itself. Where sources of one folder are
-# compiled with different flags, each part has its own word: mica_merge(output size WORD word sources...).
+# Highway compiles once per target stay alone, for such a file is included again by itself, unless ONE_TARGET says that
+# there is no other. Where sources of one folder are compiled with different flags, each part has its own word:
+# mica_merge(output size WORD word sources...).
 function(mica_merge output size)
-  cmake_parse_arguments(PARSE_ARGV 2 merge "" "WORD" "")
+  cmake_parse_arguments(PARSE_ARGV 2 merge "ONE_TARGET" "WORD" "")
   set(sources ${merge_UNPARSED_ARGUMENTS})
   if(NOT merge_WORD)
     set(merge_WORD part)
@@ -21,7 +22,7 @@ function(mica_merge output size)
   set(folders)
   foreach(source IN LISTS sources)
     set(for_each_target)
-    if(EXISTS ${source})
+    if(EXISTS ${source} AND NOT merge_ONE_TARGET)
       file(STRINGS ${source} for_each_target REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
     endif()
     if(for_each_target)
