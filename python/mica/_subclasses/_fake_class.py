@@ -256,7 +256,7 @@ class FakeTensor(mica.Tensor):
             try:
                 with mode, _casts_like(fakes[0].fake_device.type):
                     made = mode._called(func, args, kwargs)
-            except (RuntimeError, ValueError, IndexError) as error:
+            except (RuntimeError, ValueError, IndexError, OverflowError) as error:
                 if mode.shape_env is not None:
                     open_needs.raise_needs(func, args, kwargs, mode.shape_env, error)
                 raise

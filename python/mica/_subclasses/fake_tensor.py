@@ -223,7 +223,7 @@ class FakeTensorMode(TorchDispatchMode):
                 if is_open:
                     open_needs.raise_needs(func, args, kwargs, self.shape_env, error)
                 raise UnsupportedOperatorException(func) from error
-            except (RuntimeError, ValueError, IndexError) as error:
+            except (RuntimeError, ValueError, IndexError, OverflowError) as error:
                 found = open_differences.as_sizes(self.shape_env, name, args, kwargs) if is_open else None
                 if found is not None:
                     return self.__torch_dispatch__(

@@ -141,7 +141,7 @@ def with_strides(sizes, order, env, dtype):
         numbers = [env.worlds.number(size, world) for size in sizes]
         try:
             made.append(_C.empty_strided(numbers, _strides(numbers, order), dtype=dtype, device="meta"))
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # of 64 bits in memory, or as numbers
             ask_for_smaller("an input", env, error)
             raise NotImplementedError(
                 f"the open sizes of one tensor are too many, or too large multiples, for Mica: {error}"
@@ -216,7 +216,8 @@ SMALLER = "smaller"  # the preset of traces whose worlds have smaller numbers
 def ask_for_smaller(func, env, error):
     """Let the trace begin anew with smaller numbers if those of the worlds are too large together."""
     begins_anew = env.takes_relations or env.takes_multiples
-    if begins_anew and not env.worlds.is_small and "overflow" in str(error).lower():
+    too_large = isinstance(error, OverflowError) or "overflow" in str(error).lower()
+    if begins_anew and not env.worlds.is_small and too_large:
         raise NeedsStatic({SMALLER: True}, func, error) from error
 
 
