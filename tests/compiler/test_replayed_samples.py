@@ -8,7 +8,7 @@ from mica import _C
 from mica._dynamo.replay.call_lists import Recorder
 from mica._dynamo.replay.observe import Refused
 from sample_runner import Evaluator, Numbers, load_samples
-from test_samples import UNDETERMINED, alike
+from test_compiled_samples import UNDETERMINED, alike
 
 # Samples that look at values themselves, or make tensors that are not dense.
 MOST_REFUSED = 12
