@@ -104,7 +104,7 @@ HWY_INLINE V sin_of_turns(D d, V x, hn::TFromD<hn::RebindToUnsigned<D>> quarter_
 
 // Where a is not below b, or either is NaN. (Of Not(Lt(a, b)) GCC makes two instructions with AVX-512.)
 template <class D, class V>
-HWY_INLINE hn::MFromD<D> not_below([[maybe_unused]] D d, V a, V b) {
+HWY_INLINE hn::Mask<D> not_below([[maybe_unused]] D d, V a, V b) {
 #if MICA_SIMD_AVX512
   if constexpr (sizeof(V) == 64 && FloatLanes<D>) return {_mm512_cmp_ps_mask(a.raw, b.raw, _CMP_NLT_UQ)};
   if constexpr (sizeof(V) == 64 && DoubleLanes<D>) return {_mm512_cmp_pd_mask(a.raw, b.raw, _CMP_NLT_UQ)};
